@@ -1,0 +1,301 @@
+"""A run is one config file: its keys, their types, and the combinations that would give wrong numbers.
+
+``load`` reads and checks a whole file. ``Settings`` is what a step gets: only the sections its rule declares,
+so that a step cannot depend on a key that Snakemake and DVC do not watch.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ff_memories.errors import UserError
+
+# What `fidelity` makes of every key that says `auto`.
+FIDELITY = {
+    "paper": {
+        "corpus.tokenizer": "native",
+        "triggers.positions": "inner",
+        "values.target": "next",
+        "values.projection": "adaptive",
+        "composition.positions": "1..N",
+        "composition.layer_prediction": "ffn",
+    },
+    "released": {
+        "corpus.tokenizer": "moses",
+        "triggers.positions": "released",
+        "values.target": "last",
+        "values.projection": "random",
+        "composition.positions": "0..N",
+        "composition.layer_prediction": "output",
+    },
+}
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class TextFiles(Section):
+    """Text files of one split, in reading order."""
+
+    files: list[str] = Field(description="text files, UTF-8, one paragraph or heading per line")
+    max_sentences: int | None = Field(None, ge=1, description="stop after this many sentences; null: all")
+
+
+class Corpus(Section):
+    """The text: where it comes from and how it becomes sentences of tokens."""
+
+    source: str | None = Field(description="a named source (`docstrings`) in place of files, or null")
+    train: TextFiles = Field(description="where triggers are sought (section 3.1)")
+    validation: TextFiles = Field(description="where layers are observed (sections 5.1 and 5.2)")
+    sha256: str | None = Field(
+        pattern=r"^[0-9a-f]{64}$", description="of all text files, in order; null: not checked"
+    )
+    segmenter: str = Field(
+        pattern=r"^(rule|line|spacy:[\w.-]+)$",
+        description="rule | spacy:<pipeline> | line (one sentence per line)",
+    )
+    tokenizer: Literal["auto", "native", "moses"] = Field(
+        description="native: split on blanks (paper) | moses (released)"
+    )
+    headings: Literal["keep", "drop"] = Field(description="WikiText's ` = Title = ` lines as sentences")
+    too_long: Literal["refuse", "split"] = Field(
+        description="a sentence longer than the model's positions"
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self):
+        for split in ("train", "validation"):
+            if (self.source is None) != bool(getattr(self, split).files):
+                raise ValueError(f"name either a source or {split}.files, not both and not neither")
+        return self
+
+
+class Model(Section):
+    """The language model: a fairseq transformer_lm checkpoint and its dictionary."""
+
+    source: str | None = Field(description="a named source in place of paths, or null")
+    checkpoint: str = Field(description="a fairseq transformer_lm checkpoint, legacy or current")
+    dictionary: str = Field(description="the dictionary it was trained with, one `token count` per line")
+    sha256: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="of the checkpoint; null: not checked"
+    )
+
+
+class Execution(Section):
+    """How a run is carried out. No result depends on it beyond near-ties, so it is no rule's params."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU where there is one")
+    shards: int = Field(ge=1, le=10_000, description="jobs that the trigger pass is cut into")
+    batch_tokens: int = Field(ge=1, description="tokens in one forward pass")
+
+
+class Extraction(Section):
+    """Arithmetic of the trigger pass."""
+
+    precision: Literal["float32"] = Field(description="float32")
+
+
+class Triggers(Section):
+    """E1, section 3.1: the top-t prefixes of every key."""
+
+    top: int = Field(ge=1, le=65535, description="t, triggers kept per key")
+    per_sentence: Literal["best", "all"] = Field(
+        description="best: one prefix per sentence and key | all prefixes"
+    )
+    positions: Literal["auto", "inner", "released", "full"] = Field(
+        description="prefix lengths: inner 1..N-1 (paper) | released 0..N-1 | full 1..N"
+    )
+    duplicates: Literal["keep", "drop"] = Field(description="drop: a prefix text at most once per key")
+
+
+class Mutations(Section):
+    """E3, section 3.2: remove the first, the last or a random token of a trigger."""
+
+    keys_per_layer: int = Field(ge=1, description="random keys per layer")
+    top: int = Field(ge=1, description="triggers mutated per key")
+    random: Literal["any", "inner"] = Field(
+        description="the random token: any of 1..j | inner, neither first nor last"
+    )
+    single_token: Literal["skip", "bos"] = Field(
+        description="prefixes of one token: skip | read the coefficient at </s>"
+    )
+    mean: Literal["of_ratios", "of_sums"] = Field(description="mean of per-prefix changes | change of the sums")
+
+
+class Patterns(Section):
+    """E2, section 3.1: keys to annotate."""
+
+    keys_per_layer: int = Field(ge=1, description="random keys per layer")
+    top: int = Field(ge=3, le=255, description="triggers shown per key")
+
+
+class Values(Section):
+    """E4-E7, section 4: what each value predicts, against its key's triggers."""
+
+    target: Literal["auto", "next", "last"] = Field(
+        description="next: the token after the trigger (paper) | last: its last token (released)"
+    )
+    projection: Literal["auto", "adaptive", "flat", "head", "random"] = Field(
+        description="adaptive: the model's own softmax (paper) | flat | head | random (released)"
+    )
+    projection_seed: int = Field(ge=0, description="of the random projections")
+
+
+class Composition(Section):
+    """E8-E14, section 5: how memories and layers compose on validation prefixes."""
+
+    examples: int = Field(ge=1, description="random prefixes; fewer sentences than that: all are used")
+    sample: Literal["per_sentence", "uniform"] = Field(
+        description="one prefix of each drawn sentence | uniform over all prefixes"
+    )
+    positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
+        description="prefix lengths: 1..N (paper) | 0..N (released) | 1..N-1"
+    )
+    layer_prediction: Literal["auto", "ffn", "output"] = Field(
+        description="what a memory may agree with: ffn top(y) (paper) | output top(o) (released)"
+    )
+    memories: Literal["active", "all"] = Field(description="which memories may agree")
+    stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
+        description="the list of stop words: of a package, or the most frequent types"
+    )
+
+
+class FigureOptions(Section):
+    """One figure's look. What a figure has no use for is refused by the figure."""
+
+    width: int | None = Field(None, ge=120, le=900, description="points; null: a column of the paper")
+    height: int | None = Field(None, ge=60, le=900, description="points")
+    bins: int | None = Field(None, ge=2, le=100, description="figure 6: equal intervals of the top probability")
+    rank_limit: int | None = Field(None, ge=1, description="figure 5: top of the rank axis; null: from the data")
+    paper_values: bool = Field(True, description="overlay the paper's values as hollow marks")
+
+
+class Config(Section):
+    """One run."""
+
+    run: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="results go to results/<run>/"
+    )
+    seed: int = Field(ge=0, lt=2**32, description="every random draw follows from it")
+    fidelity: Literal["paper", "released"] = Field(
+        description="what every key below that says `auto` becomes"
+    )
+    corpus: Corpus
+    model: Model
+    execution: Execution
+    extraction: Extraction
+    triggers: Triggers
+    mutations: Mutations
+    patterns: Patterns
+    values: Values
+    composition: Composition
+    figures: dict[str, FigureOptions] = Field(
+        default_factory=dict, description="options of single figures, by name: figure2 ... figure11"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        faults = []
+        for path, value in FIDELITY[self.fidelity].items():
+            section, key = path.split(".")
+            other = FIDELITY["released" if self.fidelity == "paper" else "paper"][path]
+            given = getattr(getattr(self, section), key)
+            if self.fidelity == "released" and given not in ("auto", value):
+                faults.append(f"{path}: {given!r} contradicts fidelity: released, which means {value!r}"
+                              + (f" (fidelity: paper allows {other!r})" if given == other else ""))
+        if self.fidelity == "released":
+            for path, value in {"triggers.per_sentence": "best", "triggers.duplicates": "keep"}.items():
+                section, key = path.split(".")
+                if getattr(getattr(self, section), key) != value:
+                    faults.append(f"{path}: fidelity: released means {value!r}")
+        for path in ("mutations.top", "patterns.top"):
+            section, key = path.split(".")
+            if (given := getattr(getattr(self, section), key)) > self.triggers.top:
+                faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
+        unknown = set(self.figures) - {f"figure{i}" for i in range(2, 12)}
+        faults += [f"figures.{name}: there is no such figure, only figure2 to figure11" for name in sorted(unknown)]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the config as plain data, with every ``auto`` replaced by what ``fidelity`` makes of it."""
+        plain = self.model_dump()
+        for path, value in FIDELITY[self.fidelity].items():
+            section, key = path.split(".")
+            if plain[section][key] == "auto":
+                plain[section][key] = value
+        return plain
+
+
+def _faults(error: ValidationError, prefix: str = "") -> str:
+    lines = []
+    for fault in error.errors():
+        where = ".".join([prefix, *map(str, fault["loc"])]).strip(".") or "the config"
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            message = "unknown key"
+        elif fault["type"] == "missing":
+            message = "missing key"
+        elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):
+            message += f" (found {fault['input']!r})"
+        lines.append(f"{where}: {message}")
+    return "\n  ".join(lines)
+
+
+def parse(data: Any, name: str = "config") -> Config:
+    """Check a whole config given as plain data. Raises ``UserError`` that names every faulty key."""
+    if not isinstance(data, dict):
+        raise UserError(f"{name}: a config is a mapping of sections, found {type(data).__name__}")
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise UserError(f"{name}:\n  {_faults(error)}", "see config/README.md for every key") from None
+
+
+def read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such config file", "write one with: ff-memories init my.yaml") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not readable as YAML: {error}") from None
+
+
+def load(path: str | Path) -> Config:
+    """Read and check a run's config file."""
+    return parse(read_yaml(Path(path)), str(path))
+
+
+class Settings:
+    """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
+
+    def __init__(self, data: dict[str, Any]):
+        self._data = data
+        for name, value in data.items():
+            field = Config.model_fields.get(name)
+            if field is None:
+                raise UserError(f"{name}: unknown key")
+            kind = field.annotation
+            if isinstance(kind, type) and issubclass(kind, Section):
+                try:
+                    value = kind.model_validate(value)
+                except ValidationError as error:
+                    raise UserError(f"config:\n  {_faults(error, name)}") from None
+            elif name == "figures":
+                value = {k: FigureOptions.model_validate(v or {}) for k, v in (value or {}).items()}
+            setattr(self, name, value)
+
+    def __getattr__(self, name: str):
+        raise AttributeError(f"this step reads the config section {name!r}, which its rule does not declare")
+
+    @classmethod
+    def from_argument(cls, text: str) -> "Settings":
+        """Read ``--config``: a config file's path, or the declared sections themselves as JSON."""
+        if text.lstrip().startswith("{"):
+            return cls(json.loads(text))
+        return cls(load(text).resolved())

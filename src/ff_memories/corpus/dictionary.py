@@ -1,0 +1,61 @@
+"""fairseq's dictionary: the token types of a model, numbered in the order of its file after four specials."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ff_memories.errors import UserError
+
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+PAD, EOS, UNK = 1, 2, 3
+_OVERWRITE = "#fairseq:overwrite"
+
+
+class Dictionary:
+    """Token types and their ids, looked up exactly as fairseq does: what is not listed is ``<unk>``."""
+
+    def __init__(self, types: Iterable[str]):
+        self.types = [*SPECIALS, *types]
+        self.ids = {word: i for i, word in enumerate(self.types)}
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def __getitem__(self, token: int) -> str:
+        return self.types[token]
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Return the id of every word; ``<unk>``'s for words that are not listed."""
+        ids = self.ids
+        return [ids.get(word, UNK) for word in words]
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Dictionary":
+        """Read a ``dict.txt``: one ``token count`` per line, the last blank separating the two.
+
+        Raises ``UserError`` with the line where the file is no dictionary or lists a type twice.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such dictionary", "give model.dictionary the checkpoint's dict.txt") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+        lines = text.split("\n")
+        types: list[str] = []
+        place: dict[str, int] = {word: i for i, word in enumerate(SPECIALS)}
+        for number, line in enumerate(lines, 1):
+            if not line and number == len(lines):
+                break
+            overwrite = line.endswith(" " + _OVERWRITE)
+            word, blank, count = line.removesuffix(" " + _OVERWRITE).rpartition(" ")
+            if not blank or not word or not count.isdecimal():
+                raise UserError(f"{path}, line {number}: expected `token count`, found {line[:60]!r}")
+            if word in place and not overwrite:
+                raise UserError(f"{path}, line {number}: {word!r} is listed before")
+            place[word] = len(SPECIALS) + len(types)
+            types.append(word)
+        if not types:
+            raise UserError(f"{path}: the dictionary is empty")
+        dictionary = cls(types)
+        dictionary.ids = place
+        return dictionary

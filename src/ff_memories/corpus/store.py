@@ -1,0 +1,65 @@
+"""The corpus as the model reads it: token ids of all sentences in one file, read back without a copy."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from ff_memories.corpus.text import Sentences
+from ff_memories.errors import UserError
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentences of both splits: train first, validation after.
+
+    Attributes:
+        tokens: (tokens,) int32, all sentences one after the other.
+        offsets: (sentences + 1,) int64, where each sentence starts in ``tokens``.
+        train: how many sentences belong to the training split; sentence ids below it.
+    """
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    train: int
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(sentences,) tokens in each sentence, without ``</s>``."""
+        return np.diff(self.offsets)
+
+    def sentence(self, index: int) -> np.ndarray:
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+
+def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
+    """Write the corpus whole or not at all."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first, second = (np.frombuffer(s.offsets, dtype=np.int64) for s in (train, validation))
+    arrays = {
+        "tokens": np.concatenate([np.frombuffer(s.tokens, dtype=np.int32) for s in (train, validation)]),
+        "offsets": np.concatenate([first, first[-1] + second[1:]]),
+    }
+    partial = path.with_name(path.name + ".partial")
+    save_file(arrays, partial, metadata={"train": json.dumps(len(train))})
+    partial.replace(path)
+
+
+def read(path: str | Path) -> Corpus:
+    """Read a corpus file. Raises ``UserError`` when it is damaged."""
+    from safetensors import safe_open
+
+    try:
+        arrays = load_file(path)
+        with safe_open(path, framework="np") as file:
+            train = json.loads(file.metadata()["train"])
+    except (SafetensorError, KeyError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a readable corpus ({error})", "remove it and run snakemake again") from None
+    return Corpus(arrays["tokens"], arrays["offsets"], train)

@@ -1,0 +1,152 @@
+"""Text files to sentences of token ids, each with the place it came from."""
+
+import hashlib
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
+from ff_memories.corpus.segment import Segmenter
+from ff_memories.errors import UserError
+
+_HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
+
+
+@dataclass
+class Sentences:
+    """Sentences of one split: flat token ids, where each sentence starts, and where it stands in the files."""
+
+    tokens: array = field(default_factory=lambda: array("i"))
+    offsets: array = field(default_factory=lambda: array("q", [0]))
+    file: list[str] = field(default_factory=list)
+    line: array = field(default_factory=lambda: array("I"))
+    first_token: array = field(default_factory=lambda: array("I"))
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad"), 0
+        )
+    )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def add(self, ids: list[int], file: str, line: int, first_token: int) -> None:
+        self.tokens.extend(ids)
+        self.offsets.append(len(self.tokens))
+        self.file.append(file)
+        self.line.append(line)
+        self.first_token.append(first_token)
+
+    def frame(self, split: str, first_sentence: int) -> pl.DataFrame:
+        """Return the split's rows of the ``sentences`` table, numbered from ``first_sentence``."""
+        lengths = np.diff(np.frombuffer(self.offsets, dtype=np.int64))
+        return pl.DataFrame(
+            {
+                "sentence": np.arange(first_sentence, first_sentence + len(self), dtype=np.uint32),
+                "split": [split] * len(self),
+                "file": self.file,
+                "line": np.array(self.line, dtype=np.uint32),
+                "first_token": np.array(self.first_token, dtype=np.uint32),
+                "tokens": lengths,
+            }
+        )
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (number, text) of a file's lines. Raises ``UserError`` naming file and line where it is not UTF-8."""
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                try:
+                    yield number, raw.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise UserError(
+                        f"{path}, line {number}: not UTF-8 at byte {error.start} of the line",
+                        "convert the file, for example: iconv -f latin1 -t utf-8",
+                    ) from None
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: a directory, not a text file") from None
+
+
+def is_heading(text: str) -> bool:
+    """Say whether a line is a WikiText heading: `` = Title = ``, with as many signs as its level."""
+    return bool(_HEADING.match(text))
+
+
+def sentences(
+    files: list[Path],
+    dictionary: Dictionary,
+    segmenter: Segmenter,
+    max_tokens: int,
+    *,
+    headings: str = "keep",
+    too_long: str = "refuse",
+    max_sentences: int | None = None,
+    tokenize: Callable[[str], list[str]] | None = None,
+) -> Sentences:
+    """Read text files into sentences of token ids.
+
+    Args:
+        files: text files in reading order; blank lines separate nothing that line ends do not.
+        dictionary: the model's; unlisted words become ``<unk>``.
+        segmenter: where to cut a paragraph, given its blank-separated words.
+        max_tokens: the longest sentence the model takes, without ``</s>``.
+        headings: ``drop`` leaves WikiText headings out.
+        too_long: ``refuse`` a longer sentence, or ``split`` it into pieces of ``max_tokens``; both are counted.
+        max_sentences: stop after this many.
+        tokenize: maps a sentence's text to its tokens; ``None``: its blank-separated words (the paper's reading).
+
+    Raises:
+        UserError: a missing or empty file, text that is not UTF-8, a sentence that is too long: with the place.
+    """
+    out = Sentences()
+    for path in files:
+        before = len(out)
+        for number, text in lines(path):
+            words = text.split()
+            if not words:
+                continue
+            if headings == "drop" and is_heading(text):
+                out.counts["headings_dropped"] += 1
+                continue
+            out.counts["paragraphs"] += 1
+            starts = segmenter(words)
+            for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
+                piece = words[start:end]
+                ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))
+                out.counts["tokens_pad"] += ids.count(PAD)
+                ids = [UNK if i == PAD else i for i in ids]  # padding is no token: fairseq would skip it
+                out.counts["tokens"] += len(ids)
+                out.counts["tokens_unknown"] += ids.count(UNK)
+                if len(ids) > max_tokens:
+                    if too_long == "refuse":
+                        raise UserError(
+                            f"{path}, line {number}, token {start + 1}: a sentence of {len(ids)} tokens; "
+                            f"the model takes {max_tokens}",
+                            "set corpus.too_long: split, or shorten the sentence",
+                        )
+                    out.counts["sentences_split"] += 1
+                for first in range(0, len(ids), max_tokens):
+                    out.add(ids[first : first + max_tokens], path.as_posix(), number, start + first)
+                    if len(out) == max_sentences:
+                        return out
+        if len(out) == before:
+            raise UserError(f"{path}: no text in it", "give a file with at least one sentence")
+    return out
+
+
+def sha256(files: list[Path]) -> str:
+    """Return the SHA-256 of files, read one after the other."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,353 @@
+"""A fairseq ``transformer_lm`` checkpoint, read without running pickled code, under the paper's names.
+
+``read`` gives a description (what the architecture is) and the weights. Every key of layer l is a row of
+``layers.l.keys``, every value a row of ``layers.l.values`` (equation 1: FF(x) = f(x K^T) V).
+"""
+
+import argparse
+import json
+import math
+import pickle
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ff_memories.errors import UserError
+
+Weights = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a checkpoint's architecture is, as far as its forward pass depends on it."""
+
+    layers: int
+    model: int  # d
+    keys: int  # d_m, keys and values per layer
+    heads: int
+    vocab: int
+    input_cutoffs: tuple[int, ...]  # ids where the bands of an adaptive input end; (vocab,) for a plain one
+    adaptive_input: bool
+    output_cutoffs: tuple[int, ...]  # where the clusters of an adaptive softmax end; (vocab,) for a plain one
+    adaptive_output: bool
+    learned_positions: bool
+    max_positions: int  # tokens that the model takes, </s> included
+    embedding_scale: float
+    parameters: int
+    aliases: dict[str, str]  # tied weights: name -> name it is stored under
+
+
+class _Meter:
+    """Stands in for fairseq's training meters, whose numbers nobody needs here."""
+
+
+_METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter")
+_ALLOWED = [argparse.Namespace] + [
+    (type(name, (_Meter,), {}), f"{module}.{name}")
+    for module in ("fairseq.meters", "fairseq.logging.meters")
+    for name in _METERS
+]
+
+_REFUSED = {  # options of fairseq's transformer_lm that change the forward pass in ways not read here
+    "character_embeddings": "character embeddings",
+    "layernorm_embedding": "a layer norm on its embeddings",
+    "cross_self_attention": "cross self-attention",
+    "decoder_layers_to_keep": "pruned layers",
+    "quant_noise_pq": "quantisation noise",
+    "scale_fc": "a scaled feed-forward norm",
+    "scale_attn": "a scaled attention norm",
+    "scale_heads": "scaled heads",
+    "scale_resids": "scaled residuals",
+    "add_bos_token": "a <s> before every sentence",
+}
+
+
+def load_pickle(path: str | Path) -> dict[str, Any]:
+    """Load a checkpoint file with ``weights_only``. Raises ``UserError`` if it is damaged or would run code."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such checkpoint", "check model.checkpoint, or pull it with: dvc pull")
+    try:
+        with torch.serialization.safe_globals(_ALLOWED):
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if found := re.search(r"(?:GLOBAL|Unsupported (?:class|global):?(?: GLOBAL)?) `?([\w.]+)", str(error)):
+            raise UserError(
+                f"{path}: refused, it holds a pickled {found[1]}, which could run code when loaded",
+                "save the checkpoint again with plain tensors and an argparse.Namespace only",
+            ) from None
+        raise UserError(f"{path}: not a readable checkpoint ({str(error).splitlines()[0]})") from None
+    except (RuntimeError, EOFError, ValueError, OSError, KeyError, AttributeError, TypeError, IndexError) as error:
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise UserError(f"{path}: truncated or not a checkpoint ({first})", "fetch the file again") from None
+    if not isinstance(loaded, dict) or "model" not in loaded:
+        raise UserError(f"{path}: not a fairseq checkpoint, it has no 'model'")
+    return loaded
+
+
+def _options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the model's options, from a legacy ``args`` Namespace or a current ``cfg``."""
+    args = loaded.get("args")
+    if args is None and isinstance(loaded.get("cfg"), dict):
+        cfg = loaded["cfg"]
+        args = cfg.get("model", {})
+        args = dict(vars(args) if isinstance(args, argparse.Namespace) else args or {})
+        args.setdefault("arch", args.get("_name"))
+        task = cfg.get("task") or {}
+        task = vars(task) if isinstance(task, argparse.Namespace) else task
+        args.setdefault("tokens_per_sample", task.get("tokens_per_sample"))
+    elif isinstance(args, argparse.Namespace):
+        args = dict(vars(args))
+    if not isinstance(args, dict):
+        raise UserError(f"{path}: not a fairseq checkpoint, it has neither 'args' nor 'cfg'")
+    # as fairseq does for checkpoints older than these options
+    if "no_tie_adaptive_proj" in args:
+        args["no_decoder_final_norm"] = True
+        if args["no_tie_adaptive_proj"] is False:
+            args["tie_adaptive_proj"] = True
+    if "decoder_final_norm" in args:
+        args["no_decoder_final_norm"] = not args["decoder_final_norm"]
+    return args
+
+
+def _refuse_other_architectures(options: dict[str, Any], weights: Weights, path: Path) -> None:
+    arch = str(options.get("arch"))
+    if any(name.startswith("encoder.") for name in weights):
+        raise UserError(f"{path}: an encoder-decoder ({arch}), not a decoder-only transformer_lm")
+    if any(re.search(r"conv|lstm|rnn", name) for name in weights) or not arch.startswith("transformer_lm"):
+        raise UserError(f"{path}: its architecture is {arch}, not a transformer_lm")
+    activation = options.get("activation_fn", "relu") or "relu"
+    if activation != "relu":
+        raise UserError(
+            f"{path}: its activation is {activation.upper()}; memory coefficients are defined for ReLU (equation 1)"
+        )
+    if options.get("decoder_normalize_before") is False and "no_tie_adaptive_proj" not in options:
+        raise UserError(f"{path}: post-norm (decoder_normalize_before is false); only pre-norm models are read")
+    for option, what in _REFUSED.items():
+        if options.get(option):
+            raise UserError(f"{path}: it has {what} ({option}), which is not supported")
+    if any("moe" in name or "gate" in name or ".fc3" in name or "w_gate" in name for name in weights):
+        raise UserError(f"{path}: gated feed-forward layers, not the two matrices of equation 1")
+
+
+def _cutoffs(option: Any, vocab: int) -> tuple[int, ...]:
+    if isinstance(option, str):
+        option = [int(part) for part in option.strip("[]()").split(",") if part.strip()]
+    ends = [int(end) for end in option]
+    return tuple(ends if ends[-1] == vocab else [*ends, vocab])
+
+
+class _Taker:
+    """Takes tensors out of a state dict by fairseq's names; knows what is missing and what was left."""
+
+    def __init__(self, state: Weights, path: Path):
+        self.state, self.path, self.used = state, path, set()
+
+    def __contains__(self, name: str) -> bool:
+        return "decoder." + name in self.state
+
+    def __call__(self, name: str, *shape: int | None) -> torch.Tensor:
+        tensor = self.state.get("decoder." + name)
+        if tensor is None:
+            raise UserError(f"{self.path}: the checkpoint lacks decoder.{name}")
+        if len(shape) != tensor.dim() or any(s not in (None, n) for s, n in zip(shape, tensor.shape, strict=True)):
+            raise UserError(
+                f"{self.path}: decoder.{name} is {tuple(tensor.shape)}, "
+                f"the architecture says {tuple('any' if s is None else s for s in shape)}"
+            )
+        self.used.add("decoder." + name)
+        return tensor
+
+
+def _block(take: _Taker, layer: int, d: int, keys: int) -> Weights:
+    """One decoder block under the paper's names."""
+    at = f"layers.{layer}."
+    old = f"{at}layer_norms.0.weight" in take  # names of early checkpoints
+    norm, ff_norm = (
+        (f"{at}layer_norms.0", f"{at}layer_norms.2") if old else (f"{at}self_attn_layer_norm", f"{at}final_layer_norm")
+    )
+    if f"{at}self_attn.in_proj_weight" in take:
+        qkv = take(f"{at}self_attn.in_proj_weight", 3 * d, d)
+        qkv_bias = take(f"{at}self_attn.in_proj_bias", 3 * d)
+    else:
+        qkv = torch.cat([take(f"{at}self_attn.{n}_proj.weight", d, d) for n in "qkv"])
+        qkv_bias = torch.cat([take(f"{at}self_attn.{n}_proj.bias", d) for n in "qkv"])
+    return {
+        at + "attention_norm.weight": take(norm + ".weight", d),
+        at + "attention_norm.bias": take(norm + ".bias", d),
+        at + "qkv.weight": qkv,
+        at + "qkv.bias": qkv_bias,
+        at + "attention_out.weight": take(f"{at}self_attn.out_proj.weight", d, d),
+        at + "attention_out.bias": take(f"{at}self_attn.out_proj.bias", d),
+        at + "norm.weight": take(ff_norm + ".weight", d),
+        at + "norm.bias": take(ff_norm + ".bias", d),
+        at + "keys": take(f"{at}fc1.weight", keys, d),
+        at + "key_bias": take(f"{at}fc1.bias", keys),
+        at + "values": take(f"{at}fc2.weight", d, keys).t(),
+        at + "value_bias": take(f"{at}fc2.bias", d),
+    }
+
+
+def _input(take: _Taker, options: dict[str, Any], vocab: int, d: int) -> tuple[Weights, tuple[int, ...]]:
+    if not options.get("adaptive_input"):
+        out = {"input.0.embedding": take("embed_tokens.weight", vocab, None)}
+        if "project_in_dim.weight" in take:
+            out["input.0.projection"] = take("project_in_dim.weight", d, None)
+        return out, (vocab,)
+    cutoffs = _cutoffs(options["adaptive_input_cutoff"], vocab)
+    out = {}
+    for band, (start, end) in enumerate(zip((0, *cutoffs), cutoffs, strict=False)):
+        out[f"input.{band}.embedding"] = take(f"embed_tokens.embeddings.{band}.0.weight", end - start, None)
+        out[f"input.{band}.projection"] = take(f"embed_tokens.embeddings.{band}.1.weight", d, None)
+    return out, cutoffs
+
+
+def _output(take: _Taker, options: dict[str, Any], vocab: int) -> tuple[Weights, tuple[int, ...]]:
+    out: Weights = {}
+    if "layer_norm.weight" in take and not options.get("no_decoder_final_norm"):
+        out["final_norm.weight"] = take("layer_norm.weight", None)
+        out["final_norm.bias"] = take("layer_norm.bias", None)
+    if "project_out_dim.weight" in take:
+        out["output.projection"] = take("project_out_dim.weight", None, None)
+    if not options.get("adaptive_softmax_cutoff"):
+        names = ("output_projection.weight", "embed_out", "embed_tokens.weight")
+        name = next((n for n in names if n in take), names[0])
+        out["output.head"] = take(name, vocab, None)
+        return out, (vocab,)
+    cutoffs = _cutoffs(options["adaptive_softmax_cutoff"], vocab)
+    at, clusters = "adaptive_softmax.", len(cutoffs) - 1
+    if options.get("tie_adaptive_weights"):
+        out["output.head"] = take("embed_tokens.embeddings.0.0.weight", cutoffs[0], None)
+        if f"{at}head.word_proj.0.weight" in take:
+            out["output.head_projection"] = take(f"{at}head.word_proj.0.weight", None, None)
+        out["output.classes"] = take(f"{at}head.class_proj.weight", clusters, None)
+    else:
+        head = take(f"{at}head.weight", cutoffs[0] + clusters, None)
+        out["output.head"], out["output.classes"] = head[: cutoffs[0]], head[cutoffs[0] :]
+    for k in range(clusters):
+        size = cutoffs[k + 1] - cutoffs[k]
+        if options.get("tie_adaptive_weights"):
+            out[f"output.{k}.embedding"] = take(f"embed_tokens.embeddings.{k + 1}.0.weight", size, None)
+        else:
+            out[f"output.{k}.embedding"] = take(f"{at}tail.{k}.2.weight", size, None)
+        if options.get("tie_adaptive_weights") and options.get("tie_adaptive_proj"):
+            out[f"output.{k}.projection"] = take(f"embed_tokens.embeddings.{k + 1}.1.weight", None, None).t()
+        else:
+            out[f"output.{k}.projection"] = take(f"{at}tail.{k}.0.weight", None, None)
+    return out, cutoffs
+
+
+def read(path: str | Path) -> tuple[Description, Weights]:
+    """Read a fairseq checkpoint, legacy (``args``) or current (``cfg``).
+
+    Returns:
+        The description, and weights in float32 under the paper's names (module docstring).
+
+    Raises:
+        UserError: not a checkpoint, truncated, pickled code, another architecture, missing or misshapen weights,
+            NaN or infinite weights; each by name.
+    """
+    path = Path(path)
+    loaded = load_pickle(path)
+    options, state = _options(loaded, path), loaded["model"]
+    if not isinstance(state, dict) or not all(isinstance(t, torch.Tensor) for t in state.values()):
+        raise UserError(f"{path}: its 'model' is not a dictionary of tensors")
+    _refuse_other_architectures(options, state, path)
+    take = _Taker(state, path)
+    layers = 1 + max((int(m[1]) for n in state if (m := re.match(r"decoder\.layers\.(\d+)\.", n))), default=-1)
+    if not layers:
+        raise UserError(f"{path}: the checkpoint has no decoder layers")
+    if (said := options.get("decoder_layers")) not in (None, layers):
+        raise UserError(f"{path}: {layers} layers, but its options say {said}")
+    keys, d = take("layers.0.fc1.weight", None, None).shape
+    bands = [t for n, t in state.items() if re.fullmatch(r"decoder\.embed_tokens\.(embeddings\.\d+\.0\.)?weight", n)]
+    vocab = sum(t.shape[0] for t in bands)
+    heads = options.get("decoder_attention_heads") or 8
+    if d % heads:
+        raise UserError(f"{path}: {heads} attention heads do not divide {d} dimensions")
+    weights: Weights = {}
+    for layer in range(layers):
+        weights |= _block(take, layer, d, keys)
+    entering, input_cutoffs = _input(take, options, vocab, d)
+    leaving, output_cutoffs = _output(take, options, vocab)
+    weights |= entering | leaving
+    positions = options.get("max_target_positions") or options.get("tokens_per_sample") or 1024
+    if learned := "embed_positions.weight" in take:
+        weights["positions"] = take("embed_positions.weight", None, d)
+        positions = min(positions, weights["positions"].shape[0] - 2)
+    elif options.get("no_token_positional_embeddings"):
+        raise UserError(f"{path}: it has no position embeddings, which is not supported")
+    _refuse_unread(take, state, path)
+    aliases, parameters = _tied(weights)
+    for name, tensor in weights.items():
+        if name not in aliases and not torch.isfinite(tensor).all():
+            raise UserError(f"{path}: NaN or infinite numbers in {name}", "the training diverged; use another checkpoint")
+    return Description(
+        layers=layers, model=d, keys=keys, heads=heads, vocab=vocab,
+        input_cutoffs=input_cutoffs, adaptive_input=bool(options.get("adaptive_input")),
+        output_cutoffs=output_cutoffs, adaptive_output=bool(options.get("adaptive_softmax_cutoff")),
+        learned_positions=learned, max_positions=int(positions),
+        embedding_scale=1.0 if options.get("no_scale_embedding") else math.sqrt(d),
+        parameters=parameters, aliases=aliases,
+    ), weights  # fmt: skip
+
+
+def _refuse_unread(take: _Taker, state: Weights, path: Path) -> None:
+    """Refuse a checkpoint with weights that the forward pass would silently ignore."""
+    harmless = re.compile(r"version$|_float_tensor$|embed_positions\.weights$|adaptive_softmax\.|layer_norm\.|embed_out$"
+                          r"|output_projection\.weight$")
+    unread = [n for n in state if n not in take.used and not harmless.search(n)]
+    if unread:
+        raise UserError(f"{path}: weights of an architecture that is not a plain transformer_lm: {', '.join(unread[:3])}")
+
+
+def _tied(weights: Weights) -> tuple[dict[str, str], int]:
+    """Return which weights share storage with an earlier one, and how many numbers all of them are."""
+    seen: dict[tuple, str] = {}
+    aliases, parameters = {}, 0
+    for name, tensor in weights.items():
+        own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.numel())
+        if own in seen and tensor.numel():
+            same = weights[seen[own]]
+            if any(same.shape == t.shape and torch.equal(same, t) for t in (tensor, tensor.t())):
+                aliases[name] = seen[own]
+                continue
+        seen.setdefault(own, name)
+        parameters += tensor.numel()
+    return aliases, parameters
+
+
+def convert(path: str | Path, weights_path: str | Path, description_path: str | Path) -> Description:
+    """Convert a fairseq checkpoint to safetensors and a readable JSON description, tied weights stored once."""
+    description, weights = read(path)
+    stored = {n: t.float().contiguous() for n, t in weights.items() if n not in description.aliases}
+    for target in (weights_path, description_path):
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(f"{weights_path}.partial")
+    save_file(stored, partial)
+    Path(description_path).write_text(json.dumps(asdict(description), indent=1) + "\n")
+    partial.replace(weights_path)
+    return description
+
+
+def load(weights_path: str | Path, description_path: str | Path) -> tuple[Description, Weights]:
+    """Load a converted model. Raises ``UserError`` when a file is missing or damaged."""
+    try:
+        plain = json.loads(Path(description_path).read_text())
+        for name in ("input_cutoffs", "output_cutoffs"):
+            plain[name] = tuple(plain[name])
+        description = Description(**plain)
+        with safe_open(weights_path, framework="pt") as file:
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        for name, same in description.aliases.items():
+            tensor = weights[same]
+            transposed = name.endswith("projection") and name.startswith("output.")
+            weights[name] = tensor.t() if transposed else tensor
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+        raise UserError(f"{weights_path}: not a readable model ({error})", "remove it and run snakemake again") from None
+    return description, weights

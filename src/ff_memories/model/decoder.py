@@ -1,0 +1,145 @@
+"""The language model as a stack of key-value memories: its whole forward pass, in plain torch.
+
+    for layer in decoder.layers:
+        residual = layer.attend(x, batch)              # r^l
+        coefficients = layer.coefficients(residual)    # m^l = ReLU(LN(r^l) K^T + b1)
+        x = residual + layer.combine(coefficients)     # o^l = r^l + m^l V + b2
+
+Every experiment of the paper writes this loop and takes from it what it studies. Tokens of all sentences of a batch
+lie one after the other in one (tokens, d) matrix; only attention knows where a sentence begins.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from ff_memories.corpus.dictionary import EOS, PAD
+from ff_memories.model.checkpoint import Description, Weights, load
+from ff_memories.model.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences packed without padding: groups of exactly equal length, one after the other.
+
+    Attributes:
+        tokens: (rows,) int64 ids, ``</s>`` first in each sentence.
+        positions: (rows,) int64, 0 at ``</s>``: row p of a sentence is its prefix of length p.
+        groups: (first row, sentences, rows per sentence) of each group.
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    groups: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def pack(cls, sentences: Sequence[np.ndarray], device: torch.device | str = "cpu") -> "Batch":
+        """Pack sentences (token ids without ``</s>``), which must come sorted by length."""
+        rows = np.array([len(s) + 1 for s in sentences])
+        if (np.diff(rows) < 0).any():
+            raise ValueError("sentences are not sorted by length")
+        tokens = np.full(rows.sum(), EOS, dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
+        inside = np.ones(len(tokens), dtype=bool)
+        inside[starts] = False
+        tokens[inside] = np.concatenate(sentences)
+        positions = np.arange(len(tokens)) - np.repeat(starts, rows)
+        lengths, first, count = np.unique(rows, return_index=True, return_counts=True)
+        groups = tuple((int(starts[i]), int(n), int(t)) for i, n, t in zip(first, count, lengths, strict=True))
+        return cls(torch.from_numpy(tokens).to(device), torch.from_numpy(positions).to(device), groups)
+
+
+class Layer:
+    """One block: self-attention, then the feed-forward memories (section 2)."""
+
+    def __init__(self, weights: Weights, index: int, heads: int):
+        own = {n.split(".", 2)[2]: t for n, t in weights.items() if n.startswith(f"layers.{index}.")}
+        self.heads = heads
+        self.attention_norm = own["attention_norm.weight"], own["attention_norm.bias"]
+        self.qkv = own["qkv.weight"], own["qkv.bias"]
+        self.attention_out = own["attention_out.weight"], own["attention_out.bias"]
+        self.norm = own["norm.weight"], own["norm.bias"]
+        self.keys, self.key_bias = own["keys"], own["key_bias"]  # (d_m, d): key i is row i
+        self.values, self.value_bias = own["values"], own["value_bias"]  # (d_m, d): value i is row i
+
+    def attend(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Return the residual r (rows, d): the layer's input plus its self-attention."""
+        qkv = F.linear(F.layer_norm(x, x.shape[1:], *self.attention_norm), *self.qkv)
+        mixed = torch.empty_like(x)
+        for start, sentences, rows in batch.groups:
+            part = slice(start, start + sentences * rows)
+            q, k, v = qkv[part].view(sentences, rows, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            out = v if rows == 1 else F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            mixed[part].view(sentences, rows, self.heads, -1).copy_(out.transpose(1, 2))
+        return x + F.linear(mixed, *self.attention_out)
+
+    def coefficients(self, residual: torch.Tensor) -> torch.Tensor:
+        """Return the memory coefficients m (rows, d_m) = ReLU(x K^T + b1), x the normalised residual (equation 1)."""
+        x = F.layer_norm(residual, residual.shape[1:], *self.norm)
+        return torch.relu_(F.linear(x, self.keys, self.key_bias))
+
+    def combine(self, coefficients: torch.Tensor) -> torch.Tensor:
+        """Return the feed-forward output y (rows, d) = m V + b2, the sum of values weighted by their coefficients."""
+        return torch.addmm(self.value_bias, coefficients, self.values)
+
+
+class Decoder:
+    """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary."""
+
+    def __init__(self, description: Description, weights: Weights, device="cpu", dtype=torch.float32):
+        self.description = description
+        self.device, self.dtype = torch.device(device), dtype
+        weights = {name: tensor.to(self.device, dtype) for name, tensor in weights.items()}
+        self.embedding = _input_table(description, weights)  # (vocab, d)
+        learned = weights.get("positions")
+        self.positions = sinusoids(description.max_positions + 1, description.model) if learned is None else learned
+        self.positions = self.positions.to(self.device, dtype)
+        self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
+        self.vocabulary = Vocabulary(description, weights)
+
+    @classmethod
+    def load(cls, weights_path: str | Path, description_path: str | Path, device="cpu", dtype=torch.float32):
+        """Load a converted model (``checkpoint.convert``)."""
+        return cls(*load(weights_path, description_path), device=device, dtype=dtype)
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sentence the model takes, without ``</s>``."""
+        return self.description.max_positions - 1
+
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
+        return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return the last layer's output o^L (rows, d), before the model's final norm if it has one."""
+        x = self.embed(batch)
+        for layer in self.layers:
+            residual = layer.attend(x, batch)
+            x = residual + layer.combine(layer.coefficients(residual))
+        return x
+
+
+def _input_table(description: Description, weights: Weights) -> torch.Tensor:
+    """Return every token's input vector (vocab, d), scaled: one look-up replaces a product per band."""
+    bands = []
+    for band in range(len(description.input_cutoffs)):
+        table = weights[f"input.{band}.embedding"]
+        projection = weights.get(f"input.{band}.projection")
+        bands.append(table if projection is None else F.linear(table, projection))
+    return torch.cat(bands).mul_(description.embedding_scale) if len(bands) > 1 else bands[0] * description.embedding_scale
+
+
+def sinusoids(length: int, dimensions: int) -> torch.Tensor:
+    """Return sinusoidal position vectors (PAD + 1 + length, d) float32 as fairseq computes them; row PAD is zero."""
+    half = dimensions // 2
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(np.log(10000) / (half - 1)))
+    angles = torch.arange(PAD + 1 + length, dtype=torch.float).unsqueeze(1) * frequencies
+    table = torch.cat([torch.sin(angles), torch.cos(angles)], dim=1)
+    table = F.pad(table, (0, dimensions - 2 * half))
+    table[PAD] = 0
+    return table

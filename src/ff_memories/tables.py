@@ -1,0 +1,166 @@
+"""Every table's schema in one place: columns, types, keys and sort order; checked when written and when read.
+
+Tables are Parquet files that come out byte-identical from run to run. Token columns are dictionary ids: text is
+joined when a table is shown, so tables hold no corpus text.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories.errors import UserError
+
+LAYER, KEY, RANK = pl.UInt8, pl.UInt16, pl.UInt16
+SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
+MUTATION = pl.Enum(["first", "last", "random"])
+KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
+SPLIT = pl.Enum(["train", "validation"])
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One table: its key columns in sort order, all its columns, and which of them may be null."""
+
+    about: str
+    key: tuple[str, ...]
+    columns: dict[str, pl.DataType]
+    nullable: frozenset[str] = frozenset()
+
+
+TABLES = {
+    "sentences": Schema(
+        "every sentence of the corpus and where it stands in the text files",
+        ("sentence",),
+        {"sentence": SENTENCE, "split": SPLIT, "file": pl.String, "line": pl.UInt32,
+         "first_token": pl.UInt32, "tokens": pl.UInt16},
+    ),
+    "triggers": Schema(
+        "E1: the prefixes with the highest memory coefficients of every key",
+        ("layer", "key", "rank"),
+        {"layer": LAYER, "key": KEY, "rank": RANK, "coefficient": pl.Float32, "sentence": SENTENCE,
+         "position": POSITION, "next_token": TOKEN},
+        frozenset({"next_token"}),
+    ),
+    "mutations": Schema(
+        "E3: memory coefficients of triggers with one token removed",
+        ("layer", "key", "rank", "mutation"),
+        {"layer": LAYER, "key": KEY, "rank": RANK, "mutation": MUTATION, "removed": pl.UInt16,
+         "coefficient": pl.Float32, "mutated": pl.Float32, "change": pl.Float32},
+    ),
+    "values": Schema(
+        "E4-E7: what every value predicts, and whether its key's triggers are followed by it",
+        ("layer", "key"),
+        {"layer": LAYER, "key": KEY, "top_token": TOKEN, "top_probability": pl.Float32, "next_token": TOKEN,
+         "next_token_rank": pl.UInt32, "agrees": pl.Boolean, "agreeing_triggers": pl.UInt16,
+         "triggers": pl.UInt16},
+        frozenset({"next_token", "next_token_rank", "agrees"}),
+    ),
+    "examples": Schema(
+        "the validation prefixes on which sections 5.1 and 5.2 observe the layers",
+        ("example",),
+        {"example": EXAMPLE, "sentence": SENTENCE, "position": POSITION, "next_token": TOKEN,
+         "model_top": TOKEN},
+        frozenset({"next_token"}),
+    ),
+    "composition": Schema(
+        "E8-E10: active memories and those that agree with their layer's prediction",
+        ("example", "layer"),
+        {"example": EXAMPLE, "layer": LAYER, "active": pl.UInt16, "ffn_top": TOKEN, "output_top": TOKEN,
+         "agreeing_memories": pl.UInt16},
+    ),
+    "refinement": Schema(
+        "E11-E13: what residual, feed-forward and output predict at every layer",
+        ("example", "layer"),
+        {"example": EXAMPLE, "layer": LAYER, "residual_top": TOKEN, "ffn_top": TOKEN, "output_top": TOKEN,
+         "model_top": TOKEN, "residual_probability": pl.Float32, "kind": KIND},
+    ),
+    "annotations": Schema(
+        "E2: the patterns found in keys, by annotator",
+        ("annotator", "layer", "key", "pattern"),
+        {"annotator": pl.String, "layer": LAYER, "key": KEY, "pattern": pl.UInt16, "description": pl.String,
+         "type": pl.Enum(["shallow", "semantic"]), "ranks": pl.List(RANK)},
+    ),
+    "pattern_labels": Schema(
+        "E2: the label of every annotated trigger",
+        ("annotator", "layer", "key", "rank"),
+        {"annotator": pl.String, "layer": LAYER, "key": KEY, "rank": RANK,
+         "label": pl.Enum(["shallow", "semantic", "both", "none"])},
+    ),
+    "distance_labels": Schema(
+        "E14: how far last-layer compositions lie from what they compose",
+        ("annotator", "example"),
+        {"annotator": pl.String, "example": EXAMPLE, "label": pl.Enum(["distant", "related"])},
+    ),
+    "counts": Schema(
+        "what was skipped, split, cut or left unfilled, and why",
+        ("step", "reason"),
+        {"step": pl.String, "reason": pl.String, "n": pl.UInt64},
+    ),
+    "claims": Schema(
+        "every claim of the paper, with the value measured here and a verdict",
+        ("claim",),
+        {"claim": pl.String, "statement": pl.String, "source": pl.String, "paper_value": pl.String,
+         "measured": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.UInt64,
+         "scope": pl.Enum(["paper", "surrogate"]),
+         "verdict": pl.Enum(["reproduced", "not_reproduced", "holds", "fails", "not_applicable", "not_attempted"]),
+         "reason": pl.String},
+        frozenset({"measured", "low", "high", "n", "reason"}),
+    ),
+}  # fmt: skip
+
+
+def name_of(path: str | Path) -> str:
+    """Return the table that a file holds, which is what the file is called."""
+    return Path(path).stem
+
+
+def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """Return the frame with the schema's columns and types, sorted by its key.
+
+    Raises ``ValueError`` on missing or extra columns, values that do not fit, nulls and NaN where none may be,
+    and keys that occur twice: these are faults of the step that wrote it, not of its user.
+    """
+    if set(frame.columns) != set(schema.columns):
+        raise ValueError(f"columns {sorted(frame.columns)} instead of {sorted(schema.columns)}")
+    frame = frame.select(pl.col(c).cast(t, strict=True) for c, t in schema.columns.items())
+    for column in frame.columns:
+        if column not in schema.nullable and frame[column].null_count():
+            raise ValueError(f"{frame[column].null_count()} nulls in {column!r}")
+        if frame[column].dtype.is_float() and frame[column].is_nan().any():
+            raise ValueError(f"NaN in {column!r}")
+    if frame.select(schema.key).is_duplicated().any():
+        raise ValueError(f"several rows for the same {', '.join(schema.key)}")
+    return frame.sort(schema.key, maintain_order=True)
+
+
+def write(frame: pl.DataFrame, path: str | Path) -> None:
+    """Check a table against its schema and write it whole or not at all, sorted by its key."""
+    path = Path(path)
+    frame = conform(frame, TABLES[name_of(path)])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    frame.write_parquet(partial, compression="zstd", compression_level=9, row_group_size=1 << 17)
+    partial.replace(path)
+
+
+def read(path: str | Path) -> pl.DataFrame:
+    """Read a table and check its columns and types. Raises ``UserError`` naming the file."""
+    schema = TABLES[name_of(path)]
+    try:
+        frame = pl.read_parquet(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such table", "run snakemake, or pull it with dvc pull") from None
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"{path}: not a readable table ({error})", "remove it and run snakemake again") from None
+    if dict(frame.schema) != schema.columns:
+        raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", "remove it and run snakemake again")
+    return frame
+
+
+def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
+    """Return the ``counts`` rows of one step. Zeros stay: that nothing was skipped is a finding too."""
+    return pl.DataFrame(
+        {"step": [step] * len(reasons), "reason": list(reasons), "n": list(reasons.values())},
+        schema=TABLES["counts"].columns,
+    )
