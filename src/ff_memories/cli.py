@@ -1,0 +1,58 @@
+"""``ff-memories STEP ...``: one sub-command per module of ``ff_memories.steps``; every rule calls one."""
+
+import argparse
+import ast
+import importlib
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from ff_memories.errors import UserError
+
+STEPS = Path(__file__).parent / "steps"
+
+
+def names() -> list[str]:
+    """Return the names of all steps, as typed: ``trigger-shard`` is the module ``steps/trigger_shard.py``."""
+    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem != "__init__")
+
+
+def _about(name: str) -> str:
+    source = (STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run one step. Bad input ends with its message on stderr and status 2, with nothing half-written."""
+    argv = sys.argv[1:] if argv is None else argv
+    parser = argparse.ArgumentParser(prog="ff-memories", description=__doc__)
+    steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
+    chosen = next((a for a in argv if not a.startswith("-")), None)
+    for name in names():
+        step = steps.add_parser(name, help=_about(name))
+        if name == chosen:  # import that one alone: torch and altair cost seconds
+            module = importlib.import_module(f"ff_memories.steps.{name.replace('-', '_')}")
+            step.description = module.__doc__
+            step.formatter_class = argparse.RawDescriptionHelpFormatter
+            module.arguments(step)
+            step.set_defaults(run=module.run)
+    args = parser.parse_args(argv)
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    try:
+        status = args.run(args)
+    except UserError as error:
+        sys.exit(_fail(str(error)))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(status or 0)
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

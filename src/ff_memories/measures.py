@@ -1,0 +1,183 @@
+"""What the paper measures, from the tables: one function per figure, used by figures, claims and report alike.
+
+Every function takes tables and returns a small frame, sorted, one row per mark of its figure. Shares are fractions in
+0..1, changes are fractions (−0.5 = half), intervals are 95 % bootstrap intervals over keys or examples.
+"""
+
+import numpy as np
+import polars as pl
+
+RESAMPLES = 1000
+MUTATIONS = ("first", "last", "random")
+KINDS = ("residual", "agreement", "composition", "ffn")
+LABELS = ("shallow", "both", "semantic", "none")
+
+
+def is_upper(layer: int | pl.Expr, layers: int):
+    """Say whether a layer is an upper one: layers 10.. of the paper's 16, l/L > 0.625 in another depth.
+
+    The paper's boundary for agreement is between layers 10 and 11; it is the same one.
+    """
+    return layer / layers > 0.625
+
+
+def interval(values: np.ndarray, seed: int, weights: np.ndarray | None = None) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of a mean: percentiles over resamples of the units given.
+
+    Args:
+        values: (n,) one number per independent unit (a key, an example).
+        seed: of the resampling.
+        weights: (n,) for a ratio of sums, sum(values * weights) / sum(weights); ``None``: the plain mean.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if len(values) == 0:
+        return float("nan"), float("nan")
+    rng = np.random.default_rng(seed)
+    means = np.empty(RESAMPLES)
+    for start in range(0, RESAMPLES, 100):
+        draw = rng.integers(0, len(values), size=(100, len(values)))
+        if weights is None:
+            means[start : start + 100] = values[draw].mean(1)
+        else:
+            drawn = np.asarray(weights, dtype=np.float64)[draw]
+            total = drawn.sum(1)
+            means[start : start + 100] = np.divide(
+                (values[draw] * drawn).sum(1), total, out=np.full(100, np.nan), where=total > 0
+            )
+    low, high = np.nanpercentile(means, [2.5, 97.5]) if not np.isnan(means).all() else (np.nan, np.nan)
+    return float(low), float(high)
+
+
+def means(frame: pl.DataFrame, by: list[str], value: str, seed: int) -> pl.DataFrame:
+    """Return the mean of ``value`` per group with its interval: columns ``by``, ``mean``, ``low``, ``high``, ``n``."""
+    rows = []
+    for group, part in frame.drop_nulls(value).sort(by, maintain_order=True).group_by(by, maintain_order=True):
+        values = part[value].cast(pl.Float64).to_numpy()
+        rows.append((*group, float(values.mean()), *interval(values, seed), len(values)))
+    schema = {b: frame.schema[b] for b in by}
+    schema |= {"mean": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.UInt32}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def boxes(frame: pl.DataFrame, value: str) -> pl.DataFrame:
+    """Return quartiles and whiskers (the last datum within 1.5 IQR) of ``value`` per layer."""
+    value_ = pl.col(value).cast(pl.Float64)
+    edges = frame.drop_nulls(value).group_by("layer").agg(
+        value_.quantile(0.25, "linear").alias("q1"),
+        value_.median().alias("median"),
+        value_.quantile(0.75, "linear").alias("q3"),
+        pl.len().alias("n"),
+    )
+    reach = 1.5 * (pl.col("q3") - pl.col("q1"))
+    return (
+        frame.drop_nulls(value)
+        .join(edges, on="layer")
+        .group_by("layer", "q1", "median", "q3", "n")
+        .agg(
+            value_.filter(value_ >= pl.col("q1") - reach).min().alias("low"),
+            value_.filter(value_ <= pl.col("q3") + reach).max().alias("high"),
+        )
+        .select("layer", "low", "q1", "median", "q3", "high", "n")
+        .sort("layer")
+    )
+
+
+def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
+    """Return each key's change of coefficient per mutation: ``layer``, ``key``, ``mutation``, ``change``, ``n``.
+
+    ``mean`` is ``of_ratios`` (mean of its prefixes' changes) or ``of_sums`` (change of its summed coefficients).
+    """
+    change = (
+        pl.col("change").cast(pl.Float64).mean()
+        if mean == "of_ratios"
+        else pl.col("mutated").cast(pl.Float64).sum() / pl.col("coefficient").cast(pl.Float64).sum() - 1
+    )
+    keys = mutations.group_by("layer", "key", "mutation").agg(change.alias("change"), pl.len().alias("n"))
+    return keys.sort("layer", "key", "mutation")
+
+
+def mutation_changes(mutations: pl.DataFrame, mean: str, seed: int) -> pl.DataFrame:
+    """E3, Figure 3: mean change per layer and mutation over keys: ``layer``, ``mutation``, ``mean``, ``low``, ``high``, ``n``."""
+    return means(key_changes(mutations, mean), ["layer", "mutation"], "change", seed)
+
+
+def agreement(values: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """E4, Figure 4: share of values whose top token is the target of their key's top trigger, per layer."""
+    return means(values, ["layer"], "agrees", seed)
+
+
+def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
+    """E5, Figure 5: quartiles of the target's rank in the value's distribution, per layer (0 = top)."""
+    return boxes(values, "next_token_rank")
+
+
+def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int) -> pl.DataFrame:
+    """E6, Figure 6: agreement per interval of the value's top probability: ``bin`` (right edge), ``left``, means.
+
+    ``bins`` equal intervals on [0, max]; empty ones are left out.
+    """
+    known = values.drop_nulls("agrees")
+    if known.is_empty():
+        schema = {"left": pl.Float64, "bin": pl.Float64, "mean": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+        return pl.DataFrame(schema={**schema, "n": pl.UInt32})
+    width = known["top_probability"].cast(pl.Float64).max() / bins
+    index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
+    binned = known.with_columns((index * width).alias("bin"))
+    out = means(binned, ["bin"], "agrees", seed)
+    return out.select((pl.col("bin") - width).alias("left"), pl.all())
+
+
+def predictive_values(values: pl.DataFrame, most: int = 100) -> pl.DataFrame:
+    """E7, Table 2: the values with the highest top probability, with ``precision`` = agreeing_triggers / triggers."""
+    ordered = values.sort(["top_probability", "layer", "key"], descending=[True, False, False]).head(most)
+    return ordered.with_columns(
+        pl.when(pl.col("triggers") > 0).then(pl.col("agreeing_triggers") / pl.col("triggers")).alias("precision")
+    )
+
+
+def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
+    """E8, Figure 7: quartiles of the share of active memories (coefficient > 0) of ``keys`` per layer."""
+    return boxes(composition.with_columns((pl.col("active") / keys).alias("share")), "share")
+
+
+def zero_agreement(composition: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
+    return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
+
+
+def residual_predicts(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """E11, Figure 9: share of examples whose residual predicts the model's output, per layer."""
+    hit = (pl.col("residual_top") == pl.col("model_top")).alias("hit")
+    return means(refinement.with_columns(hit), ["layer"], "hit", seed)
+
+
+def residual_probabilities(refinement: pl.DataFrame) -> pl.DataFrame:
+    """E12, Figure 10: quartiles of the model's output token's probability under the residual, per layer."""
+    return boxes(refinement, "residual_probability")
+
+
+def refinement_kinds(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """E13, Figure 11: share of examples per layer and kind: ``layer``, ``kind``, ``mean``, ``low``, ``high``, ``n``."""
+    parts = [
+        means(refinement.with_columns((pl.col("kind") == kind).alias("is")), ["layer"], "is", seed).with_columns(
+            pl.lit(kind, dtype=pl.String).alias("kind")
+        )
+        for kind in KINDS
+    ]
+    return pl.concat(parts).select("layer", "kind", "mean", "low", "high", "n").sort("layer", "kind")
+
+
+def pattern_shares(labels: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """E2, Figure 2: share of triggers per layer and label, intervals over keys; annotators pooled."""
+    parts = []
+    for label in LABELS:
+        keys = labels.group_by("annotator", "layer", "key").agg(
+            (pl.col("label") == label).mean().alias("share"), pl.len().alias("triggers")
+        )
+        for (layer,), part in keys.sort("layer", "annotator", "key").group_by("layer", maintain_order=True):
+            share, weight = part["share"].to_numpy(), part["triggers"].to_numpy()
+            low, high = interval(share, seed, weight)
+            parts.append((layer, label, float((share * weight).sum() / weight.sum()), low, high, int(weight.sum())))
+    schema = {"layer": labels.schema["layer"], "label": pl.String, "mean": pl.Float64, "low": pl.Float64,
+              "high": pl.Float64, "n": pl.UInt32}  # fmt: skip
+    return pl.DataFrame(parts, schema=schema, orient="row").sort("layer", "label")
