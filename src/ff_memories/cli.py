@@ -15,7 +15,7 @@ STEPS = Path(__file__).parent / "steps"
 
 def names() -> list[str]:
     """Return the names of all steps, as typed: ``trigger-shard`` is the module ``steps/trigger_shard.py``."""
-    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem != "__init__")
+    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem not in ("__init__", "common"))
 
 
 def _about(name: str) -> str:

@@ -51,9 +51,7 @@ class Corpus(Section):
     source: str | None = Field(description="a named source (`docstrings`) in place of files, or null")
     train: TextFiles = Field(description="where triggers are sought (section 3.1)")
     validation: TextFiles = Field(description="where layers are observed (sections 5.1 and 5.2)")
-    sha256: str | None = Field(
-        pattern=r"^[0-9a-f]{64}$", description="of all text files, in order; null: not checked"
-    )
+    sha256: str | None = Field(pattern=r"^[0-9a-f]{64}$", description="of all text files, in order; null: not checked")
     segmenter: str = Field(
         pattern=r"^(rule|line|spacy:[\w.-]+)$",
         description="rule | spacy:<pipeline> | line (one sentence per line)",
@@ -62,9 +60,7 @@ class Corpus(Section):
         description="native: split on blanks (paper) | moses (released)"
     )
     headings: Literal["keep", "drop"] = Field(description="WikiText's ` = Title = ` lines as sentences")
-    too_long: Literal["refuse", "split"] = Field(
-        description="a sentence longer than the model's positions"
-    )
+    too_long: Literal["refuse", "split"] = Field(description="a sentence longer than the model's positions")
 
     @model_validator(mode="after")
     def _one_origin(self):
@@ -78,11 +74,17 @@ class Model(Section):
     """The language model: a fairseq transformer_lm checkpoint and its dictionary."""
 
     source: str | None = Field(description="a named source in place of paths, or null")
-    checkpoint: str = Field(description="a fairseq transformer_lm checkpoint, legacy or current")
-    dictionary: str = Field(description="the dictionary it was trained with, one `token count` per line")
-    sha256: str | None = Field(
-        None, pattern=r"^[0-9a-f]{64}$", description="of the checkpoint; null: not checked"
-    )
+    checkpoint: str | None = Field(description="a fairseq transformer_lm checkpoint, legacy or current")
+    dictionary: str | None = Field(description="the dictionary it was trained with, one `token count` per line")
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of the checkpoint; null: not checked")
+
+
+    @model_validator(mode="after")
+    def _one_origin(self):
+        for name in ("checkpoint", "dictionary"):
+            if (self.source is None) != bool(getattr(self, name)):
+                raise ValueError(f"name either a source or the {name}'s path, not both and not neither")
+        return self
 
 
 class Execution(Section):
@@ -103,9 +105,7 @@ class Triggers(Section):
     """E1, section 3.1: the top-t prefixes of every key."""
 
     top: int = Field(ge=1, le=65535, description="t, triggers kept per key")
-    per_sentence: Literal["best", "all"] = Field(
-        description="best: one prefix per sentence and key | all prefixes"
-    )
+    per_sentence: Literal["best", "all"] = Field(description="best: one prefix per sentence and key | all prefixes")
     positions: Literal["auto", "inner", "released", "full"] = Field(
         description="prefix lengths: inner 1..N-1 (paper) | released 0..N-1 | full 1..N"
     )
@@ -117,9 +117,7 @@ class Mutations(Section):
 
     keys_per_layer: int = Field(ge=1, description="random keys per layer")
     top: int = Field(ge=1, description="triggers mutated per key")
-    random: Literal["any", "inner"] = Field(
-        description="the random token: any of 1..j | inner, neither first nor last"
-    )
+    random: Literal["any", "inner"] = Field(description="the random token: any of 1..j | inner, neither first nor last")
     single_token: Literal["skip", "bos"] = Field(
         description="prefixes of one token: skip | read the coefficient at </s>"
     )
@@ -177,13 +175,9 @@ class FigureOptions(Section):
 class Config(Section):
     """One run."""
 
-    run: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="results go to results/<run>/"
-    )
+    run: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="results go to results/<run>/")
     seed: int = Field(ge=0, lt=2**32, description="every random draw follows from it")
-    fidelity: Literal["paper", "released"] = Field(
-        description="what every key below that says `auto` becomes"
-    )
+    fidelity: Literal["paper", "released"] = Field(description="what every key below that says `auto` becomes")
     corpus: Corpus
     model: Model
     execution: Execution
@@ -205,8 +199,10 @@ class Config(Section):
             other = FIDELITY["released" if self.fidelity == "paper" else "paper"][path]
             given = getattr(getattr(self, section), key)
             if self.fidelity == "released" and given not in ("auto", value):
-                faults.append(f"{path}: {given!r} contradicts fidelity: released, which means {value!r}"
-                              + (f" (fidelity: paper allows {other!r})" if given == other else ""))
+                faults.append(
+                    f"{path}: {given!r} contradicts fidelity: released, which means {value!r}"
+                    + (f" (fidelity: paper allows {other!r})" if given == other else "")
+                )
         if self.fidelity == "released":
             for path, value in {"triggers.per_sentence": "best", "triggers.duplicates": "keep"}.items():
                 section, key = path.split(".")

@@ -17,9 +17,7 @@ if not hasattr(np, "float"):
 from fairseq import meters  # noqa: E402  (needs the alias above)
 
 # Checkpoints keep being loaded with weights_only=True: these are the only classes a fairseq one needs.
-torch.serialization.add_safe_globals(
-    [argparse.Namespace, meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter]
-)
+torch.serialization.add_safe_globals([argparse.Namespace, meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter])
 
 
 def main() -> None:

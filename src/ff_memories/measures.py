@@ -62,11 +62,15 @@ def means(frame: pl.DataFrame, by: list[str], value: str, seed: int) -> pl.DataF
 def boxes(frame: pl.DataFrame, value: str) -> pl.DataFrame:
     """Return quartiles and whiskers (the last datum within 1.5 IQR) of ``value`` per layer."""
     value_ = pl.col(value).cast(pl.Float64)
-    edges = frame.drop_nulls(value).group_by("layer").agg(
-        value_.quantile(0.25, "linear").alias("q1"),
-        value_.median().alias("median"),
-        value_.quantile(0.75, "linear").alias("q3"),
-        pl.len().alias("n"),
+    edges = (
+        frame.drop_nulls(value)
+        .group_by("layer")
+        .agg(
+            value_.quantile(0.25, "linear").alias("q1"),
+            value_.median().alias("median"),
+            value_.quantile(0.75, "linear").alias("q3"),
+            pl.len().alias("n"),
+        )
     )
     reach = 1.5 * (pl.col("q3") - pl.col("q1"))
     return (

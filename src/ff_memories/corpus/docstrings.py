@@ -101,11 +101,7 @@ def sources(package: str, version: str) -> list[tuple[str, Path]]:
     if dist.version != version:
         raise UserError(f"the demo corpus needs {package} {version}, found {dist.version}", mend)
     skipped = {"tests", "__config__.py"}  # no prose in the first; the second tells of the machine it was built on
-    files = [
-        f
-        for f in dist.files or []
-        if f.suffix == ".py" and f.parts[0] == package and not skipped & set(f.parts)
-    ]
+    files = [f for f in dist.files or [] if f.suffix == ".py" and f.parts[0] == package and not skipped & set(f.parts)]
     return [(f.as_posix(), Path(dist.locate_file(f))) for f in sorted(files, key=lambda f: f.as_posix())]
 
 

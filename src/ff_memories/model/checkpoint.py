@@ -286,7 +286,9 @@ def read(path: str | Path) -> tuple[Description, Weights]:
     aliases, parameters = _tied(weights)
     for name, tensor in weights.items():
         if name not in aliases and not torch.isfinite(tensor).all():
-            raise UserError(f"{path}: NaN or infinite numbers in {name}", "the training diverged; use another checkpoint")
+            raise UserError(
+                f"{path}: NaN or infinite numbers in {name}", "the training diverged; use another checkpoint"
+            )
     return Description(
         layers=layers, model=d, keys=keys, heads=heads, vocab=vocab,
         input_cutoffs=input_cutoffs, adaptive_input=bool(options.get("adaptive_input")),
@@ -299,11 +301,15 @@ def read(path: str | Path) -> tuple[Description, Weights]:
 
 def _refuse_unread(take: _Taker, state: Weights, path: Path) -> None:
     """Refuse a checkpoint with weights that the forward pass would silently ignore."""
-    harmless = re.compile(r"version$|_float_tensor$|embed_positions\.weights$|adaptive_softmax\.|layer_norm\.|embed_out$"
-                          r"|output_projection\.weight$")
+    harmless = re.compile(
+        r"version$|_float_tensor$|embed_positions\.weights$|adaptive_softmax\.|layer_norm\.|embed_out$"
+        r"|output_projection\.weight$"
+    )
     unread = [n for n in state if n not in take.used and not harmless.search(n)]
     if unread:
-        raise UserError(f"{path}: weights of an architecture that is not a plain transformer_lm: {', '.join(unread[:3])}")
+        raise UserError(
+            f"{path}: weights of an architecture that is not a plain transformer_lm: {', '.join(unread[:3])}"
+        )
 
 
 def _tied(weights: Weights) -> tuple[dict[str, str], int]:
@@ -349,5 +355,7 @@ def load(weights_path: str | Path, description_path: str | Path) -> tuple[Descri
             transposed = name.endswith("projection") and name.startswith("output.")
             weights[name] = tensor.t() if transposed else tensor
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        raise UserError(f"{weights_path}: not a readable model ({error})", "remove it and run snakemake again") from None
+        raise UserError(
+            f"{weights_path}: not a readable model ({error})", "remove it and run snakemake again"
+        ) from None
     return description, weights

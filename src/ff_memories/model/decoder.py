@@ -131,7 +131,9 @@ def _input_table(description: Description, weights: Weights) -> torch.Tensor:
         table = weights[f"input.{band}.embedding"]
         projection = weights.get(f"input.{band}.projection")
         bands.append(table if projection is None else F.linear(table, projection))
-    return torch.cat(bands).mul_(description.embedding_scale) if len(bands) > 1 else bands[0] * description.embedding_scale
+    return (
+        torch.cat(bands).mul_(description.embedding_scale) if len(bands) > 1 else bands[0] * description.embedding_scale
+    )
 
 
 def sinusoids(length: int, dimensions: int) -> torch.Tensor:

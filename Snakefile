@@ -1,0 +1,32 @@
+# "Transformer Feed-Forward Layers Are Key-Value Memories", step by step.
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/model.smk"
+include: "workflow/rules/corpus.smk"
+include: "workflow/rules/triggers.smk"
+include: "workflow/rules/mutations.smk"
+include: "workflow/rules/values.smk"
+include: "workflow/rules/composition.smk"
+include: "workflow/rules/patterns.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/claims.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/training.smk"
+
+
+localrules:
+    all,
+
+
+rule all:
+    default_target: True
+    input:
+        rules.claims.output,
+        rules.report.output,
+        rules.table1.output,
+        rules.table2.output,
+        expand(rules.figure.output, figure=FIGURES),

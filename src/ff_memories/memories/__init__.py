@@ -1,0 +1,1 @@
+"""The science: memory coefficients, top triggers, mutations, value predictions, composition and refinement."""

@@ -1,0 +1,87 @@
+"""Which sentences run together: fixed blocks of the corpus, inside them batches by length and token budget.
+
+Shards are unions of blocks, so the number of shards, their order and the place where a run was resumed change no
+batch, hence no number.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ff_memories.corpus.store import Corpus
+
+BLOCK_TOKENS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sentences of one batch, by length: the first of each group of identical ones runs for all.
+
+    Attributes:
+        sentences: (b,) sentence ids that run.
+        copies: for each, all the sentence ids with the same text, itself included.
+    """
+
+    sentences: np.ndarray
+    copies: list[np.ndarray]
+
+
+def blocks(lengths: np.ndarray) -> list[tuple[int, int]]:
+    """Return (first, end) of consecutive blocks of sentences, each of at least ``BLOCK_TOKENS`` tokens but the last."""
+    ends = np.cumsum(lengths + 1)
+    out, first, reached = [], 0, 0
+    while first < len(lengths):
+        end = int(np.searchsorted(ends, reached + BLOCK_TOKENS, side="left")) + 1
+        end = min(end, len(lengths))
+        out.append((first, end))
+        first, reached = end, ends[end - 1]
+    return out
+
+
+def shard(lengths: np.ndarray, index: int, shards: int) -> list[tuple[int, int]]:
+    """Return the blocks of shard ``index`` (from 0) of ``shards``; a shard may be empty."""
+    every = blocks(lengths)
+    return every[index * len(every) // shards : (index + 1) * len(every) // shards]
+
+
+def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, run_all: bool) -> Iterator[Plan]:
+    """Yield the batches of one block.
+
+    Args:
+        corpus: token ids of all sentences.
+        first, end: the block.
+        budget: tokens in one forward pass; a longer sentence runs alone.
+        shortest: sentences with fewer tokens hold no prefix of interest and are left out.
+        run_all: whether the last token runs too (its prefix is the complete sentence).
+    """
+    same: dict[bytes, list[int]] = {}
+    for sentence in range(first, end):
+        tokens = corpus.sentence(sentence)
+        if len(tokens) >= shortest:
+            same.setdefault(tokens.tobytes(), []).append(sentence)
+    groups = sorted(same.values(), key=lambda g: (len(corpus.sentence(g[0])), g[0]))
+    rows, current = 0, []
+    for group in groups:
+        need = len(corpus.sentence(group[0])) + run_all
+        if current and rows + need > budget:
+            yield Plan(np.array([g[0] for g in current]), [np.array(g) for g in current])
+            rows, current = 0, []
+        rows += need
+        current.append(group)
+    if current:
+        yield Plan(np.array([g[0] for g in current]), [np.array(g) for g in current])
+
+
+def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Cut ``order``, indices of sequences sorted by length, into batches of at most ``budget`` rows."""
+    rows, current = 0, []
+    for index in order:
+        need = int(lengths[index]) + 1
+        if current and rows + need > budget:
+            yield np.array(current)
+            rows, current = 0, []
+        rows += need
+        current.append(index)
+    if current:
+        yield np.array(current)

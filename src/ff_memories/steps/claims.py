@@ -1,0 +1,100 @@
+"""Judge the paper's claims by this run's tables, and gather all counts (tables `claims` and `counts`)."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.claims import Evidence, natural, register, verdicts
+from ff_memories.claims.card import read_card
+from ff_memories.claims.numbers import measured
+from ff_memories.claims.stop_words import stop_words
+from ff_memories.claims.writing import write_whole
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.errors import UserError
+from ff_memories.steps.common import config_argument
+
+
+def arguments(parser):
+    config_argument(parser)
+    parser.add_argument("--card", required=True, help="card.json")
+    parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")
+    parser.add_argument("--tables", nargs="*", default=[], metavar="TABLE", help="this run's tables, those there are")
+    parser.add_argument("--counts", nargs="*", default=[], metavar="PATH", help="every step's counts: files or folders")
+    parser.add_argument("--out", required=True, metavar="claims.parquet", help="table to write")
+    parser.add_argument("--out-counts", required=True, metavar="counts.parquet", help="table to write")
+    parser.add_argument("--metrics", required=True, metavar="claims.json", help="the verdicts for DVC, to write")
+
+
+def run(args):
+    for path, table in ((args.out, "claims"), (args.out_counts, "counts")):
+        if tables.name_of(path) != table:
+            raise UserError(f"{path}: this table's file is called {table}.parquet")
+    card, settings = read_card(args.card), args.config
+    evidence = Evidence(
+        tables=read_tables(args.tables),
+        layers=card["layers"],
+        keys=card["keys"],
+        vocab=card["vocab"],
+        seed=settings.seed,
+        mean=settings.mutations.mean,
+        prediction="output_top" if settings.composition.layer_prediction == "output" else "ffn_top",
+        projection=settings.values.projection,
+        stop_words=stop_words(settings.composition.stop_words, Dictionary.read(args.dictionary)),
+    )
+    judged = verdicts(register(), evidence, card["scope"])
+    counts = merge_counts(args.counts)
+    tables.write(judged, args.out)
+    tables.write(counts, args.out_counts)
+    write_whole(args.metrics, json.dumps(metrics(judged), indent=1, sort_keys=True) + "\n")
+    print(listing(judged))
+
+
+def read_tables(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
+    """Read tables by what their files are called. Raises ``UserError`` for a file that is no table."""
+    paths = list(paths)
+    for path in paths:
+        if tables.name_of(path) not in tables.TABLES:
+            raise UserError(f"{path}: no table is called {tables.name_of(path)!r}")
+    return {tables.name_of(path): tables.read(path) for path in paths}
+
+
+def merge_counts(paths: Iterable[str]) -> pl.DataFrame:
+    """Return all counts together, from Parquet files of the ``counts`` schema or folders of such files."""
+    files = []
+    for path in map(Path, paths):
+        files += sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    schema = tables.TABLES["counts"]
+    parts = [pl.DataFrame(schema=schema.columns)]
+    for file in files:
+        try:
+            parts.append(tables.conform(pl.read_parquet(file), schema))
+        except (OSError, pl.exceptions.PolarsError, ValueError) as error:
+            raise UserError(f"{file}: not readable as counts ({error})", "remove it and run snakemake again") from None
+    try:
+        return tables.conform(pl.concat(parts), schema)
+    except ValueError as error:
+        raise UserError(f"counts: {error} in {', '.join(map(str, files))}") from None
+
+
+def metrics(claims: pl.DataFrame) -> dict[str, dict]:
+    """Return each claim's measured value, to six significant digits, and its verdict."""
+    return {
+        row["claim"]: {
+            "measured": None if row["measured"] is None else float(f"{row['measured']:.6g}"),
+            "verdict": row["verdict"],
+        }
+        for row in claims.iter_rows(named=True)
+    }
+
+
+def listing(claims: pl.DataFrame) -> str:
+    """Return the verdicts as text for a terminal, one claim per line."""
+    units = {claim.id: claim.unit for claim in register()}
+    lines = [f"{'claim':5}  {'verdict':15} {'measured':>12}  the paper's value"]
+    for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
+        value = measured(row["measured"], units[row["claim"]])
+        lines.append(f"{row['claim']:5}  {row['verdict']:15} {value:>12}  {row['paper_value']}")
+    return "\n".join(lines)

@@ -1,0 +1,52 @@
+"""E8-E13: how memories compose and layers refine, on validation prefixes (`examples`, `composition`, `refinement`)."""
+
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.corpus import store
+from ff_memories.memories import composition
+from ff_memories.steps.common import config_argument, load_decoder, model_arguments, write_counts
+
+
+def arguments(parser):
+    config_argument(parser)
+    model_arguments(parser)
+    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
+    parser.add_argument("--values", required=True, help="table")
+    for table in ("examples", "composition", "refinement"):
+        parser.add_argument(f"--{table}", required=True, help="table to write")
+    parser.add_argument("--counts", required=True, help="counts to write")
+
+
+def run(args):
+    options, corpus, decoder = args.config.composition, store.read(args.corpus), load_decoder(args)
+    shape = decoder.description
+    examples = composition.sample_examples(
+        corpus.lengths[corpus.train :],
+        corpus.train,
+        examples=options.examples,
+        sample=options.sample,
+        positions=options.positions,
+        seed=args.config.seed,
+    )
+    tops = tables.read(args.values).sort("layer", "key")["top_token"].to_numpy().reshape(shape.layers, shape.keys)
+    seen = composition.observe(
+        decoder,
+        corpus,
+        examples,
+        tops,
+        layer_prediction=options.layer_prediction,
+        memories=options.memories,
+        batch_tokens=args.batch_tokens,
+    )
+    made = composition.tables(examples, seen, corpus)
+    both = pl.col("residual_top") == pl.col("ffn_top")
+    broken = made["refinement"].filter(both & (pl.col("output_top") != pl.col("residual_top"))).height
+    reasons = {
+        "examples": len(examples),
+        "examples_missing": options.examples - len(examples),
+        "residual_and_ffn_agree_output_differs": broken,
+    }
+    write_counts("composition", reasons, args.counts)
+    for name, frame in made.items():
+        tables.write(frame, getattr(args, name))

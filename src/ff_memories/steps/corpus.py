@@ -1,0 +1,66 @@
+"""Cut the texts into sentences of token ids (the `sentences` table, and the corpus as the model reads it)."""
+
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.corpus import moses, store, text
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.segment import segmenter
+from ff_memories.errors import UserError
+from ff_memories.steps.common import config_argument, write_counts
+
+
+def arguments(parser):
+    config_argument(parser)
+    parser.add_argument("--train", required=True, nargs="+", type=Path, help="text files")
+    parser.add_argument("--validation", required=True, nargs="+", type=Path, help="text files")
+    parser.add_argument("--dictionary", required=True)
+    parser.add_argument("--card", required=True, help="the model's card.json")
+    parser.add_argument("--sentences", required=True, help="table to write")
+    parser.add_argument("--corpus", required=True, help="corpus.safetensors to write")
+    parser.add_argument("--counts", required=True, help="counts to write")
+
+
+def run(args):
+    import json
+
+    corpus = args.config.corpus
+    if corpus.sha256 is not None and (found := _digest([*args.train, *args.validation])) != corpus.sha256:
+        raise UserError(_changed(corpus, found), "set corpus.sha256 to the new value if the change is meant")
+    dictionary = Dictionary.read(args.dictionary)
+    options = {
+        "dictionary": dictionary,
+        "segmenter": segmenter(corpus.segmenter),
+        "max_tokens": json.loads(Path(args.card).read_text())["max_positions"] - 1,
+        "headings": corpus.headings,
+        "too_long": corpus.too_long,
+        "tokenize": moses.tokenizer() if corpus.tokenizer == "moses" else None,
+    }
+    splits = {
+        split: text.sentences(getattr(args, split), max_sentences=getattr(corpus, split).max_sentences, **options)
+        for split in ("train", "validation")
+    }
+    frames = [splits["train"].frame("train", 0), splits["validation"].frame("validation", len(splits["train"]))]
+    store.write(splits["train"], splits["validation"], args.corpus)
+    reasons = {f"{split}_{reason}": n for split, part in splits.items() for reason, n in part.counts.items()}
+    reasons |= {f"{split}_sentences": len(part) for split, part in splits.items()}
+    write_counts("corpus", reasons, args.counts)
+    tables.write(pl.concat(frames), args.sentences)
+
+
+def _digest(files: list[Path]) -> str:
+    for path in files:
+        if not path.is_file():
+            raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files")
+    return text.sha256(files)
+
+
+def _changed(corpus, found: str) -> str:
+    what = f"the texts' SHA-256 is {found}, the config's corpus.sha256 is {corpus.sha256}"
+    if corpus.source == "docstrings":
+        from ff_memories.corpus.docstrings import PACKAGES
+
+        what += "; the text is made from " + ", ".join(f"{p} {v}" for p, v in PACKAGES.items())
+    return what

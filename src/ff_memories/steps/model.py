@@ -1,0 +1,59 @@
+"""Convert a fairseq checkpoint to safetensors, and write the run's card."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.errors import UserError
+from ff_memories.model import checkpoint
+from ff_memories.steps.common import config_argument
+
+
+def arguments(parser):
+    config_argument(parser)
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--dictionary", required=True)
+    parser.add_argument("--weights", required=True, help="model.safetensors to write")
+    parser.add_argument("--description", required=True, help="model.json to write")
+    parser.add_argument("--card", required=True, help="card.json to write: what this run's model is")
+
+
+def run(args):
+    settings = args.config
+    digests = {name: _sha256(getattr(args, name)) for name in ("checkpoint", "dictionary")}
+    wanted = settings.model.sha256
+    if wanted not in (None, digests["checkpoint"]):
+        raise UserError(
+            f"{args.checkpoint}: its SHA-256 is {digests['checkpoint']}, the config's model.sha256 is {wanted}",
+            "fetch the file again, or set model.sha256 to the new file's",
+        )
+    dictionary = Dictionary.read(args.dictionary)
+    description, _ = checkpoint.read(args.checkpoint)
+    if len(dictionary) != description.vocab:
+        raise UserError(
+            f"{args.dictionary}: {len(dictionary)} token types with the four specials, "
+            f"the checkpoint has {description.vocab}",
+            "give the dict.txt that the checkpoint was trained with",
+        )
+    checkpoint.convert(args.checkpoint, args.weights, args.description)
+    card = {
+        "scope": scope(settings),
+        **{f"{name}_sha256": digest for name, digest in digests.items()},
+        **{k: v for k, v in asdict(description).items() if k != "aliases"},
+    }
+    Path(args.card).write_text(json.dumps(card, indent=1, sort_keys=True) + "\n")
+
+
+def scope(settings) -> str:
+    """Say whose results a run's are: ``paper`` for the paper's own model, ``surrogate`` for any other."""
+    return "paper" if settings.model.source == "adaptive_lm_wiki103.v2" else "surrogate"
+
+
+def _sha256(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", "check the config's model section, or pull it: dvc pull") from None

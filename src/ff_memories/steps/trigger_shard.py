@@ -1,0 +1,38 @@
+"""E1: find every key's top trigger prefixes in one shard of the training text."""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from ff_memories.corpus import store
+from ff_memories.memories import plan
+from ff_memories.memories.triggers import trigger_examples
+from ff_memories.steps.common import config_argument, load_decoder, model_arguments
+
+
+def arguments(parser):
+    config_argument(parser)
+    model_arguments(parser)
+    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
+    parser.add_argument("--shard", required=True, help="which one: 1-of-4")
+    parser.add_argument("--out", required=True, help="the shard's lists, to write")
+
+
+def run(args):
+    triggers = args.config.triggers
+    corpus = store.read(args.corpus)
+    index, shards = (int(part) for part in args.shard.split("-of-"))
+    best = trigger_examples(
+        load_decoder(args),
+        corpus,
+        plan.shard(corpus.lengths[: corpus.train], index - 1, shards),
+        top=triggers.top,
+        positions=triggers.positions,
+        per_sentence=triggers.per_sentence,
+        duplicates=triggers.duplicates,
+        batch_tokens=args.batch_tokens,
+    )
+    Path(args.out).parent.mkdir(parents=True, exist_ok=True)
+    save_file({"codes": torch.clone(best.codes.cpu())}, f"{args.out}.partial")
+    Path(f"{args.out}.partial").replace(args.out)

@@ -1,0 +1,21 @@
+"""E4-E7: what every value predicts, and whether its key's triggers are followed by it (the `values` table)."""
+
+from ff_memories import tables
+from ff_memories.corpus import store
+from ff_memories.memories import values
+from ff_memories.steps.common import config_argument, load_decoder, model_arguments
+
+
+def arguments(parser):
+    config_argument(parser)
+    model_arguments(parser)
+    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
+    parser.add_argument("--triggers", required=True, help="table")
+    parser.add_argument("--values", required=True, help="table to write")
+
+
+def run(args):
+    options, decoder = args.config.values, load_decoder(args)
+    vocabulary = decoder.vocabulary.reading(options.projection)
+    triggers, corpus = tables.read(args.triggers), store.read(args.corpus)
+    tables.write(values.table(decoder, vocabulary, triggers, corpus, options.target), args.values)

@@ -1,0 +1,150 @@
+"""What the Snakefile asks the package: a run's paths, and what a step's result depends on besides its input files."""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ff_memories import config as configs
+from ff_memories.errors import UserError
+
+PACKAGE = Path(__file__).parent
+MODEL_SOURCES = {"adaptive_lm_wiki103.v2": "data/adaptive_lm_wiki103.v2"}
+TEXT_SOURCES = {
+    "docstrings": {s: f"data/docstrings/{s}.txt" for s in ("train", "validation")},
+    "wikitext-103": {
+        "train": "data/wikitext-103/wiki.train.tokens",
+        "validation": "data/wikitext-103/wiki.valid.tokens",
+    },
+}
+
+
+class Run:
+    """One run's config, checked and resolved, and where its files lie."""
+
+    def __init__(self, config: dict[str, Any], name: str = "config"):
+        self.config = configs.parse(config, name)
+        self.resolved = self.config.resolved()
+        self.given = config
+        self.results = f"results/{self.config.run}"
+
+    def path(self, *parts: str) -> str:
+        return "/".join([self.results, *parts])
+
+    def table(self, name: str) -> str:
+        return self.path("tables", f"{name}.parquet")
+
+    @property
+    def checkpoint(self) -> str:
+        """The fairseq checkpoint: the config's own, or its source's."""
+        return self._model_file("model.pt", self.config.model.checkpoint)
+
+    @property
+    def dictionary(self) -> str:
+        """The checkpoint's dictionary: the config's own, or its source's."""
+        return self._model_file("dict.txt", self.config.model.dictionary)
+
+    def _model_file(self, name: str, given: str | None) -> str:
+        source = self.config.model.source
+        if source is None:
+            return given
+        if source not in MODEL_SOURCES:
+            raise UserError(f"model.source: {source!r} is none of {', '.join(MODEL_SOURCES)}")
+        return f"{MODEL_SOURCES[source]}/{name}"
+
+    def texts(self, split: str) -> list[str]:
+        """Return the text files of a split: the config's own, or its source's."""
+        source = self.config.corpus.source
+        if source is None:
+            return getattr(self.config.corpus, split).files
+        if source not in TEXT_SOURCES:
+            raise UserError(f"corpus.source: {source!r} is none of {', '.join(TEXT_SOURCES)}")
+        return [TEXT_SOURCES[source][split]]
+
+    def step(self, name: str, *keys: str) -> dict[str, Any]:
+        """Return a rule's ``params``: what its step depends on besides its inputs.
+
+        ``config`` is the declared sections as JSON, as the step reads them, ``keys`` names them for DVC, and
+        ``code`` is a digest of ``sources``, the source files that determine the step. Snakemake compares the values
+        with its records, and dvc.yaml names keys and files: both tools decide by the same things.
+        """
+        part: dict[str, Any] = {}
+        watched = []
+        for key in keys:
+            head, _, tail = key.partition(".")
+            if not tail:
+                part[head] = self.resolved[head]
+            else:
+                found = {k: v for k, v in self.resolved[head].items() if k == tail}
+                part.setdefault(head, {}).update(found)
+            if head in self.given and (not tail or tail in (self.given[head] or {})):
+                watched.append(key)
+            if any(path.split(".")[0] == head for path in configs.FIDELITY["paper"]):
+                watched.append("fidelity")
+        return {
+            "config": json.dumps(part, sort_keys=True),
+            "keys": sorted(set(watched)),
+            "sources": sources(name),
+            "code": digest(sources(name)),
+        }
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _modules() -> dict[str, Path]:
+    return {_module(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def _imports(path: Path) -> Iterable[str]:
+    """Yield the package's own modules that a file imports, wherever in it."""
+    known = _modules()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        yield from (name for name in names if name in known)
+
+
+@cache
+def _sources(step: str) -> tuple[Path, ...]:
+    known = _modules()
+    waiting, found = [f"ff_memories.steps.{step}"], set()
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in known:
+            continue
+        found.add(name)
+        waiting += _imports(known[name])
+        waiting.append(name.rpartition(".")[0])
+    files = {known[name] for name in found}
+    for directory in {file.parent for file in files if file.name == "__init__.py" and file.parent != PACKAGE}:
+        files |= {f for f in directory.rglob("*") if f.suffix in (".toml", ".j2", ".css", ".js", ".html")}
+    return tuple(sorted(files))
+
+
+def sources(step: str) -> list[str]:
+    """Return the files of the package that determine a step: its module and all it imports, with their data."""
+    root = PACKAGE.parent.parent
+    return [path.relative_to(root).as_posix() for path in _sources(step)]
+
+
+@cache
+def _digest(files: tuple[str, ...]) -> str:
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(file.encode() + b"\0" + (PACKAGE.parent.parent / file).read_bytes())
+    return whole.hexdigest()
+
+
+def digest(files: list[str]) -> str:
+    """Return the SHA-256 of source files and their names."""
+    return _digest(tuple(files))

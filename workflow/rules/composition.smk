@@ -1,0 +1,32 @@
+# E8-E13, section 5, Figures 7-11: composition of memories and refinement through layers, in one pass.
+
+
+rule composition:
+    """Active memories, agreement and refinement at every layer of validation prefixes."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        values=rules.values.output.values,
+    output:
+        examples=run_.table("examples"),
+        composition=run_.table("composition"),
+        refinement=run_.table("refinement"),
+        counts=run_.path("counts", "composition.parquet"),
+    log:
+        run_.path("logs", "composition.log"),
+    benchmark:
+        run_.path("logs", "composition.tsv")
+    conda:
+        "../envs/environment.yaml"
+    threads: 4
+    resources:
+        **execution(),
+    params:
+        **run_.step("composition", "seed", "composition"),
+    shell:
+        "ff-memories composition --config {params.config:q} --corpus {input.corpus} --values {input.values} "
+        "--weights {input.weights} --description {input.description} "
+        "--examples {output.examples} --composition {output.composition} "
+        "--refinement {output.refinement} --counts {output.counts} "
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"

@@ -1,0 +1,43 @@
+# Section 3.1: the text, as sentences.
+
+
+rule docstrings:
+    """The demo corpus: prose of documentation strings, from pinned packages."""
+    output:
+        train="data/docstrings/train.txt",
+        validation="data/docstrings/validation.txt",
+    log:
+        run_.path("logs", "docstrings.log"),
+    benchmark:
+        run_.path("logs", "docstrings.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("docstrings"),
+    shell:
+        "ff-memories docstrings --train {output.train} --validation {output.validation} 2> {log}"
+
+
+rule corpus:
+    """Cut the texts into sentences of token ids."""
+    input:
+        train=run_.texts("train"),
+        validation=run_.texts("validation"),
+        dictionary=run_.dictionary,
+        card=rules.model.output.card,
+    output:
+        sentences=run_.table("sentences"),
+        corpus=run_.path("corpus", "corpus.safetensors"),
+        counts=run_.path("counts", "corpus.parquet"),
+    log:
+        run_.path("logs", "corpus.log"),
+    benchmark:
+        run_.path("logs", "corpus.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("corpus", "corpus"),
+    shell:
+        "ff-memories corpus --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
+        "--dictionary {input.dictionary:q} --card {input.card} --sentences {output.sentences} "
+        "--corpus {output.corpus} --counts {output.counts} 2> {log}"

@@ -1,0 +1,23 @@
+# Section 2: the language model as keys and values.
+
+
+rule model:
+    """Convert the fairseq checkpoint to keys and values, safely."""
+    input:
+        checkpoint=run_.checkpoint,
+        dictionary=run_.dictionary,
+    output:
+        weights=run_.path("model", "model.safetensors"),
+        description=run_.path("model", "model.json"),
+        card=run_.path("model", "card.json"),
+    log:
+        run_.path("logs", "model.log"),
+    benchmark:
+        run_.path("logs", "model.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("model", "model"),
+    shell:
+        "ff-memories model --config {params.config:q} --checkpoint {input.checkpoint:q} --dictionary {input.dictionary:q} "
+        "--weights {output.weights} --description {output.description} --card {output.card} 2> {log}"

@@ -1,0 +1,29 @@
+# E3, section 3.2, Figure 3: triggers without their first, last or a random token.
+
+
+rule mutations:
+    """Memory coefficients of mutated triggers."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        triggers=rules.triggers.output.triggers,
+    output:
+        mutations=run_.table("mutations"),
+        counts=run_.path("counts", "mutations.parquet"),
+    log:
+        run_.path("logs", "mutations.log"),
+    benchmark:
+        run_.path("logs", "mutations.tsv")
+    conda:
+        "../envs/environment.yaml"
+    threads: 4
+    resources:
+        **execution(),
+    params:
+        **run_.step("mutations", "seed", "mutations"),
+    shell:
+        "ff-memories mutations --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
+        "--weights {input.weights} --description {input.description} "
+        "--mutations {output.mutations} --counts {output.counts} "
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"

@@ -1,0 +1,57 @@
+# E1, section 3.1: the prefixes that trigger every key.
+
+
+scattergather:
+    corpus=run_.config.execution.shards,
+
+
+rule trigger_shard:
+    """Top triggers of every key in one shard of the training text."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+    output:
+        codes=run_.path("shards", "{scatteritem}.safetensors"),
+    log:
+        run_.path("logs", "trigger_shard/{scatteritem}.log"),
+    benchmark:
+        run_.path("logs", "trigger_shard/{scatteritem}.tsv")
+    conda:
+        "../envs/environment.yaml"
+    threads: 4
+    resources:
+        **execution(),
+    params:
+        **run_.step("trigger_shard", "triggers", "extraction"),
+    shell:
+        "ff-memories trigger-shard --config {params.config:q} --shard {wildcards.scatteritem} --corpus {input.corpus} "
+        "--weights {input.weights} --description {input.description} --out {output.codes} "
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+
+
+rule triggers:
+    """Merge the shards: the triggers table."""
+    input:
+        corpus=rules.corpus.output.corpus,
+        shards=gather.corpus(run_.path("shards", "{scatteritem}.safetensors")),
+    output:
+        triggers=run_.table("triggers"),
+        counts=run_.path("counts", "triggers.parquet"),
+    log:
+        run_.path("logs", "triggers.log"),
+    benchmark:
+        run_.path("logs", "triggers.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("triggers", "triggers"),
+    shell:
+        "ff-memories triggers --config {params.config:q} --corpus {input.corpus} --shards {input.shards} "
+        "--triggers {output.triggers} --counts {output.counts} 2> {log}"
+
+
+rule trigger_shard_all:
+    """All shards at once, as one stage for DVC."""
+    input:
+        gather.corpus(run_.path("shards", "{scatteritem}.safetensors")),
