@@ -1,0 +1,124 @@
+"""E4 to E7, section 4: what values predict, against what follows their keys' triggers (K10 to K17)."""
+
+import polars as pl
+
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.layers import PAPER, between
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.statistics import average, by_layer, percent, rank_correlation
+from ff_memories.measures import agreement, agreement_by_probability, interval, next_token_ranks, predictive_values
+
+UNKNOWN = "no value in these layers has a trigger with a known target"
+
+
+def _peak(evidence: Evidence, layers: list[int]) -> dict | None:
+    """Return the row of the layer among ``layers`` with the highest agreement rate, the lowest such layer."""
+    rates = agreement(evidence.table("values"), evidence.seed).filter(pl.col("layer").is_in(layers))
+    return rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) if rates.height else None
+
+
+def near_zero_below(evidence: Evidence, *, layers: list[int], below: float, lenient: float) -> Measurement:
+    """K10: the highest agreement rate of the lower layers is below a limit."""
+    peak = _peak(evidence, between(layers, evidence.layers))
+    if peak is None:
+        return Measurement(reason=UNKNOWN)
+    reason = f"in layer {peak['layer']}"
+    if below <= peak["mean"] < lenient:
+        reason += f"; below the lenient limit of {percent(lenient)}"
+    return Measurement(peak["mean"], peak["low"], peak["high"], peak["n"], ok=peak["mean"] < below, reason=reason)
+
+
+def peak_above(evidence: Evidence, *, layers: list[int], within: list[float]) -> Measurement:
+    """K11: the highest rate of the upper layers is a few percent, and the highest of all."""
+    peak, anywhere = (_peak(evidence, between(b, evidence.layers)) for b in (layers, [1, PAPER]))
+    if peak is None:
+        return Measurement(reason=UNKNOWN)
+    ok = within[0] <= peak["mean"] <= within[1] and anywhere["mean"] <= peak["mean"]
+    reason = f"in layer {peak['layer']}; the highest of all is in layer {anywhere['layer']}"
+    return Measurement(peak["mean"], peak["low"], peak["high"], peak["n"], ok=ok, reason=reason)
+
+
+def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], factor: float) -> Measurement:
+    """K12: the mean rate of the upper layers against the lower; no answer where the lower is zero."""
+    rates = agreement(evidence.table("values"), evidence.seed)
+    by = by_layer(rates, "mean")
+    below, above = (average(by, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    n = rates["n"].sum()
+    if below is None or above is None:
+        return Measurement(n=n, reason=UNKNOWN)
+    reason = f"{percent(above)} against {percent(below)}"
+    if below == 0:
+        return Measurement(n=n, reason=f"the lower layers never agree: {reason}")
+    return Measurement(above / below, n=n, ok=above >= factor * below, reason=reason)
+
+
+def above_chance(evidence: Evidence, *, layers: list[int], factor: float) -> Measurement:
+    """K13: the highest rate of the upper layers against that of a token drawn at random."""
+    peak = _peak(evidence, between(layers, evidence.layers))
+    if peak is None:
+        return Measurement(reason=UNKNOWN)
+    rate, low, high = (evidence.vocab * peak[name] for name in ("mean", "low", "high"))
+    reason = f"{percent(peak['mean'])} against {percent(1 / evidence.vocab)}"
+    return Measurement(rate, low, high, peak["n"], ok=rate >= factor, reason=reason)
+
+
+def rank_improves(
+    evidence: Evidence, *, lower: list[int], upper: list[int], factor: float, correlation: float
+) -> Measurement:
+    """K14: the target's median rank is several times better in the top layers, and improves with the layer."""
+    values = evidence.table("values").drop_nulls("next_token_rank")
+    below, above = (
+        values.filter(pl.col("layer").is_in(between(bounds, evidence.layers)))["next_token_rank"].median()
+        for bounds in (lower, upper)
+    )
+    medians = by_layer(next_token_ranks(values), "median")
+    rho = rank_correlation(list(medians), list(medians.values()))
+    if below is None or above is None or rho is None:
+        return Measurement(
+            n=values.height, reason=UNKNOWN if values.is_empty() else "too few layers whose ranks differ"
+        )
+    return Measurement(
+        above / below if below else None,
+        n=values.height,
+        ok=above < below / factor and rho < correlation,
+        reason=f"median rank {above:.6g} against {below:.6g}; rank correlation with the layer {rho:.2f}",
+    )
+
+
+def rises_with_probability(evidence: Evidence, *, bins: int, correlation: float, factor: float) -> Measurement:
+    """K15: over intervals of the top probability, agreement rises, and by a large factor in all."""
+    table = evidence.table("values")
+    found = agreement_by_probability(table, bins, evidence.seed)
+    rates = found["mean"].to_list()
+    rho = rank_correlation(found["bin"].to_list(), rates)
+    n = found["n"].sum()
+    if rho is None:
+        return Measurement(n=n, reason="agreement is the same in all intervals, or there are fewer than three")
+    return Measurement(
+        rho,
+        n=n,
+        ok=rho > correlation and rates[-1] > factor * rates[0],
+        reason=f"{percent(rates[0])} in the lowest interval, {percent(rates[-1])} in the highest "
+        f"(n = {found['n'][-1]})",
+    )
+
+
+def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], at_least: float) -> Measurement:
+    """K16: the share of upper layers among the values with the highest top probability."""
+    best = predictive_values(evidence.table("values"), most)
+    if best.is_empty():
+        return Measurement(reason="no values")
+    above = best["layer"].is_in(between(layers, evidence.layers)).cast(pl.Float64).to_numpy()
+    share = float(above.mean())
+    return Measurement(share, *interval(above, evidence.seed), n=len(above), ok=share >= at_least)
+
+
+def predictive_values_agree(evidence: Evidence, *, most: int, within: list[float]) -> Measurement:
+    """K17: the share of those values that predict what follows at least one of their key's triggers."""
+    best = predictive_values(evidence.table("values"), most).filter(pl.col("triggers") > 0)
+    if best.is_empty():
+        return Measurement(reason="no value among the most predictive has a trigger")
+    agree = (best["agreeing_triggers"] > 0).cast(pl.Float64).to_numpy()
+    share = float(agree.mean())
+    ok = within[0] <= share <= within[1]
+    return Measurement(share, *interval(agree, evidence.seed), n=len(agree), ok=ok)

@@ -1,0 +1,88 @@
+"""E8 to E10, section 5.1: how a layer's active memories compose (K18 to K22)."""
+
+import polars as pl
+
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.layers import between, both, tally
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.statistics import average, by_layer, percent, pooled_share
+from ff_memories.measures import active_memories, zero_agreement
+
+EMPTY = "no examples"
+
+
+def _active(evidence: Evidence) -> dict[int, float]:
+    return by_layer(active_memories(evidence.table("composition"), evidence.keys), "median")
+
+
+def minority_active(evidence: Evidence, *, within: list[float], minority: float, layers_needed: int) -> Measurement:
+    """K18: the median share of active memories lies in a range everywhere, and below half in most layers."""
+    medians = _active(evidence)
+    if not medians:
+        return Measurement(reason=EMPTY)
+    inside, _ = tally({layer: within[0] <= m <= within[1] for layer, m in medians.items()}, evidence.layers)
+    fewer, text = tally({layer: m < minority for layer, m in medians.items()}, evidence.layers, layers_needed)
+    return Measurement(
+        pl.Series(list(medians.values())).median(),
+        n=evidence.table("composition").height,
+        ok=both(inside, fewer),
+        reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer; "
+        f"below {percent(minority)} {text}",
+    )
+
+
+def active_dip(evidence: Evidence, *, dip: list[int], bottom: list[int], factor: float) -> Measurement:
+    """K19: the fewest memories are active around one layer, clearly fewer than in the bottom layers."""
+    medians = _active(evidence)
+    below = average(medians, between(bottom, evidence.layers))
+    if not medians or below is None:
+        return Measurement(reason=EMPTY if not medians else "too few layers")
+    lowest = min(medians, key=lambda layer: (medians[layer], layer))
+    return Measurement(
+        lowest,
+        n=len(medians),
+        ok=lowest in between(dip, evidence.layers) and below > factor * medians[lowest],
+        reason=f"{percent(medians[lowest])} there, {percent(below)} in the bottom layers",
+    )
+
+
+def zero_agreement_dominates(evidence: Evidence, *, at_least: float) -> Measurement:
+    """K20: the lowest share, among the layers, of examples without an agreeing memory."""
+    shares = zero_agreement(evidence.table("composition"), evidence.seed)
+    if shares.is_empty():
+        return Measurement(reason=EMPTY)
+    row = shares.sort("mean", "layer").row(0, named=True)
+    ok = row["mean"] >= at_least
+    return Measurement(row["mean"], row["low"], row["high"], row["n"], ok=ok, reason=f"in layer {row['layer']}")
+
+
+def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, tuple | None, float]:
+    """Return the (example, layer) pairs with an agreeing memory, their share of hits, and that of all pairs."""
+    agreeing = pairs.filter(pl.col("agreeing_memories") > 0)
+    base = pooled_share(pairs, hit, "example", evidence.seed)
+    return agreeing, pooled_share(agreeing, hit, "example", evidence.seed), base[0] if base else 0.0
+
+
+def agreeing_stop_words(evidence: Evidence, *, within: list[float]) -> Measurement:
+    """K21: the share of stop words among layer predictions that some memory shares, against all of them."""
+    words = pl.Series(sorted(evidence.stop_words), dtype=pl.UInt32)
+    hit = pl.col(evidence.prediction).is_in(words.implode())
+    agreeing, share, base = _agreeing_share(evidence, evidence.table("composition"), hit)
+    if share is None:
+        return Measurement(n=0, reason="no memory agrees with its layer anywhere")
+    ok = within[0] <= share[0] <= within[1] and share[0] > base
+    return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}")
+
+
+def agreeing_short_prefixes(
+    evidence: Evidence, *, shorter_than: int, within: list[float], factor: float
+) -> Measurement:
+    """K22: the share of short prefixes where some memory agrees with its layer, against all pairs."""
+    pairs = evidence.table("composition").join(
+        evidence.table("examples").select("example", "position"), on="example", how="inner"
+    )
+    agreeing, share, base = _agreeing_share(evidence, pairs, pl.col("position") < shorter_than)
+    if share is None:
+        return Measurement(n=0, reason="no memory agrees with its layer anywhere")
+    ok = within[0] <= share[0] <= within[1] and share[0] >= factor * base
+    return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}")

@@ -1,0 +1,68 @@
+"""E3, section 3.2, Figure 3: what removing a token of a trigger does to the memory coefficient (K1 to K5)."""
+
+import polars as pl
+
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.layers import at, between, tally
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.statistics import average, by_layer, percent, rank_correlation
+from ff_memories.measures import interval, key_changes, mutation_changes
+
+
+def _changes(evidence: Evidence, mutation: str) -> dict[int, float]:
+    changes = mutation_changes(evidence.table("mutations"), evidence.mean, evidence.seed)
+    return by_layer(changes.filter(pl.col("mutation") == mutation), "mean")
+
+
+def weakens_more(
+    evidence: Evidence, *, stronger: str, weaker: str, layers_needed: int, ties: bool = False
+) -> Measurement:
+    """K1, K2, K3: one mutation lowers the mean coefficient more than another, in so many of 16 layers.
+
+    Measured over the keys that have both mutations, so that the difference is a paired one.
+    """
+    keys = key_changes(evidence.table("mutations"), evidence.mean)
+    sides = (
+        keys.filter(pl.col("mutation") == m).select("layer", "key", pl.col("change").alias(side))
+        for m, side in ((stronger, "stronger"), (weaker, "weaker"))
+    )
+    paired = next(sides).join(next(sides), on=["layer", "key"]).sort("layer", "key")
+    if paired.is_empty():
+        return Measurement(reason="no key has mutated triggers")
+    margins = by_layer(
+        paired.group_by("layer").agg((pl.col("stronger") - pl.col("weaker")).mean().alias("margin")).sort("layer"),
+        "margin",
+    )
+    ok, text = tally(
+        {layer: m < 0 or (ties and m == 0) for layer, m in margins.items()}, evidence.layers, layers_needed
+    )
+    differences = (paired["stronger"] - paired["weaker"]).to_numpy()
+    return Measurement(
+        float(differences.mean()), *interval(differences, evidence.seed), n=len(differences), ok=ok, reason=text
+    )
+
+
+def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], correlation: float) -> Measurement:
+    """K4: removing the last token changes less in the upper layers, and ever less with the layer."""
+    changes = _changes(evidence, "last")
+    sizes = {layer: abs(change) for layer, change in changes.items()}
+    below, above = (average(sizes, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    rho = rank_correlation(list(changes), list(changes.values()))
+    if rho is None or below is None or above is None:
+        return Measurement(n=len(changes), reason="too few layers with mutated triggers")
+    return Measurement(
+        rho,
+        n=len(changes),
+        ok=above < below and rho > correlation,
+        reason=f"mean size of the change {percent(below)} in the lower layers, {percent(above)} in the upper",
+    )
+
+
+def first_layer_loss(evidence: Evidence, *, below: float) -> Measurement:
+    """K5: the mean change by removing the last token in the first layer."""
+    changes = mutation_changes(evidence.table("mutations"), evidence.mean, evidence.seed)
+    first = changes.filter((pl.col("mutation") == "last") & (pl.col("layer") == at(1, evidence.layers)))
+    if first.is_empty():
+        return Measurement(reason="no mutated trigger in the first layer")
+    row = first.row(0, named=True)
+    return Measurement(row["mean"], row["low"], row["high"], row["n"], ok=row["mean"] < below)

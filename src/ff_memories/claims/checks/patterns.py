@@ -1,0 +1,86 @@
+"""E2, section 3.2, Figure 2: the patterns that annotators found in keys (K6 to K9)."""
+
+import polars as pl
+
+from ff_memories.claims.evidence import Evidence, Missing
+from ff_memories.claims.layers import between, tally
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.statistics import average, by_layer, percent, pooled_share
+from ff_memories.measures import interval, pattern_shares
+
+KEY = ["annotator", "layer", "key"]
+
+
+def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, bool]:
+    """Return how many patterns each annotated key has; a key is annotated when its triggers are labelled."""
+    labels, proxy = evidence.labels("pattern_labels")
+    found = evidence.table("annotations").group_by(KEY).agg(pl.len().alias("patterns"))
+    keys = labels.select(KEY).unique().join(found, on=KEY, how="left")
+    return keys.with_columns(pl.col("patterns").fill_null(0)).sort(KEY), proxy
+
+
+def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, float]], bool]:
+    labels, proxy = evidence.labels("pattern_labels")
+    shares = pattern_shares(labels, evidence.seed)
+    kinds = ("shallow", "semantic", "both", "none")
+    return labels, {kind: by_layer(shares.filter(pl.col("label") == kind), "mean") for kind in kinds}, proxy
+
+
+def keys_with_a_pattern(evidence: Evidence, *, people: float, proxy: float) -> Measurement:
+    """K6: the share of annotated keys with at least one pattern."""
+    keys, by_proxy = _patterns_per_key(evidence)
+    found = (keys["patterns"] > 0).cast(pl.Float64).to_numpy()
+    share = float(found.mean())
+    ok = share >= (proxy if by_proxy else people)
+    return Measurement(share, *interval(found, evidence.seed), n=len(found), ok=ok, proxy=by_proxy)
+
+
+def patterns_per_key(evidence: Evidence, *, within: list[float]) -> Measurement:
+    """K7: the mean number of patterns of an annotated key."""
+    keys, by_proxy = _patterns_per_key(evidence)
+    counts = keys["patterns"].cast(pl.Float64).to_numpy()
+    mean = float(counts.mean())
+    ok = within[0] <= mean <= within[1]
+    return Measurement(mean, *interval(counts, evidence.seed), n=len(counts), ok=ok, proxy=by_proxy)
+
+
+def coverage(evidence: Evidence, *, within: list[float]) -> Measurement:
+    """K8: the share of triggers that show a pattern, in every layer within a range."""
+    labels, shares, by_proxy = _labelled(evidence)
+    covered = {layer: 1 - share for layer, share in shares["none"].items()}
+    ok, text = tally({layer: within[0] <= c <= within[1] for layer, c in covered.items()}, evidence.layers)
+    units = labels.with_columns(pl.concat_str(KEY, separator=" ").alias("unit"))
+    share, low, high = pooled_share(units, pl.col("label") != "none", "unit", evidence.seed)
+    extremes = f"from {percent(min(covered.values()))} to {percent(max(covered.values()))} by layer"
+    return Measurement(
+        share, low, high, labels.height, ok=ok, reason=f"{extremes}; within the range {text}", proxy=by_proxy
+    )
+
+
+def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], layers_needed: int) -> Measurement:
+    """K9: shallow labels fall and semantic ones rise from lower to upper layers, and shallow prevail in the lower.
+
+    A trigger with patterns of both kinds counts for neither, as in the bars of Figure 2.
+    """
+    labels, shares, by_proxy = _labelled(evidence)
+    bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
+    means = {(kind, part): average(shares[kind], layers) for kind in ("shallow", "semantic")
+             for part, layers in (("lower", bottom), ("upper", top))}  # fmt: skip
+    if None in means.values():
+        raise Missing("annotations in lower and upper layers are needed")
+    prevails = {
+        layer: shares["shallow"][layer] > shares["semantic"][layer] for layer in bottom if layer in shares["shallow"]
+    }
+    # "In 8 of layers 1 to 9": a share of the lower layers, so scaled to their number alone.
+    enough = sum(prevails.values()) * (lower[1] - lower[0] + 1) >= layers_needed * len(bottom)
+    falls = means["shallow", "lower"] > means["shallow", "upper"]
+    rise = means["semantic", "upper"] - means["semantic", "lower"]
+    return Measurement(
+        rise,
+        n=labels.height,
+        ok=falls and rise > 0 and enough,
+        reason=f"shallow {percent(means['shallow', 'lower'])} in the lower layers, "
+        f"{percent(means['shallow', 'upper'])} in the upper; semantic {percent(means['semantic', 'lower'])} and "
+        f"{percent(means['semantic', 'upper'])}; shallow prevails in {sum(prevails.values())} of {len(bottom)}",
+        proxy=by_proxy,
+    )

@@ -1,0 +1,133 @@
+"""E11 to E14, section 5.2: how the residual refines the prediction from layer to layer (K23 to K30)."""
+
+from itertools import pairwise
+
+import polars as pl
+
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.layers import at, between, both, tally
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.statistics import by_layer, percent, pooled_share
+from ff_memories.measures import interval, means, refinement_kinds, residual_predicts, residual_probabilities
+
+EMPTY = "no examples"
+
+
+def _kinds(evidence: Evidence) -> dict[str, dict[int, float]]:
+    """Return the share of every kind, by kind and layer."""
+    shares = refinement_kinds(evidence.table("refinement"), evidence.seed)
+    return {kind: by_layer(part, "mean") for (kind,), part in shares.group_by("kind", maintain_order=True)}
+
+
+def settled_early(evidence: Evidence, *, layers: list[int], within: list[float]) -> Measurement:
+    """K23: how often the lowest layers' residual predicts the output already, mean over those layers."""
+    table = evidence.table("refinement").filter(pl.col("layer").is_in(between(layers, evidence.layers)))
+    share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
+    if share is None:
+        return Measurement(reason=EMPTY)
+    return Measurement(*share, n=table["example"].n_unique(), ok=within[0] <= share[0] <= within[1])
+
+
+def settles_late(
+    evidence: Evidence, *, early: list[int], late: list[int], factor: float, at_least: float
+) -> Measurement:
+    """K24: the residual predicts the output in the end, and gains faster per layer from layer 10 on than before."""
+    shares = residual_predicts(evidence.table("refinement"), evidence.seed)
+    by = by_layer(shares, "mean")
+    spans = [[at(layer, evidence.layers) for layer in bounds] for bounds in (early, late)]
+    if any(last <= first for first, last in spans) or not {layer for span in spans for layer in span} <= set(by):
+        return Measurement(reason="too few layers" if by else EMPTY)
+    before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
+    row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
+    return Measurement(
+        row["mean"],
+        row["low"],
+        row["high"],
+        row["n"],
+        ok=row["mean"] >= at_least and after > factor * before,
+        reason=f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late",
+    )
+
+
+def confidence_grows(evidence: Evidence, *, start: int, exceptions: int, factor: float, or_above: float) -> Measurement:
+    """K25: the median probability of the final prediction grows from layer ``start`` on, to a good value."""
+    medians = by_layer(residual_probabilities(evidence.table("refinement")), "median")
+    first = at(start, evidence.layers)
+    layers = [layer for layer in range(first, evidence.layers + 1) if layer in medians]
+    if len(layers) < 2:
+        return Measurement(reason="too few layers" if medians else EMPTY)
+    falls = sum(medians[b] < medians[a] for a, b in pairwise(layers))
+    begin, end = medians[layers[0]], medians[layers[-1]]
+    return Measurement(
+        end,
+        n=evidence.table("refinement")["example"].n_unique(),
+        ok=falls <= exceptions and (end > factor * begin or end > or_above),
+        reason=f"from {begin:.3g} in layer {layers[0]}; the median falls {falls} times on the way",
+    )
+
+
+def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> Measurement:
+    """K26: the lowest share, among the layers, of examples whose residual's prediction the layer leaves alone."""
+    table = evidence.table("refinement")
+    stands = table.with_columns(pl.col("kind").is_in(["residual", "agreement"]).alias("stands"))
+    shares = means(stands, ["layer"], "stands", evidence.seed)
+    if shares.is_empty():
+        return Measurement(reason=EMPTY)
+    row = shares.sort("mean", "layer").row(0, named=True)
+    reason = f"in layer {row['layer']}"
+    if lenient <= row["mean"] < at_least:
+        reason += f"; above the lenient limit of {percent(lenient)}"
+    return Measurement(row["mean"], row["low"], row["high"], row["n"], ok=row["mean"] >= at_least, reason=reason)
+
+
+def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> tuple[Measurement, bool | None, str]:
+    """Compare two kinds: the share of ``most`` among both, and in how many layers it is the larger.
+
+    A layer with neither kind has no say.
+    """
+    kinds = _kinds(evidence)
+    if not kinds:
+        return Measurement(reason=EMPTY), None, EMPTY
+    layers = [layer for layer in kinds[most] if kinds[most][layer] + kinds[least][layer] > 0]
+    ok, text = tally(
+        {layer: kinds[most][layer] > kinds[least][layer] for layer in layers}, evidence.layers, layers_needed
+    )
+    both = evidence.table("refinement").filter(pl.col("kind").is_in([most, least]))
+    share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed) or (None, None, None)
+    return Measurement(*share, n=both.height), ok, f"the larger part {text}"
+
+
+def feed_forward_disagrees(evidence: Evidence, *, layers_needed: int) -> Measurement:
+    """K27: where the residual's prediction stands, the feed-forward predicts another token more often than not."""
+    found, ok, text = _compared(evidence, "residual", "agreement", layers_needed)
+    return Measurement(found.value, found.low, found.high, found.n, ok, text)
+
+
+def compromise(evidence: Evidence, *, layers_needed: int, factor: float) -> Measurement:
+    """K28: a changed prediction is a third token in every layer's majority and ``factor`` times more often in all."""
+    found, ok, text = _compared(evidence, "composition", "ffn", layers_needed)
+    if found.value is None:
+        return Measurement(n=found.n, reason=text if text == EMPTY else "no layer changes a prediction")
+    often = found.value >= factor * (1 - found.value)
+    return Measurement(found.value, found.low, found.high, found.n, both(often, ok), text)
+
+
+def no_third_token(evidence: Evidence, *, at_most: float) -> Measurement:
+    """K29: residual and feed-forward agree while the output differs: never, as far as the projection is linear."""
+    table = evidence.table("refinement")
+    third = (pl.col("residual_top") == pl.col("ffn_top")) & (pl.col("output_top") != pl.col("residual_top"))
+    share = pooled_share(table, third, "example", evidence.seed)
+    if share is None:
+        return Measurement(reason=EMPTY)
+    # Under one flat softmax the logits add up, so that there cannot be a single case.
+    limit = 0.0 if evidence.projection in ("flat", "head") else at_most
+    return Measurement(*share, n=table.height, ok=share[0] <= limit)
+
+
+def distant_compositions(evidence: Evidence, *, within: list[float]) -> Measurement:
+    """K30: the share of last-layer compositions whose output is semantically distant from what it replaces."""
+    labels, proxy = evidence.labels("distance_labels")
+    distant = (labels.sort("annotator", "example")["label"] == "distant").cast(pl.Float64).to_numpy()
+    share = float(distant.mean())
+    ok = within[0] <= share <= within[1]
+    return Measurement(share, *interval(distant, evidence.seed), n=len(distant), ok=ok, proxy=proxy)

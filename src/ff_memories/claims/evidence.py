@@ -1,0 +1,56 @@
+"""What the checks look at: a run's tables, the model's size, and the few settings that measures depend on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+PROXY = "proxy"
+
+
+class Missing(Exception):
+    """The data that a claim rests on was not gathered in this run."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run's tables and what else its measures depend on.
+
+    Attributes:
+        tables: by name; those that were not made are absent.
+        layers, keys, vocab: L, d_m and the number of token types of the model.
+        seed: of the bootstrap.
+        mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
+        prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
+        projection: how vectors became distributions over the vocabulary.
+        stop_words: token ids.
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+    layers: int
+    keys: int
+    vocab: int
+    seed: int = 1
+    mean: str = "of_ratios"
+    prediction: str = "ffn_top"
+    projection: str = "adaptive"
+    stop_words: frozenset[int] = field(default_factory=frozenset)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Return a table. Raises ``Missing`` when this run did not make it."""
+        if name not in self.tables:
+            raise Missing(f"no table {name!r} in this run")
+        return self.tables[name]
+
+    def labels(self, name: str) -> tuple[pl.DataFrame, bool]:
+        """Return the people's rows of a table of judgements, or else the proxy's, and whether it is the proxy's.
+
+        Raises ``Missing`` when nobody has judged anything.
+        """
+        frame = self.table(name)
+        people = frame.filter(pl.col("annotator") != PROXY)
+        if people.height:
+            return people, False
+        if frame.is_empty():
+            raise Missing("nothing has been annotated")
+        return frame, True

@@ -1,0 +1,33 @@
+"""Numbers as people read them, by the unit that a claim is measured in."""
+
+SCALE = {"share": 100, "change": 100, "points": 100}
+SIGN = {"share": " %", "change": " %", "points": " points"}
+NOTHING = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number to so many significant digits, thousands grouped, with a true minus sign."""
+    if value is None:
+        return NOTHING
+    if value and (abs(value) >= 10**digits or abs(value) < 1e-4):
+        text = f"{value:,.0f}" if abs(value) >= 1 else f"{value:.{digits - 1}e}"
+    else:
+        text = f"{value:.{digits}g}"
+    return text.replace("-", "−")
+
+
+def measured(value: float | None, unit: str) -> str:
+    """Return a measured value in its unit, ``NOTHING`` for none."""
+    if value is None:
+        return NOTHING
+    if unit == "layer":
+        return f"layer {value:.0f}"
+    text = number(value * SCALE.get(unit, 1)) + SIGN.get(unit, "")
+    return f"{text} ×" if unit == "factor" else text
+
+
+def spread(low: float | None, high: float | None, unit: str) -> str:
+    """Return a 95 % interval in a unit, or nothing."""
+    if low is None or high is None:
+        return ""
+    return f"{number(low * SCALE.get(unit, 1))} to {measured(high, unit)}"

@@ -1,0 +1,60 @@
+"""The claims of ``claims.toml``, read and checked."""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ff_memories.claims.checks import agreement, composition, mutations, patterns, refinement
+
+# Imported by name, so that whoever reads the imports knows what a verdict depends on.
+CHECKS = {m.__name__.rpartition(".")[2]: m for m in (agreement, composition, mutations, patterns, refinement)}
+KNOWN = ("stated", "read off a figure", "derived")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the paper; ``claims.toml`` says what each attribute means."""
+
+    id: str
+    statement: str
+    source: str
+    paper_value: str
+    known: str
+    check: str
+    parameters: Mapping[str, Any]
+    measured_as: str
+    unit: str
+    directional: bool = False
+    human: bool = False
+
+    def __post_init__(self):
+        if self.known not in KNOWN:
+            raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
+
+    @property
+    def paper(self) -> str:
+        """Return the paper's value, with how it is known unless the paper states it."""
+        return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
+
+    @property
+    def function(self) -> Callable:
+        """Return the check, ``(evidence, **parameters) -> Measurement``."""
+        module, name = self.check.split(".")
+        return getattr(CHECKS[module], name)
+
+
+def natural(claim: str) -> tuple[str, int]:
+    """Return what sorts K2 before K10."""
+    letters, digits = re.fullmatch(r"(\D*)(\d*)", claim).groups()
+    return letters, int(digits or 0)
+
+
+@cache
+def register() -> tuple[Claim, ...]:
+    """Return all claims, in the paper's order."""
+    text = files("ff_memories.claims").joinpath("claims.toml").read_text(encoding="utf-8")
+    return tuple(sorted((Claim(**entry) for entry in tomllib.loads(text)["claim"]), key=lambda c: natural(c.id)))

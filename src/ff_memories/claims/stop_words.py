@@ -1,0 +1,45 @@
+"""Which tokens are common stop words (section 5.1), by the list of an installed package or by frequency."""
+
+from ff_memories.corpus.dictionary import SPECIALS, Dictionary
+from ff_memories.errors import UserError
+
+
+def _sklearn() -> frozenset[str]:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return ENGLISH_STOP_WORDS
+
+
+def _spacy() -> frozenset[str]:
+    try:
+        from spacy.lang.en.stop_words import STOP_WORDS
+    except ImportError:
+        raise UserError(
+            "composition.stop_words: spacy is not installed",
+            "pip install -c constraints.txt -e '.[spacy]', or set composition.stop_words: sklearn",
+        ) from None
+    return frozenset(STOP_WORDS)
+
+
+def _most_frequent(dictionary: Dictionary, most: int) -> frozenset[str]:
+    # A dictionary's file lists its types by falling frequency.
+    alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
+    return frozenset(word.lower() for word in alphabetic[:most])
+
+
+def stop_words(source: str, dictionary: Dictionary) -> frozenset[int]:
+    """Return the ids of the tokens that are stop words, compared in lower case and as a whole.
+
+    Args:
+        source: ``sklearn``, ``spacy``, ``top50`` or ``top100`` (the most frequent alphabetic types).
+
+    Raises ``UserError`` when the package is not installed.
+    """
+    if source == "sklearn":
+        words = _sklearn()
+    elif source == "spacy":
+        words = _spacy()
+    else:
+        words = _most_frequent(dictionary, int(source.removeprefix("top")))
+    first = len(SPECIALS)
+    return frozenset(i for i, word in enumerate(dictionary.types[first:], first) if word.lower() in words)

@@ -1,0 +1,52 @@
+"""From measurements to verdicts: only the paper's own model and corpus can reproduce anything."""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from ff_memories.claims.evidence import Evidence, Missing
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.register import Claim
+from ff_memories.tables import TABLES, conform
+
+PROXY = "automatic proxy"
+
+
+def _joined(*parts: str) -> str | None:
+    return "; ".join(part for part in parts if part) or None
+
+
+def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None]:
+    """Return the verdict on a claim and its reason.
+
+    On the paper's own model: ``reproduced`` or ``not_reproduced``. On a surrogate only directional claims are judged,
+    as ``holds`` or ``fails``. What people judged in the paper is not attempted by a proxy on the paper's model.
+    """
+    note = PROXY if found.proxy else ""
+    if scope == "surrogate" and not claim.directional:
+        return "not_applicable", _joined("surrogate", note, found.reason)
+    if found.ok is None:
+        return "not_applicable", _joined(note, found.reason or "no data")
+    if scope == "surrogate":
+        return ("holds" if found.ok else "fails"), _joined(note, found.reason)
+    if claim.human and found.proxy:
+        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce what people judged", found.reason)
+    return ("reproduced" if found.ok else "not_reproduced"), _joined(note, found.reason)
+
+
+def verdicts(claims: Iterable[Claim], evidence: Evidence, scope: str) -> pl.DataFrame:
+    """Measure and judge every claim: the ``claims`` table."""
+    rows = []
+    for claim in claims:
+        try:
+            found = claim.function(evidence, **claim.parameters)
+            verdict, reason = judge(claim, found, scope)
+        except Missing as missing:
+            found, verdict, reason = Measurement(), "not_attempted", str(missing)
+        rows.append({
+            "claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
+            "measured": found.value, "low": found.low, "high": found.high, "n": found.n,
+            "scope": scope, "verdict": verdict, "reason": reason,
+        })  # fmt: skip
+    schema = TABLES["claims"]
+    return conform(pl.DataFrame(rows, schema=schema.columns), schema)

@@ -1,0 +1,359 @@
+"""Every claim can hold and can fail, by tables made by hand; a surrogate reproduces nothing; gaps never crash."""
+
+import json
+
+import polars as pl
+import pytest
+
+from ff_memories import cli, tables
+from ff_memories.claims import Evidence, Measurement, judge, natural, register, verdicts
+from ff_memories.claims.layers import at, between, tally
+from ff_memories.claims.stop_words import stop_words
+from ff_memories.claims.verdicts import PROXY
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.errors import UserError
+
+LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000
+STOP = frozenset({10, 11})
+CLAIMS = {claim.id: claim for claim in register()}
+DIRECTIONAL = {"K1", "K2", "K3", "K4", "K5", "K9", "K12", "K14", "K15", "K16", *(f"K{i}" for i in range(24, 30))}
+
+
+def table(name, rows):
+    schema = tables.TABLES[name]
+    return tables.conform(pl.DataFrame(rows, schema=schema.columns), schema)
+
+
+def empty():
+    return {name: pl.DataFrame(schema=schema.columns) for name, schema in tables.TABLES.items()}
+
+
+def evidence(*names_and_tables, **more):
+    made = dict(names_and_tables)
+    return Evidence(made, layers=16, keys=KEYS, vocab=VOCAB, stop_words=STOP, **more)
+
+
+def mutations(first=lambda i: -0.1, last=lambda i: -0.7 + 0.03 * i, random=lambda i: -0.2):
+    rows = [
+        {"layer": layer, "key": key, "rank": 1, "mutation": name, "removed": 1, "coefficient": 1.0,
+         "mutated": 1 + change(layer) + 0.001 * key, "change": change(layer) + 0.001 * key}
+        for layer in LAYERS for key in range(3)
+        for name, change in (("first", first), ("last", last), ("random", random))
+    ]  # fmt: skip
+    return "mutations", table("mutations", rows)
+
+
+def values(
+    agreeing=lambda i: 0 if i < 11 else 6, rank=lambda i: 2000 // i**2, probability=lambda i, k: 1e-4 * i, hits=1
+):
+    """200 values in each layer, of which the last ``agreeing(layer)`` agree and have ``hits`` agreeing triggers."""
+    rows = []
+    for layer in LAYERS:
+        for key in range(KEYS):
+            agrees = key >= KEYS - agreeing(layer)
+            rows.append({
+                "layer": layer, "key": key, "top_token": 7, "top_probability": probability(layer, key),
+                "next_token": 7 if agrees else 8, "next_token_rank": 0 if agrees else rank(layer), "agrees": agrees,
+                "agreeing_triggers": hits if agrees else 0, "triggers": 50,
+            })  # fmt: skip
+    return "values", table("values", rows)
+
+
+def by_probability(rate):
+    """Values in nine intervals of the top probability, 20 in each, of which ``rate(interval)`` agree."""
+    rows = [
+        {"layer": 16, "key": 20 * b + k, "top_token": 7, "top_probability": 1e-4 * (b + 0.9), "next_token": 7,
+         "next_token_rank": 0, "agrees": k < rate(b), "agreeing_triggers": 0, "triggers": 50}
+        for b in range(9) for k in range(20)
+    ]  # fmt: skip
+    return "values", table("values", rows)
+
+
+def best_values(upper, agree):
+    """200 values of which the 100 most probable have ``upper`` in layer 16 and ``agree`` with agreeing triggers."""
+    rows = [
+        {"layer": 16 if key < upper else 3, "key": key, "top_token": 7, "next_token": 8, "next_token_rank": 1,
+         "top_probability": 0.5 if key < 100 else 0.1, "agrees": False,
+         "agreeing_triggers": 2 if key < agree else 0, "triggers": 50}
+        for key in range(200)
+    ]  # fmt: skip
+    return "values", table("values", rows)
+
+
+def composition(active=lambda i: 80 - 6 * min(i, 10) + 2 * max(i - 10, 0), agreeing=lambda e, i: 0, top=20):
+    rows = [
+        {"example": example, "layer": layer, "active": active(layer), "output_top": 5,
+         "ffn_top": top(example) if callable(top) else top, "agreeing_memories": agreeing(example, layer)}
+        for example in range(20) for layer in LAYERS
+    ]  # fmt: skip
+    return "composition", table("composition", rows)
+
+
+def examples(position):
+    rows = [{"example": e, "sentence": e, "position": position(e), "next_token": 1, "model_top": 1} for e in range(20)]
+    return "examples", table("examples", rows)
+
+
+TOPS = {"residual": (1, 2, 1), "agreement": (1, 1, 1), "ffn": (2, 1, 1), "composition": (2, 3, 1), "third": (2, 2, 1)}
+
+
+def refinement(kind, model_top=lambda e, i: 1, probability=lambda i: 0.06 * i):
+    rows = []
+    for example in range(20):
+        for layer in LAYERS:
+            residual, ffn, output = TOPS[kind(example, layer)]
+            rows.append({
+                "example": example, "layer": layer, "residual_top": residual, "ffn_top": ffn, "output_top": output,
+                "model_top": model_top(example, layer), "residual_probability": probability(layer),
+                "kind": kind(example, layer).replace("third", "composition"),
+            })  # fmt: skip
+    return "refinement", table("refinement", rows)
+
+
+def settled(share):
+    """Residuals that predict the output in the first ``share(layer)`` of 20 examples."""
+    return refinement(lambda e, i: "residual", model_top=lambda e, i: 1 if e < share(i) else 9)
+
+
+def mixture(**share):
+    """In every layer the same kinds: ``residual=15, ffn=5`` of 20 examples."""
+    kinds = [kind for kind, n in share.items() for _ in range(n)]
+    return refinement(lambda e, i: kinds[e])
+
+
+def labels(label, annotator="ann", keys=2):
+    rows = [{"annotator": annotator, "layer": layer, "key": key, "rank": rank, "label": label(layer, rank)}
+            for layer in LAYERS for key in range(keys) for rank in range(1, 11)]  # fmt: skip
+    return "pattern_labels", table("pattern_labels", rows)
+
+
+def annotations(patterns, annotator="ann", keys=2):
+    rows = [{"annotator": annotator, "layer": layer, "key": key, "pattern": p, "description": "d", "type": "shallow",
+             "ranks": [1, 2, 3]} for layer in LAYERS for key in range(keys) for p in range(patterns(key))]  # fmt: skip
+    return "annotations", table("annotations", rows)
+
+
+def distances(distant, annotator="ann"):
+    rows = [{"annotator": annotator, "example": e, "label": "distant" if e < distant else "related"} for e in range(20)]
+    return "distance_labels", table("distance_labels", rows)
+
+
+def covered(n):
+    return labels(lambda i, r: "shallow" if r <= n else "none")
+
+
+MOSTLY_SHALLOW = labels(lambda i, r: "none" if r > 7 else "shallow" if r <= (6 if i < 10 else 3) else "semantic")
+MOSTLY_SEMANTIC = labels(lambda i, r: "none" if r > 7 else "semantic" if r <= (6 if i < 10 else 3) else "shallow")
+TEN_OF_TWENTY = lambda e, i: int(e < 10)
+
+# claim: tables by which it holds, tables by which it fails
+CASES = {
+    "K1": ([mutations()], [mutations(first=lambda i: -0.5 if i == 16 else -0.1)]),
+    "K2": ([mutations(last=lambda i: -0.3 if i < 16 else -0.1)], [mutations(last=lambda i: -0.3 if i < 15 else -0.1)]),
+    "K3": ([mutations(first=lambda i: -0.2)], [mutations(first=lambda i: -0.1 if i < 14 else -0.3)]),
+    "K4": ([mutations()], [mutations(last=lambda i: -0.03 * i)]),
+    "K5": ([mutations()], [mutations(last=lambda i: -0.45)]),
+    "K6": ([labels(lambda i, r: "none"), annotations(lambda k: 1)], [covered(5), annotations(lambda k: k)]),
+    "K7": ([covered(5), annotations(lambda k: 2 + 3 * k)], [covered(5), annotations(lambda k: 1)]),
+    "K8": ([covered(7)], [covered(9)]),
+    "K9": ([MOSTLY_SHALLOW], [MOSTLY_SEMANTIC]),
+    "K10": ([values()], [values(agreeing=lambda i: 2 if i == 10 else 0)]),
+    "K11": ([values()], [values(agreeing=lambda i: 7 if i == 3 else 6)]),
+    "K12": ([values(agreeing=lambda i: 1 if i < 11 else 20)], [values(agreeing=lambda i: 1 if i < 11 else 9)]),
+    "K13": ([values(agreeing=lambda i: 5)], [values(agreeing=lambda i: 3)]),
+    "K14": ([values()], [values(rank=lambda i: 10 * i)]),
+    "K15": ([by_probability(lambda b: 2 * b)], [by_probability(lambda b: 10 + b // 2)]),
+    "K16": ([best_values(85, 0)], [best_values(84, 0)]),
+    "K17": ([best_values(100, 46)], [best_values(100, 71)]),
+    "K18": ([composition(active=lambda i: 40)], [composition(active=lambda i: 110)]),
+    "K19": ([composition()], [composition(active=lambda i: 100 - 5 * i)]),
+    "K20": ([composition(agreeing=lambda e, i: int(e < 8))], [composition(agreeing=lambda e, i: int(e < 9 and i == 4))]),
+    "K21": ([composition(agreeing=TEN_OF_TWENTY, top=lambda e: 10 if e < 6 else 20)],
+            [composition(agreeing=TEN_OF_TWENTY, top=lambda e: 10 if e < 6 or e > 10 else 20)]),
+    "K22": ([composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5)],
+            [composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 or e > 10 else 5)]),
+    "K23": ([settled(lambda i: 6)], [settled(lambda i: 10)]),
+    "K24": ([settled(lambda i: 5 if i < 10 else 3 * i - 28)], [settled(lambda i: i + 2)]),
+    "K25": ([mixture(residual=20)], [refinement(lambda e, i: "ffn", probability=lambda i: 0.1 - 0.005 * i)]),
+    "K26": ([mixture(residual=8, agreement=6, ffn=6)], [mixture(residual=8, agreement=5, ffn=7)]),
+    "K27": ([mixture(residual=8, agreement=7, ffn=5)], [mixture(residual=7, agreement=7, ffn=6)]),
+    "K28": ([mixture(residual=12, composition=6, ffn=2)], [mixture(residual=12, composition=5, ffn=3)]),
+    "K29": ([mixture(residual=15, composition=5)], [mixture(residual=19, third=1)]),
+    "K30": ([distances(13)], [distances(17)]),
+}  # fmt: skip
+
+
+def verdict(claim, *made, scope="paper", **more):
+    return verdicts([CLAIMS[claim]], evidence(*made, **more), scope).row(0, named=True)
+
+
+def test_there_are_thirty_claims_and_the_directional_ones_are_as_listed():
+    assert list(CLAIMS) == [f"K{i}" for i in range(1, 31)] == sorted(CASES, key=natural)
+    assert {c.id for c in CLAIMS.values() if c.directional} == DIRECTIONAL
+
+
+@pytest.mark.parametrize("claim", CASES)
+def test_each_claim_holds_by_tables_that_show_it(claim):
+    row = verdict(claim, *CASES[claim][0])
+    assert row["verdict"] == "reproduced", row
+    assert row["n"] > 0 and row["measured"] is not None
+
+
+@pytest.mark.parametrize("claim", CASES)
+def test_each_claim_fails_by_tables_that_contradict_it(claim):
+    row = verdict(claim, *CASES[claim][1])
+    assert row["verdict"] == "not_reproduced", row
+
+
+@pytest.mark.parametrize("claim", CASES)
+def test_a_surrogate_is_asked_directional_claims_only_and_reproduces_nothing(claim):
+    found = [verdict(claim, *made, scope="surrogate") for made in CASES[claim]]
+    wanted = ["holds", "fails"] if claim in DIRECTIONAL else ["not_applicable"] * 2
+    assert [row["verdict"] for row in found] == wanted
+    assert claim in DIRECTIONAL or all(row["reason"].startswith("surrogate") for row in found)
+    assert all(row["measured"] is not None for row in found)
+
+
+@pytest.mark.parametrize("scope", ["paper", "surrogate"])
+def test_nothing_is_judged_without_tables_or_by_empty_ones(scope):
+    for made in ({}, empty()):
+        found = verdicts(register(), evidence(*made.items()), scope)
+        assert set(found["verdict"]) <= {"not_attempted", "not_applicable"}
+        assert found["measured"].null_count() == 30 and found["reason"].null_count() == 0
+    assert set(verdicts(register(), evidence(), scope)["verdict"]) == {"not_attempted"}
+
+
+@pytest.mark.parametrize("claim", ["K6", "K7", "K8", "K9", "K30"])
+def test_a_proxy_shows_its_number_but_does_not_reproduce_what_people_judged(claim):
+    made = [(name, t.with_columns(pl.lit("proxy").alias("annotator"))) for name, t in CASES[claim][0]]
+    row = verdict(claim, *made)
+    assert row["verdict"] == "not_attempted" and row["measured"] is not None and PROXY in row["reason"]
+
+
+def test_people_are_asked_before_the_proxy():
+    name, people = distances(13)
+    both = pl.concat([people, distances(0, "proxy")[1]])
+    assert verdict("K30", (name, both))["measured"] == pytest.approx(13 / 20)
+
+
+def test_no_contrast_where_lower_layers_never_agree():
+    row = verdict("K12", values())
+    assert row["verdict"] == "not_applicable" and row["measured"] is None and "0 %" in row["reason"]
+
+
+def test_stop_words_and_short_prefixes_come_with_their_base_rate():
+    tops = composition(agreeing=TEN_OF_TWENTY, top=lambda e: 10 if e < 6 else 20)
+    row = verdict("K21", tops)
+    assert row["measured"] == pytest.approx(0.6) and row["n"] == 160 and row["reason"] == "base rate 30 %"
+    assert row["low"] < 0.6 < row["high"]
+    assert verdict("K21", tops, prediction="output_top")["measured"] == 0
+    row = verdict("K22", composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5))
+    assert row["measured"] == pytest.approx(0.5) and row["reason"] == "base rate 25 %"
+
+
+def test_keys_without_triggers_leave_the_denominators():
+    name, frame = values()
+    unknown = frame.with_columns(
+        pl.when(pl.col("key") < 100).then(None).otherwise(pl.col(c)).alias(c)
+        for c in ("next_token", "next_token_rank", "agrees")
+    )
+    assert verdict("K11", (name, unknown))["measured"] == pytest.approx(6 / 100)
+    silent = frame.with_columns(pl.lit(0, dtype=pl.UInt16).alias("triggers"))
+    assert verdict("K17", (name, silent))["verdict"] == "not_applicable"
+
+
+def test_a_mean_difference_lies_inside_its_interval():
+    row = verdict("K1", mutations())
+    assert row["low"] < row["measured"] < row["high"] and row["n"] == 48
+
+
+def test_a_single_third_token_is_too_much_under_a_flat_softmax():
+    case = refinement(lambda e, i: "third" if (e, i) == (0, 1) else "residual")
+    assert verdict("K29", case)["verdict"] == "reproduced"
+    assert verdict("K29", case, projection="flat")["verdict"] == "not_reproduced"
+
+
+def test_layers_and_counts_of_layers_scale_with_depth():
+    assert between([1, 10], 16) == list(range(1, 11)) and between([11, 16], 16) == list(range(11, 17))
+    assert between([1, 10], 6) == [1, 2, 3] and between([11, 16], 6) == [4, 5, 6]
+    assert [at(10, layers) for layers in (16, 12, 6, 1)] == [10, 7, 3, 1]
+    for layers in (1, 2, 6, 12, 24):
+        parts = between([1, 10], layers) + between([11, 16], layers)
+        assert parts == list(range(1, layers + 1))
+    assert tally({1: True, 2: True, 3: False}, 3, 11)[0] is False
+    assert tally({1: True, 2: True, 3: False}, 3, 10)[0] is True
+    assert tally({1: True}, 2)[0] is None and tally({1: False}, 2)[0] is False
+
+
+@pytest.mark.parametrize("layers", [1, 2, 6, 24])
+def test_other_depths_are_measured_without_a_crash(layers):
+    made = {n: t for case in CASES.values() for n, t in case[0]}
+    made = {n: t.filter(pl.col("layer") <= layers) if "layer" in t.columns else t for n, t in made.items()}
+    found = verdicts(register(), Evidence(made, layers, KEYS, VOCAB, stop_words=STOP), "surrogate")
+    assert found.height == 30 and "reproduced" not in found["verdict"].to_list()
+
+
+def test_verdicts_are_the_same_every_time():
+    made = {n: t for case in CASES.values() for n, t in case[0]}
+    one, two = (verdicts(register(), evidence(*made.items()), "paper") for _ in range(2))
+    assert one.equals(two)
+
+
+def test_a_number_that_is_none_is_null_and_not_nan():
+    found = Measurement(float("nan"), float("inf"), n=1)
+    assert found.value is None and found.low is None
+    assert judge(CLAIMS["K1"], found, "paper") == ("not_applicable", "no data")
+
+
+def test_stop_words_are_whole_words_in_any_case():
+    dictionary = Dictionary(["the", "The", "theory", ",", "of", "1984", "bees"])
+    assert stop_words("sklearn", dictionary) == {4, 5, 8}
+    assert stop_words("top50", dictionary) == {4, 5, 6, 8, 10}
+    many = Dictionary([f"w{'x' * i}" for i in range(120)])
+    assert [len(stop_words(name, many)) for name in ("top50", "top100")] == [50, 100]
+
+
+def test_spacy_is_asked_for_by_name_when_it_is_not_there(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "spacy.lang.en.stop_words", None)
+    with pytest.raises(UserError, match="spacy"):
+        stop_words("spacy", Dictionary(["the"]))
+
+
+CONFIG = {
+    "seed": 1,
+    "mutations": {"keys_per_layer": 1, "top": 1, "random": "any", "single_token": "skip", "mean": "of_ratios"},
+    "composition": {"examples": 20, "sample": "per_sentence", "positions": "1..N", "layer_prediction": "ffn",
+                    "memories": "active", "stop_words": "sklearn"},
+    "values": {"target": "next", "projection": "adaptive", "projection_seed": 1},
+}  # fmt: skip
+
+
+def run(folder, *more):
+    (folder / "card.json").write_text(json.dumps({"scope": "surrogate", "layers": 16, "keys": KEYS, "vocab": VOCAB}))
+    (folder / "dict.txt").write_text("the 3\nbees 2\n")
+    (folder / "counts").mkdir(exist_ok=True)
+    tables.write(mutations()[1], folder / "mutations.parquet")
+    tables.counts("corpus", {"split": 0}).write_parquet(folder / "counts/corpus.parquet")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["claims", "--config", json.dumps(CONFIG), "--card", f"{folder}/card.json", "--dictionary",
+                  f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
+                  *more, "--out", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/counts.parquet",
+                  "--metrics", f"{folder}/claims.json"])  # fmt: skip
+    return end.value.code
+
+
+def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twice(tmp_path, capsys):
+    outputs = ("out/claims.parquet", "out/counts.parquet", "claims.json")
+    assert run(tmp_path) == 0
+    first = [(tmp_path / name).read_bytes() for name in outputs]
+    assert run(tmp_path) == 0
+    assert [(tmp_path / name).read_bytes() for name in outputs] == first
+    assert tables.read(tmp_path / "out/counts.parquet").rows() == [("corpus", "split", 0)]
+    assert json.loads(first[2])["K5"] == {"measured": -0.669, "verdict": "holds"}
+    assert "K5" in capsys.readouterr().out
+
+
+def test_the_step_names_a_file_that_is_no_counts_table_and_writes_nothing(tmp_path, capsys):
+    (tmp_path / "bad.parquet").write_text("no parquet")
+    assert run(tmp_path, f"{tmp_path}/bad.parquet") == 2
+    assert "bad.parquet" in capsys.readouterr().err and not (tmp_path / "out").exists()
