@@ -1,26 +1,57 @@
 """The top-t prefixes of every key, as a small value that can be merged in any order.
 
-An entry is one int64, the coefficient's float32 bits above the complement of its prefix number. Positive floats order
-like their bits, so a plain integer maximum is the total order (coefficient descending, prefix ascending), and a
-key's list is the t largest codes, whatever order, batch or shard they came in. Code 0 is an empty place.
+Prefixes with the same tokens have the same coefficient, but float32 products of differently shaped batches differ in
+their last bits. So equal prefixes are recognised by a hash of their tokens and share the largest coefficient computed
+for any of them: they are exact ties, and ties go to the earlier sentence, then to the shorter prefix. Whatever lies
+within ``SLACK`` of a key's t-th coefficient is held until the end, so that no order of merging changes the outcome.
 """
+
+from dataclasses import dataclass
 
 import torch
 
 MAX_PREFIXES = 2**32 - 1
+SLACK = 1e-4  # relative; far above the noise of float32 products, far below what tells coefficients apart
 _LOW = 2**32 - 1
-_SMALLEST = torch.finfo(torch.float32).smallest_normal
 
 
-def encode(coefficients: torch.Tensor, prefixes: torch.Tensor) -> torch.Tensor:
-    """Return the codes of positive float32 coefficients at prefixes (int64, below 2**32 - 1)."""
-    return (coefficients.contiguous().view(torch.int32).to(torch.int64) << 32) | (_LOW - prefixes)
+@dataclass(frozen=True)
+class Entries:
+    """Prefixes of keys, (n,) each: key, coefficient float32 > 0, prefix number, hash of the prefix's tokens."""
+
+    key: torch.Tensor
+    coefficient: torch.Tensor
+    prefix: torch.Tensor
+    text: torch.Tensor
+
+    @classmethod
+    def none(cls, device="cpu") -> "Entries":
+        empty = torch.zeros(0, dtype=torch.int64, device=device)
+        return cls(empty, torch.zeros(0, device=device), empty, empty)
+
+    @classmethod
+    def cat(cls, parts: list["Entries"]) -> "Entries":
+        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in ("key", "coefficient", "prefix", "text")))
+
+    def __getitem__(self, index: torch.Tensor) -> "Entries":
+        return Entries(self.key[index], self.coefficient[index], self.prefix[index], self.text[index])
+
+    def __len__(self) -> int:
+        return len(self.key)
 
 
-def decode(codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (coefficients float32, prefixes int64) of codes; empty places give coefficient 0 and prefix -1."""
-    prefixes = torch.where(codes == 0, -1, _LOW - (codes & _LOW))
-    return (codes >> 32).to(torch.int32).view(torch.float32), prefixes
+def _starts(*columns: torch.Tensor) -> torch.Tensor:
+    """Return (n,) bool: where a run of equal rows begins in sorted columns."""
+    new = torch.ones(len(columns[0]), dtype=torch.bool, device=columns[0].device)
+    if len(new) > 1:
+        new[1:] = torch.stack([c[1:] != c[:-1] for c in columns]).any(0)
+    return new
+
+
+def _ranks(new: torch.Tensor) -> torch.Tensor:
+    """Return (n,) int64: each row's place, from 0, within its run."""
+    index = torch.arange(len(new), device=new.device)
+    return index - torch.cummax(torch.where(new, index, 0), 0).values
 
 
 class TopTriggers:
@@ -31,82 +62,78 @@ class TopTriggers:
 
     Args:
         layers, keys, top: L, d_m and t.
-        classes: (prefixes,) int64, for ``duplicates: drop``: prefixes of one class have the same text and only the
-            best of them stays in a list.
+        copies: how many prefixes with the same tokens a list may hold: t, or 1 for ``duplicates: drop``.
     """
 
-    def __init__(self, layers: int, keys: int, top: int, device="cpu", classes: torch.Tensor | None = None):
-        self.top, self.classes = top, classes
-        self.codes = torch.zeros(layers, keys, top, dtype=torch.int64, device=device)
-        self.gate = torch.full((layers, keys), _SMALLEST, device=device)
-        self._log: list[list[tuple[torch.Tensor, torch.Tensor]]] = [[] for _ in range(layers)]
+    def __init__(self, layers: int, keys: int, top: int, copies: int | None = None, device="cpu"):
+        self.top, self.copies = top, top if copies is None else copies
+        self.keys = keys
+        self.lists = [Entries.none(device) for _ in range(layers)]
+        self.gate = torch.full((layers, keys), torch.finfo(torch.float32).smallest_normal, device=device)
+        self._log: list[list[Entries]] = [[] for _ in range(layers)]
         self._logged = [0] * layers
         self._limit = max(keys * top // 4, 4096)
 
+    def is_new(self, layer: int) -> bool:
+        """Say whether nothing was offered to a layer yet."""
+        return not len(self.lists[layer]) and not self._logged[layer]
+
     def raise_gate(self, layer: int, coefficients: torch.Tensor) -> None:
-        """Raise a layer's gates to the t-th largest of (n, d_m) coefficients of different prefixes, where n >= t."""
-        if self.classes is None and len(coefficients) >= self.top:
-            bar = coefficients.topk(self.top, dim=0, sorted=False).values.amin(0)
+        """Raise a layer's gates to the t-th largest of (n, d_m) coefficients of different sentences, where n >= t."""
+        if self.copies == self.top and len(coefficients) >= self.top:
+            bar = coefficients.topk(self.top, dim=0, sorted=False).values.amin(0) * (1 - SLACK)
             self.gate[layer] = torch.maximum(self.gate[layer], bar)
 
-    def offer(self, layer: int, keys: torch.Tensor, coefficients: torch.Tensor, prefixes: torch.Tensor) -> None:
-        """Offer candidates (n,): keys, positive coefficients and prefix numbers."""
-        if keys.numel():
-            self._log[layer].append((keys, encode(coefficients, prefixes)))
-            self._logged[layer] += keys.numel()
+    def offer(self, layer: int, entries: Entries) -> None:
+        """Offer candidates with positive coefficients."""
+        if len(entries):
+            self._log[layer].append(entries)
+            self._logged[layer] += len(entries)
             if self._logged[layer] >= self._limit:
                 self._compact(layer)
 
     def merge(self, other: "TopTriggers") -> None:
         """Take in the lists of another part of the corpus."""
         other.finish()
-        for layer in range(len(self.codes)):
-            keys, places = other.codes[layer].nonzero(as_tuple=True)
-            self._log[layer].append((keys, other.codes[layer][keys, places]))
+        for layer, entries in enumerate(other.lists):
+            self.offer(layer, entries)
             self._compact(layer)
 
-    def finish(self) -> torch.Tensor:
-        """Compact what is logged; return the codes (layers, keys, t), each list in descending order."""
-        for layer in range(len(self.codes)):
+    def finish(self) -> None:
+        """Compact all that is logged."""
+        for layer in range(len(self.lists)):
             self._compact(layer)
-        return self.codes
+
+    def ranked(self, layer: int) -> tuple[Entries, torch.Tensor]:
+        """Return a layer's triggers, key by key in descending order, and their ranks from 1."""
+        self._compact(layer)
+        entries = self.lists[layer]
+        rank = _ranks(_starts(entries.key)) + 1
+        return entries[rank <= self.top], rank[rank <= self.top]
 
     def _compact(self, layer: int) -> None:
-        log, self._log[layer], self._logged[layer] = self._log[layer], [], 0
-        if not log:
+        if not self._log[layer]:
             return
-        keys, codes = torch.cat([k for k, _ in log]), torch.cat([c for _, c in log])
-        if self.classes is None:
-            keep = codes > self.codes[layer, :, -1][keys]
-            keys, codes = keys[keep], codes[keep]
-        if not keys.numel():
-            return
-        touched = torch.unique(keys)
-        held, places = self.codes[layer][touched].nonzero(as_tuple=True)
-        keys = torch.cat([keys, touched[held]])
-        codes = torch.cat([codes, self.codes[layer][touched[held], places]])
-        codes, order = codes.sort(descending=True)
-        keys, order = keys[order].sort(stable=True)
-        codes = codes[order]
-        new = torch.ones_like(keys, dtype=torch.bool)
-        new[1:] = (keys[1:] != keys[:-1]) | (codes[1:] != codes[:-1])  # the same entry twice is one entry
-        keys, codes = keys[new], codes[new]
-        if self.classes is not None:
-            keys, codes = self._without_duplicates(keys, codes)
-        _, counts = torch.unique_consecutive(keys, return_counts=True)
-        starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-        place = torch.arange(len(keys), device=keys.device) - starts
-        kept = place < self.top
-        self.codes[layer][touched] = 0
-        self.codes[layer][keys[kept], place[kept]] = codes[kept]
-        last = decode(self.codes[layer][touched, -1])[0]
-        self.gate[layer][touched] = torch.maximum(self.gate[layer][touched], last)
+        entries = Entries.cat([self.lists[layer], *self._log[layer]])
+        self._log[layer], self._logged[layer] = [], 0
+        entries = self._level(entries)
+        code = (entries.coefficient.view(torch.int32).to(torch.int64) << 32) | (_LOW - entries.prefix)
+        entries = entries[code.sort(descending=True).indices]  # positive floats order like their bits
+        entries = entries[entries.key.sort(stable=True).indices]
+        rank = _ranks(_starts(entries.key))
+        bar = torch.zeros(self.keys, device=entries.key.device)
+        last = entries[rank == self.top - 1]
+        bar[last.key] = last.coefficient * (1 - SLACK)
+        self.lists[layer] = entries[entries.coefficient >= bar[entries.key]]
+        self.gate[layer] = torch.maximum(self.gate[layer], bar)
 
-    def _without_duplicates(self, keys: torch.Tensor, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keep the first of each (key, class) in lists that are sorted already."""
-        pair = keys * (int(self.classes.max()) + 1) + self.classes[decode(codes)[1]]
-        _, order = pair.sort(stable=True)
-        first = torch.ones_like(keys, dtype=torch.bool)
-        first[1:] = pair[order][1:] != pair[order][:-1]
-        kept = order[first].sort().values
-        return keys[kept], codes[kept]
+    def _level(self, entries: Entries) -> Entries:
+        """Give equal prefixes of a key one coefficient, and keep the first ``copies`` of them."""
+        for column in ("prefix", "text", "key"):
+            entries = entries[getattr(entries, column).sort(stable=True).indices]
+        new = _starts(entries.key, entries.text)
+        run = new.cumsum(0) - 1
+        best = torch.zeros(int(run[-1]) + 1, device=run.device).scatter_reduce_(0, run, entries.coefficient, "amax")
+        entries = Entries(entries.key, best[run], entries.prefix, entries.text)
+        entries, new = entries[once := _starts(entries.key, entries.text, entries.prefix)], new[once]
+        return entries[_ranks(new) < self.copies]

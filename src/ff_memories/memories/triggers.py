@@ -9,15 +9,17 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories import seeding
 from ff_memories.corpus.store import Corpus
 from ff_memories.errors import UserError
 from ff_memories.memories import plan
-from ff_memories.memories.topk import MAX_PREFIXES, TopTriggers, decode
+from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.progress import Progress
 
 # prefix lengths looked at in a sentence of N tokens: from the first, to N plus the second, inclusive
 POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
+_POWER_TABLE = torch.from_numpy(seeding.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
 @dataclass(frozen=True)
@@ -39,21 +41,15 @@ class Prefixes:
         return sentence, prefixes - self.starts[sentence]
 
 
-def prefix_classes(corpus: Corpus) -> np.ndarray:
-    """Return (prefixes,) int64: equal for prefixes with the same tokens, different otherwise.
-
-    A prefix's class is that of the prefix one shorter together with its last token: exact, with no hashing.
-    """
-    starts, lengths = Prefixes.of(corpus).starts[:-1], corpus.lengths
-    out = np.zeros(len(corpus.tokens) + len(corpus), dtype=np.int64)
-    used, alive, j = 1, np.arange(len(corpus)), 0
-    while len(alive := alive[lengths[alive] > j]):
-        pairs = np.stack([out[starts[alive] + j], corpus.tokens[corpus.offsets[alive] + j]], axis=1)
-        _, inverse = np.unique(pairs, axis=0, return_inverse=True)
-        out[starts[alive] + j + 1] = used + inverse.reshape(-1)
-        used += int(inverse.max()) + 1
-        j += 1
-    return out
+def prefix_hashes(batch: Batch) -> torch.Tensor:
+    """Return (rows,) int64: equal for prefixes with the same tokens, different (to 2**-64) otherwise."""
+    device = batch.tokens.device
+    powers = _POWER_TABLE[: int(batch.positions.max()) + 1].to(device)
+    terms = (batch.tokens + 1) * powers[batch.positions]
+    sums = terms.cumsum(0)  # modulo 2**64, as int64 arithmetic is
+    first = torch.cat([start + torch.arange(n) * rows for start, n, rows in batch.groups]).to(device)
+    rows = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(device)
+    return sums - torch.repeat_interleave(sums[first] - terms[first], rows)
 
 
 def trigger_examples(
@@ -83,8 +79,7 @@ def trigger_examples(
     """
     shape, prefixes = decoder.description, Prefixes.of(corpus)
     low, high = POSITIONS[positions]
-    classes = torch.from_numpy(prefix_classes(corpus)).to(decoder.device) if duplicates == "drop" else None
-    best = TopTriggers(shape.layers, shape.keys, top, decoder.device, classes)
+    best = TopTriggers(shape.layers, shape.keys, top, 1 if duplicates == "drop" else top, decoder.device)
     total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
         for first, end in blocks:
@@ -99,7 +94,7 @@ def _run(decoder, corpus, prefixes, part: plan.Plan, best: TopTriggers, low: int
     """One forward pass: offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = Batch.pack([corpus.sentence(s)[:cut] for s in part.sentences], decoder.device)
-    copies = _Copies(part, prefixes, decoder.device)
+    copies = _Copies(part, prefixes, batch)
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers):
         residual = layer.attend(x, batch)
@@ -115,24 +110,28 @@ def _run(decoder, corpus, prefixes, part: plan.Plan, best: TopTriggers, low: int
 
 
 class _Copies:
-    """From a batch's sentences to the prefix numbers of all sentences with the same text."""
+    """From a batch's rows to the prefixes of all sentences with the same text."""
 
-    def __init__(self, part: plan.Plan, prefixes: Prefixes, device):
+    def __init__(self, part: plan.Plan, prefixes: Prefixes, batch: Batch):
+        device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
         self.all_single = bool((counts == 1).all())
         self.count = torch.from_numpy(counts).to(device)
         self.first = torch.from_numpy(np.cumsum(counts) - counts).to(device)
         self.start = torch.from_numpy(prefixes.starts[np.concatenate(part.copies)]).to(device)
+        self.row = torch.cat([start + torch.arange(n) * rows for start, n, rows in batch.groups]).to(device)
+        self.text = prefix_hashes(batch)
 
-    def offer(self, best: TopTriggers, layer, keys, coefficients, sentence, position):
+    def entries(self, key, coefficient, sentence, position) -> Entries:
+        """Return the entries of hits at (sentence within the batch, position)."""
+        text = self.text[self.row[sentence] + position]
         if self.all_single:
-            best.offer(layer, keys, coefficients, self.start[sentence] + position)
-            return
+            return Entries(key, coefficient, self.start[sentence] + position, text)
         count = self.count[sentence]
-        each = torch.repeat_interleave(torch.arange(len(keys), device=keys.device), count)
-        inside = torch.arange(len(each), device=keys.device) - torch.repeat_interleave(count.cumsum(0) - count, count)
+        each = torch.repeat_interleave(torch.arange(len(key), device=key.device), count)
+        inside = torch.arange(len(each), device=key.device) - torch.repeat_interleave(count.cumsum(0) - count, count)
         start = self.start[self.first[sentence][each] + inside]
-        best.offer(layer, keys[each], coefficients[each], start + position[each])
+        return Entries(key[each], coefficient[each], start + position[each], text[each])
 
 
 def _select(layer: int, coefficients, batch: Batch, copies: _Copies, best: TopTriggers, low: int, per_sentence: str):
@@ -143,7 +142,7 @@ def _select(layer: int, coefficients, batch: Batch, copies: _Copies, best: TopTr
         views.append((before, view))
         maxima.append(view.amax(1))
         before += sentences
-    if len(best.codes[layer]) and not bool(best.codes[layer, :, -1].any()) and best._logged[layer] == 0:
+    if best.is_new(layer):
         best.raise_gate(layer, torch.cat(maxima))
     gate = best.gate[layer]
     for (before, view), maximum in zip(views, maxima, strict=True):
@@ -157,24 +156,28 @@ def _select(layer: int, coefficients, batch: Batch, copies: _Copies, best: TopTr
             hits = view[sentence, :, key]
             which, position = (hits >= gate[key, None]).nonzero(as_tuple=True)
             value, sentence, key = hits[which, position], sentence[which], key[which]
-        copies.offer(best, layer, key, value, before + sentence, position + low)
+        best.offer(layer, copies.entries(key, value, before + sentence, position + low))
 
 
-def table(codes: torch.Tensor, corpus: Corpus) -> pl.DataFrame:
-    """Return the ``triggers`` table of codes (layers, keys, t): ranks from 1, no row for an empty place."""
-    layer, key, place = codes.nonzero(as_tuple=True)
-    coefficient, prefix = (t.cpu().numpy() for t in decode(codes[layer, key, place]))
-    sentence, position = Prefixes.of(corpus).locate(prefix)
-    inside = position < corpus.lengths[sentence]
-    at = np.where(inside, corpus.offsets[sentence] + position, 0)
-    return pl.DataFrame(
-        {
-            "layer": layer.cpu().numpy() + 1,
-            "key": key.cpu().numpy(),
-            "rank": place.cpu().numpy() + 1,
-            "coefficient": coefficient,
-            "sentence": sentence,
-            "position": position,
-            "next_token": corpus.tokens[at].astype(np.int64),
-        }
-    ).with_columns(pl.when(pl.Series(inside)).then(pl.col("next_token")).alias("next_token"))
+def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
+    """Return the ``triggers`` table: ranks from 1, no row for a place that no prefix fills."""
+    prefixes, parts = Prefixes.of(corpus), []
+    for layer in range(len(best.lists)):
+        entries, rank = best.ranked(layer)
+        sentence, position = prefixes.locate(entries.prefix.cpu().numpy())
+        inside = position < corpus.lengths[sentence]
+        at = np.where(inside, corpus.offsets[sentence] + position, 0)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "layer": np.full(len(entries), layer + 1, dtype=np.int64),
+                    "key": entries.key.cpu().numpy(),
+                    "rank": rank.cpu().numpy(),
+                    "coefficient": entries.coefficient.cpu().numpy(),
+                    "sentence": sentence,
+                    "position": position,
+                    "next_token": corpus.tokens[at].astype(np.int64),
+                }
+            ).with_columns(pl.when(pl.Series(inside, dtype=pl.Boolean)).then(pl.col("next_token")).alias("next_token"))
+        )
+    return pl.concat(parts)

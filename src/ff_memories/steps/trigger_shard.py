@@ -1,12 +1,8 @@
 """E1: find every key's top trigger prefixes in one shard of the training text."""
 
-from pathlib import Path
-
-import torch
-from safetensors.torch import save_file
-
 from ff_memories.corpus import store
 from ff_memories.memories import plan
+from ff_memories.memories.shards import save
 from ff_memories.memories.triggers import trigger_examples
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments
 
@@ -33,6 +29,4 @@ def run(args):
         duplicates=triggers.duplicates,
         batch_tokens=args.batch_tokens,
     )
-    Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-    save_file({"codes": torch.clone(best.codes.cpu())}, f"{args.out}.partial")
-    Path(f"{args.out}.partial").replace(args.out)
+    save(best, args.out)

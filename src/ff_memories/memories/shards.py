@@ -1,0 +1,41 @@
+"""A shard's lists as a file, read back exactly as they were."""
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ff_memories.errors import UserError
+from ff_memories.memories.topk import Entries, TopTriggers
+
+_COLUMNS = ("key", "coefficient", "prefix", "text")
+
+
+def save(best: TopTriggers, path: str | Path) -> None:
+    """Write the lists of a shard, whole or not at all."""
+    best.finish()
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    every = Entries.cat(best.lists)
+    arrays = {name: getattr(every, name).cpu().contiguous() for name in _COLUMNS}
+    arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
+    shape = {"keys": str(best.keys), "top": str(best.top), "copies": str(best.copies)}
+    save_file(arrays, f"{path}.partial", metadata=shape)
+    Path(f"{path}.partial").replace(path)
+
+
+def load(path: str | Path) -> TopTriggers:
+    """Read the lists of a shard. Raises ``UserError`` when the file is missing or damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            shape = {name: int(value) for name, value in file.metadata().items()}
+            columns = [file.get_tensor(name) for name in _COLUMNS]
+            lengths = file.get_tensor("length").tolist()
+        best = TopTriggers(len(lengths), **shape)
+        for layer, parts in enumerate(zip(*(c.split(lengths) for c in columns), strict=True)):
+            best.offer(layer, Entries(*parts))
+        best.finish()
+    except (OSError, KeyError, ValueError, AttributeError, TypeError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"{path}: not a readable shard ({error})", "remove it and run snakemake again") from None
+    return best

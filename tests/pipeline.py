@@ -1,0 +1,100 @@
+"""Small runs for the tests: a config over made-up text and a random fairseq checkpoint, and its steps in order."""
+
+import copy
+from pathlib import Path
+
+import yaml
+from factories import write_checkpoint, write_dictionary, write_text
+
+from ff_memories.cli import main
+
+SMALL = yaml.safe_load(
+    """
+run: small
+seed: 3
+fidelity: paper
+corpus:
+  source: null
+  train: {files: [train.txt], max_sentences: null}
+  validation: {files: [validation.txt]}
+  sha256: null
+  segmenter: rule
+  tokenizer: auto
+  headings: keep
+  too_long: refuse
+model: {source: null, checkpoint: model.pt, dictionary: dict.txt}
+execution: {device: cpu, shards: 2, batch_tokens: 256}
+extraction: {precision: float32}
+triggers: {top: 6, per_sentence: best, positions: auto, duplicates: keep}
+mutations: {keys_per_layer: 5, top: 4, random: any, single_token: skip, mean: of_ratios}
+patterns: {keys_per_layer: 3, top: 5}
+values: {target: auto, projection: auto, projection_seed: 1}
+composition:
+  examples: 40
+  sample: per_sentence
+  positions: auto
+  layer_prediction: auto
+  memories: active
+  stop_words: sklearn
+"""
+)
+
+
+def config(**changes):
+    """Return the small run's config with keys changed: ``config(triggers__top=3)``."""
+    out = copy.deepcopy(SMALL)
+    for path, value in changes.items():
+        *sections, key = path.split("__")
+        place = out
+        for section in sections:
+            place = place[section]
+        place[key] = value
+    return out
+
+
+def write_inputs(folder: Path, types, seed=1, train=160, validation=60, style="legacy", **options):
+    """Write dict.txt, model.pt, train.txt (with repeated sentences) and validation.txt; return the fairseq model."""
+    write_dictionary(folder / "dict.txt", types)
+    model, _ = write_checkpoint(folder / "model.pt", types, seed, style, **options)
+    write_text(folder / "train.txt", types, train, seed)
+    lines = (folder / "train.txt").read_text(encoding="utf-8").splitlines()
+    (folder / "train.txt").write_text("\n".join(lines + lines[:15]) + "\n", encoding="utf-8")
+    write_text(folder / "validation.txt", types, validation, seed + 1)
+    return model
+
+
+def step(*arguments):
+    """Run one sub-command in this process; fail the test where it fails."""
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as end:
+        assert end.code == 0, f"{arguments[0]} ended with {end.code}"
+
+
+def run_steps(folder: Path, settings: dict) -> Path:
+    """Run every step from model to composition, without Snakemake; return the folder of tables."""
+    path, out = folder / "config.yaml", folder / "out"
+    path.write_text(yaml.safe_dump(settings))
+    f, t = lambda name: out / name, lambda name: out / f"{name}.parquet"
+    c = lambda name: out / "counts" / f"{name}.parquet"
+    execution = ["--device", "cpu", "--threads", 1, "--batch-tokens", settings["execution"]["batch_tokens"]]
+    model = ["--weights", f("model.safetensors"), "--description", f("model.json")]
+    corpus = ["--corpus", f("corpus.safetensors")]
+    config_ = ["--config", path]
+    step("model", *config_, "--checkpoint", folder / "model.pt", "--dictionary", folder / "dict.txt", *model,
+         "--card", f("card.json"))  # fmt: skip
+    step("corpus", *config_, "--train", folder / "train.txt", "--validation", folder / "validation.txt",
+         "--dictionary", folder / "dict.txt", "--card", f("card.json"), "--sentences", t("sentences"), *corpus,
+         "--counts", c("corpus"))  # fmt: skip
+    n = settings["execution"]["shards"]
+    shards = [f(f"{i}-of-{n}.safetensors") for i in range(1, n + 1)]
+    for shard in shards:
+        step("trigger-shard", *config_, *model, *execution, *corpus, "--shard", shard.stem, "--out", shard)
+    step("triggers", *config_, *corpus, "--shards", *shards, "--triggers", t("triggers"), "--counts", c("triggers"))
+    triggers = ["--triggers", t("triggers")]
+    step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
+         "--counts", c("mutations"))  # fmt: skip
+    step("values", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"))
+    step("composition", *config_, *model, *execution, *corpus, "--values", t("values"), "--examples", t("examples"),
+         "--composition", t("composition"), "--refinement", t("refinement"), "--counts", c("composition"))  # fmt: skip
+    return out

@@ -1,0 +1,185 @@
+"""Every cell of every table equals a float64 brute force that shares no code with the package."""
+
+import math
+
+import polars as pl
+import pytest
+import torch
+from factories import words
+from pipeline import config, run_steps, write_inputs
+from reference import Reference, rule_sentences, triggers
+
+from ff_memories import tables
+
+TYPES = words(44)
+RUNS = {
+    "paper": ({}, {}),
+    "released positions, every prefix": (
+        {"triggers__positions": "released", "triggers__per_sentence": "all", "composition__positions": "0..N"}, {}
+    ),
+    "full positions, no duplicates": (
+        {"triggers__positions": "full", "triggers__duplicates": "drop", "composition__positions": "1..N-1",
+         "values__target": "last", "mutations__random": "inner"}, {"seed": 5}
+    ),
+    "every prefix, no duplicates": (
+        {"triggers__per_sentence": "all", "triggers__duplicates": "drop", "composition__memories": "all",
+         "composition__layer_prediction": "output", "mutations__single_token": "bos"}, {"seed": 7}
+    ),
+    "plain softmax, learned positions, final norm": (
+        {}, {"adaptive": False, "decoder_learned_pos": True, "no_decoder_final_norm": False, "seed": 2}
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=str)
+def run(request, tmp_path_factory):
+    changes, options = RUNS[request.param]
+    folder = tmp_path_factory.mktemp("run")
+    settings = config(**changes)
+    model = write_inputs(folder, TYPES, **options)
+    out = run_steps(folder, settings)
+    reference = Reference(model, TYPES)
+    sentences = {s: [reference.encode(w) for w in rule_sentences(folder / f"{s}.txt")] for s in ("train", "validation")}
+    frames = {p.stem: tables.read(p) for p in out.glob("*.parquet")}
+    return settings, reference, sentences, frames
+
+
+def test_sentences_are_all_there_in_order(run):
+    _, _, sentences, frames = run
+    lengths = [len(s) for split in ("train", "validation") for s in sentences[split]]
+    assert frames["sentences"]["tokens"].to_list() == lengths
+    assert frames["sentences"]["sentence"].to_list() == list(range(len(lengths)))
+
+
+def test_triggers(run):
+    settings, reference, sentences, frames = run
+    option = dict(settings["triggers"])
+    option["positions"] = "inner" if option["positions"] == "auto" else option["positions"]
+    expected = triggers(reference, sentences["train"], **option)
+    got = {}
+    for row in frames["triggers"].iter_rows(named=True):
+        got.setdefault((row["layer"], row["key"]), []).append(row)
+        tokens = sentences["train"][row["sentence"]]
+        assert row["next_token"] == (tokens[row["position"]] if row["position"] < len(tokens) else None)
+    assert set(got) == {cell for cell, entries in expected.items() if entries}
+    for cell, rows in got.items():
+        assert [r["rank"] for r in rows] == list(range(1, len(rows) + 1))
+        assert [(r["sentence"], r["position"]) for r in rows] == [(s, p) for _, s, p in expected[cell]], cell
+        for row, (coefficient, _, _) in zip(rows, expected[cell], strict=True):
+            assert math.isclose(row["coefficient"], coefficient, rel_tol=1e-4)
+
+
+def test_mutations(run):
+    settings, reference, sentences, frames = run
+    option, rows = settings["mutations"], frames["mutations"]
+    chosen = rows.select("layer", "key").unique()
+    per_layer = chosen.group_by("layer").len()["len"].to_list()  # a key all of whose prefixes are skipped has no row
+    assert len(per_layer) == 3
+    assert max(per_layer) <= option["keys_per_layer"] < 2 * min(per_layer)
+    found = {}
+    joined = rows.join(frames["triggers"].drop("coefficient"), on=["layer", "key", "rank"])
+    assert len(joined) == len(rows)
+    for row in joined.iter_rows(named=True):
+        prefix = sentences["train"][row["sentence"]][: row["position"]]
+        at = {"first": 1, "last": len(prefix)}.get(row["mutation"], row["removed"])
+        assert row["removed"] == at
+        if row["mutation"] == "random":
+            assert 1 <= at <= len(prefix)
+            if option["random"] == "inner":
+                assert 1 < at < len(prefix)
+        rest = tuple(prefix[: at - 1] + prefix[at:])
+        if rest not in found:
+            found[rest] = [m[-1] for _, m, _ in reference.layers(rest)]
+        mutated = float(found[rest][row["layer"] - 1][row["key"]])
+        assert math.isclose(row["mutated"], mutated, rel_tol=1e-4, abs_tol=1e-5)
+        assert math.isclose(row["change"], mutated / row["coefficient"] - 1, rel_tol=1e-4, abs_tol=1e-4)
+    expected = frames["triggers"].join(chosen, on=["layer", "key"]).filter(pl.col("rank") <= option["top"])
+    shortest = 2 if option["single_token"] == "skip" else 1
+    expected = expected.filter(pl.col("position") >= shortest)
+    for mutation in ("first", "last"):
+        assert rows.filter(pl.col("mutation") == mutation).height == expected.height
+    inner = expected if option["random"] == "any" else expected.filter(pl.col("position") > 2)
+    assert rows.filter(pl.col("mutation") == "random").height == inner.height
+
+
+def rank(log_probabilities, token):
+    return int((log_probabilities > log_probabilities[token]).sum())
+
+
+def test_values(run):
+    settings, reference, sentences, frames = run
+    listed = {}
+    for row in frames["triggers"].iter_rows(named=True):
+        tokens = sentences["train"][row["sentence"]]
+        if settings["values"]["target"] == "last":
+            target = tokens[row["position"] - 1] if row["position"] else None
+        else:
+            target = row["next_token"]
+        listed.setdefault((row["layer"], row["key"]), []).append(target)
+    assert frames["values"].height == sum(block.fc2.weight.shape[1] for block in reference.blocks)
+    for row in frames["values"].iter_rows(named=True):
+        value = reference.blocks[row["layer"] - 1].fc2.weight[:, row["key"]].detach()
+        logp = reference.log_probabilities(value)
+        assert row["top_token"] == int(logp.argmax())
+        assert math.isclose(row["top_probability"], math.exp(logp.max()), rel_tol=1e-4)
+        targets = listed.get((row["layer"], row["key"]), [])
+        known = [t for t in targets if t is not None]
+        assert row["triggers"] == len(known)
+        assert row["agreeing_triggers"] == sum(t == row["top_token"] for t in known)
+        if targets and targets[0] is not None:
+            assert row["next_token"] == targets[0]
+            assert row["next_token_rank"] == rank(logp, targets[0])
+            assert row["agrees"] == (targets[0] == row["top_token"])
+        else:
+            assert row["next_token"] is row["next_token_rank"] is row["agrees"] is None
+
+
+def test_examples_are_drawn_as_the_config_says(run):
+    settings, _, sentences, frames = run
+    low, high = {"0..N": (0, 0), "1..N-1": (1, -1)}.get(settings["composition"]["positions"], (1, 0))
+    examples = frames["examples"]
+    assert examples.height == 40
+    assert examples["sentence"].n_unique() == 40
+    assert examples["sentence"].to_list() != sorted(examples["sentence"])
+    first = len(sentences["train"])
+    for row in examples.iter_rows(named=True):
+        tokens = sentences["validation"][row["sentence"] - first]
+        assert low <= row["position"] <= len(tokens) + high
+        assert row["next_token"] == (tokens[row["position"]] if row["position"] < len(tokens) else None)
+
+
+def test_composition_and_refinement(run):
+    settings, reference, sentences, frames = run
+    tops = [[reference.top(v) for v in block.fc2.weight.detach().t()] for block in reference.blocks]
+    rows = frames["composition"].join(frames["refinement"], on=["example", "layer"], suffix="_again")
+    rows = rows.join(frames["examples"], on="example", suffix="_example").sort("example", "layer")
+    assert rows.height == frames["examples"].height * len(reference.blocks)
+    first, kinds = len(sentences["train"]), set()
+    for _, part in rows.group_by("example", maintain_order=True):
+        part = part.to_dicts()
+        prefix = sentences["validation"][part[0]["sentence"] - first][: part[0]["position"]]
+        layers = reference.layers(prefix)
+        r, _, y = layers[-1]
+        model_top = reference.top(r[-1] + y[-1], final=True)
+        for row, (r, m, y), top in zip(part, layers, tops, strict=True):
+            residual, ffn, output = r[-1], y[-1], r[-1] + y[-1]
+            assert row["model_top"] == row["model_top_example"] == model_top
+            assert row["residual_top"] == reference.top(residual, final=True)
+            assert row["ffn_top"] == row["ffn_top_again"] == reference.top(ffn, final=True)
+            assert row["output_top"] == row["output_top_again"] == reference.top(output, final=True)
+            probability = float(reference.log_probabilities(residual, final=True)[model_top].exp())
+            assert math.isclose(row["residual_probability"], probability, rel_tol=1e-3)
+            active = [float(c) > 0 for c in m[-1]]
+            assert row["active"] == sum(active)
+            says = row["output_top" if settings["composition"]["layer_prediction"] == "output" else "ffn_top"]
+            may = [True] * len(active) if settings["composition"]["memories"] == "all" else active
+            assert row["agreeing_memories"] == sum(a and t == says for a, t in zip(may, top, strict=True))
+            same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
+            kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}
+            assert row["kind"] == kind.get(same, "composition")
+            kinds.add(row["kind"])
+    assert len(kinds) > 1
+
+
+def test_the_reference_is_in_float64(run):
+    assert run[1].blocks[0].fc1.weight.dtype == torch.float64
