@@ -1,0 +1,121 @@
+"""E14, section 5.2: how far the last layer's compositions lie from what they compose, by proxy.
+
+A composition is a prediction that neither the residual nor the feed-forward layer made. It is *related* if it is a form
+of one of the two words, spelled nearly like it, or closer to it in the model's input embeddings than 95 % of random
+pairs of words as frequent as the two; else *distant*. There are two words to be close to, so that about one in ten
+compositions would be called related by embeddings alone if they were random words.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories import tables
+from ff_memories.errors import UserError
+from ff_memories.patterns import ANNOTATOR
+from ff_memories.patterns.embedding import closeness_vectors
+from ff_memories.patterns.words import stem
+from ff_memories.seeding import generator
+
+CASES = 100
+PAIRS = 2_000  # random pairs that a pair is compared with
+ALIKE = 200  # words next in frequency that stand in for one
+CLOSE = 0.95
+PREFIX = 5  # letters that two words of one family begin with, if these are most of the longer one
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """Says whether two words are closer than random ones of their frequencies.
+
+    Attributes:
+        units: (vocab, d) unit vectors.
+        order: (vocab,) types by falling frequency.
+        place: (vocab,) where each type stands in ``order``.
+        rng_of: the generator of the random pairs for two types.
+    """
+
+    units: torch.Tensor
+    order: np.ndarray
+    place: np.ndarray
+    rng_of: Callable[[int, int], np.random.Generator]
+
+    @classmethod
+    def of(cls, embedding: torch.Tensor, counts: np.ndarray, seed: int) -> "Closeness":
+        """Take a model's input embeddings (vocab, d) and how often each type occurs (vocab,)."""
+        order = np.argsort(-counts, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        units = closeness_vectors(embedding, embedding.float().mean(0))
+        return cls(units, order, place, lambda a, b: generator(seed, f"words like {a} and {b}"))
+
+    def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
+        most = min(ALIKE, len(self.order))
+        first = min(max(self.place[token] - most // 2, 0), len(self.order) - most)
+        return torch.from_numpy(self.order[first + rng.integers(0, most, PAIRS)])
+
+    def __call__(self, one: int, other: int) -> bool:
+        rng = self.rng_of(min(one, other), max(one, other))
+        left, right = self._alike(min(one, other), rng), self._alike(max(one, other), rng)
+        cosines = (self.units[left] * self.units[right]).sum(1)[left != right]
+        return bool(self.units[one] @ self.units[other] > torch.quantile(cosines, CLOSE))
+
+
+def spelled_alike(one: str, other: str) -> bool:
+    """Say whether two words are forms of one word, of one family, or but for a letter or two the same."""
+    a, b = one.lower(), other.lower()
+    if stem(a) == stem(b):
+        return True
+    if not (a.isalpha() and b.isalpha()):
+        return False
+    shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    if shared >= PREFIX and shared > max(len(a), len(b)) / 2:
+        return True
+    longest = max(len(a), len(b))
+    allowed = 0 if longest < 5 else 1 if longest < 8 else 2
+    return edits(a, b) <= allowed
+
+
+def edits(one: str, other: str) -> int:
+    """Return the Levenshtein distance of two words: letters put in, taken out or replaced."""
+    row = list(range(len(other) + 1))
+    for i, x in enumerate(one, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(other, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]
+
+
+def compositions(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """Draw up to 100 of the last layer's rows of kind ``composition``, sorted by example."""
+    last = refinement.filter((pl.col("layer") == pl.col("layer").max()) & (pl.col("kind") == "composition"))
+    last = last.sort("example")
+    drawn = generator(seed, "distance examples").permutation(len(last))[:CASES]
+    return last[sorted(drawn.tolist())]
+
+
+def check_examples(refinement: pl.DataFrame, examples: pl.DataFrame) -> None:
+    """Raise ``UserError`` if the two tables are not of the same examples."""
+    if refinement.join(examples, on="example", how="anti").height:
+        raise UserError(
+            "the refinement table names examples that the examples table does not have",
+            "make both with the same run: snakemake",
+        )
+
+
+def label(cases: pl.DataFrame, types: Sequence[str], closer: Closeness) -> pl.DataFrame:
+    """Return the rows of ``distance_labels`` for rows of ``refinement``.
+
+    Args:
+        cases: with ``example``, ``output_top``, ``residual_top``, ``ffn_top``.
+        types: the dictionary's words by id.
+        closer: says whether two of them are close.
+    """
+    out = []
+    for example, output, *parts in cases.select("example", "output_top", "residual_top", "ffn_top").iter_rows():
+        related = any(spelled_alike(types[output], types[part]) or closer(output, part) for part in parts)
+        out.append((ANNOTATOR, example, "related" if related else "distant"))
+    return pl.DataFrame(out, schema=tables.TABLES["distance_labels"].columns, orient="row")

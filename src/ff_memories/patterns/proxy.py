@@ -1,0 +1,78 @@
+"""The automatic annotator of E2: patterns of sampled keys, by counting, where the paper's annotators read."""
+
+from dataclasses import dataclass
+
+import polars as pl
+import torch
+
+from ff_memories import tables
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
+from ff_memories.patterns import ANNOTATOR, semantic, shallow
+from ff_memories.patterns.embedding import train_counts
+from ff_memories.patterns.null import Found
+from ff_memories.patterns.sample import Key, random_prefixes
+from ff_memories.patterns.semantic import OPENING, Lexicon, Topics
+from ff_memories.patterns.shallow import Shallow
+from ff_memories.seeding import generator
+
+ALPHA = 0.01  # probability that a key with random prefixes is given any pattern; half of it for each type
+REFERENCE, POOL = 20_000, 4_000
+
+
+@dataclass(frozen=True)
+class Annotator:
+    """Finds the patterns of a key: shallow ones first, then topics in what they leave."""
+
+    shallow: Shallow
+    topics: Topics
+
+    @classmethod
+    def of(cls, corpus: Corpus, dictionary: Dictionary, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int):
+        """Learn from a corpus what random prefixes have in common.
+
+        Args:
+            corpus: whose training text the triggers come from.
+            dictionary: its words.
+            embedding: (vocab, d), the model's input embeddings.
+            triggers: the ``triggers`` table; it tells which prefixes were compared.
+            seed: of all draws.
+        """
+        reference = random_prefixes(corpus, triggers, REFERENCE, seed, "pattern reference")
+        pool = random_prefixes(corpus, triggers, POOL, seed, "pattern pool")
+        counts, opening = train_counts(corpus, len(dictionary)), train_counts(corpus, len(dictionary), OPENING)
+        lexicon = Lexicon(dictionary.types, counts, opening, embedding, generator(seed, "pattern word pairs"))
+
+        def rng_of(kind):
+            return lambda shown: generator(seed, f"{kind} patterns of {shown} random prefixes")
+
+        return cls(
+            Shallow(dictionary.types, reference, pool, rng_of("shallow")), Topics(lexicon, pool, rng_of("semantic"))
+        )
+
+    def annotate(self, key: Key) -> list[tuple[str, str, Found]]:
+        """Return a key's patterns as (type, description, pattern)."""
+        patterns, parts = self.shallow.find(key.prefixes, ALPHA / 2)
+        topics = self.topics.find(key.prefixes, parts, ALPHA / 2)
+        return [("shallow", shallow.describe(p), p) for p in patterns] + [
+            ("semantic", semantic.describe(t), t) for t in topics
+        ]
+
+
+def annotate(annotator: Annotator, keys: list[Key]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of ``annotations`` and ``pattern_labels`` for the sampled keys (section 3.1, figure 2)."""
+    found, labels = [], []
+    for key in keys:
+        held: dict[str, set[int]] = {"shallow": set(), "semantic": set()}
+        for number, (kind, description, pattern) in enumerate(annotator.annotate(key), 1):
+            ranks = [key.ranks[i] for i in sorted(pattern.members)]
+            held[kind].update(ranks)
+            found.append((ANNOTATOR, key.layer, key.key, number, description, kind, ranks))
+        for rank in key.ranks:
+            kinds = [kind for kind, ranks in held.items() if rank in ranks]
+            label = "both" if len(kinds) == 2 else kinds[0] if kinds else "none"
+            labels.append((ANNOTATOR, key.layer, key.key, rank, label))
+    return (
+        pl.DataFrame(found, schema=tables.TABLES["annotations"].columns, orient="row"),
+        pl.DataFrame(labels, schema=tables.TABLES["pattern_labels"].columns, orient="row"),
+    )

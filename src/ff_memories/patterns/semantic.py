@@ -1,0 +1,200 @@
+"""Semantic patterns of section 3.1: topics, found as words close to each other in the model's own embeddings.
+
+A topic is a word with its nearest neighbours among the frequent words of the text: one, three, ... words around every
+word that a key's prefixes contain are tried. A prefix has the topic if it holds one of its words. How often random
+prefixes do follows from the words' frequencies and the number of content words that the prefixes have, so that long
+prefixes and common words gain nothing.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from ff_memories.patterns.embedding import closeness_vectors
+from ff_memories.patterns.null import Correction, Found, frequent, tail
+from ff_memories.patterns.sample import FEWEST, Prefix
+from ff_memories.patterns.words import is_content, stem
+
+SIZES = np.array([1, 3, 6, 12, 24])  # words of a topic that are tried, from the nearest on
+NEIGHBOURED = 10_000  # most frequent words that have neighbours
+TRAINED = 20  # occurrences; the embedding of a rarer word says little but that it is rare
+CLOSE = 0.99  # a neighbour is closer than this share of random pairs of words
+OPENING = 5  # shorter prefixes are a sentence's opening, where other words are common
+PRIOR = 1_000  # content words of the whole text that those of the openings are pooled with
+SAME = 0.5  # topics that share this part of the smaller one's prefixes are one
+
+
+class Lexicon:
+    """Content words of a dictionary: forms of one word are one *term*, with a frequency and near neighbours.
+
+    Attributes:
+        term: (vocab,) int64, the term of each type, -1 for what is no content word.
+        chance: (2, terms, sizes) share of a topic's words among all content words of the text, and among those of
+            the openings of its sentences.
+        neighbours: (terms, SIZES[-1]) int64, a term itself and then its nearest ones; padded by ``terms``.
+    """
+
+    def __init__(
+        self, types: Sequence[str], counts: np.ndarray, opening: np.ndarray, embedding: torch.Tensor,
+        rng: np.random.Generator,
+    ):  # fmt: skip
+        terms: dict[str, int] = {}
+        self.types = types
+        self.term = np.array([terms.setdefault(stem(w), len(terms)) if is_content(w) else -1 for w in types])
+        content = np.flatnonzero(self.term >= 0)
+        self.counts = counts
+        totals = np.bincount(self.term[content], weights=counts[content], minlength=len(terms))
+        overall = (totals + 1) / (totals.sum() + 1)  # an unseen word is as rare as one seen once
+        first = np.bincount(self.term[content], weights=opening[content], minlength=len(terms))
+        first = (first + PRIOR * overall) / (first.sum() + PRIOR)
+        self.neighbours = self._neighbours(totals, content, embedding, rng)
+        shares = np.append([overall, first], np.zeros((2, 1)), axis=1)  # padding is of no term
+        self.chance = np.cumsum(shares[:, self.neighbours], axis=2)[:, :, SIZES - 1]
+
+    def __len__(self) -> int:
+        return len(self.neighbours)
+
+    def _neighbours(self, totals, content, embedding, rng) -> np.ndarray:
+        out = np.full((len(totals), int(SIZES[-1])), len(totals))
+        out[:, 0] = np.arange(len(totals))
+        common = np.argsort(-totals, kind="stable")[:NEIGHBOURED]
+        common = np.sort(common[totals[common] >= TRAINED])
+        if len(common) < 3:
+            return out
+        row = np.full(len(totals), -1)
+        row[common] = np.arange(len(common))
+        own = content[row[self.term[content]] >= 0]
+        weights = torch.from_numpy(self.counts[own] + 1.0).float()
+        means = torch.zeros(len(common), embedding.shape[1])
+        means.index_add_(0, torch.from_numpy(row[self.term[own]]), embedding[own].float() * weights[:, None])
+        total = torch.zeros(len(common)).index_add_(0, torch.from_numpy(row[self.term[own]]), weights)
+        means /= total[:, None]
+        units = closeness_vectors(means, means.mean(0))
+        left, right = rng.integers(0, len(common), (2, 20_000))
+        pairs = (units[left] * units[right]).sum(1)[torch.from_numpy(left != right)]
+        floor = torch.quantile(pairs, CLOSE)
+        most = min(int(SIZES[-1]) - 1, len(common) - 1)
+        for first in range(0, len(common), 1024):
+            cosines = units[first : first + 1024] @ units.T
+            cosines[torch.arange(len(cosines)), torch.arange(first, first + len(cosines))] = -2
+            near = cosines.topk(most, dim=1)
+            ids = np.where((near.values > floor).numpy(), common[near.indices.numpy()], len(totals))
+            out[common[first : first + 1024], 1 : most + 1] = ids
+        return out
+
+
+class Topics:
+    """Finds topics in the prefixes of a key.
+
+    Args:
+        lexicon: the text's content words.
+        pool: random prefixes, from which the sets of the null hypothesis are drawn.
+        rng_of: the generator of the sets of a given size.
+    """
+
+    def __init__(self, lexicon: Lexicon, pool: Sequence[Prefix], rng_of: Callable[[int], np.random.Generator]):
+        self.lexicon = lexicon
+        self._pool = [self._terms(prefix, frozenset()) for prefix in pool]
+        self._opens = [len(prefix) < OPENING for prefix in pool]
+        self.corrected = Correction(self._smallest, len(pool), rng_of)
+
+    def _smallest(self, indices: np.ndarray) -> float:
+        return self._search([self._pool[i] for i in indices], [self._opens[i] for i in indices])[1]
+
+    def _terms(self, prefix: Prefix, without: set[int] | frozenset[int]) -> np.ndarray:
+        """Return the different terms of a prefix, less those of the tokens ``without``."""
+        term = self.lexicon.term
+        gone = {term[t] for t in without}
+        return np.array(sorted({t for t in term[list(prefix)].tolist() if t >= 0 and t not in gone}), dtype=np.int64)
+
+    def _search(
+        self, prefixes: list[np.ndarray], opens: list[bool]
+    ) -> tuple[list[tuple[float, int, int, np.ndarray]], float]:
+        """Try every topic around every term: (p, term, size index, members) of the frequent ones, and the least p.
+
+        ``prefixes`` are the terms of each, ``opens`` says which are no more than the opening of a sentence.
+        The p-values are multiplied by the number of terms: a set with more words has more chances.
+        """
+        lexicon, shown = self.lexicon, len(prefixes)
+        terms = np.unique(np.concatenate(prefixes)) if prefixes else np.empty(0, np.int64)
+        if not len(terms):
+            return [], 1.0
+        near = lexicon.neighbours[terms]
+        place = np.searchsorted(terms, near)  # where each neighbour stands among the terms at hand, if it does
+        place = np.where(terms[np.minimum(place, len(terms) - 1)] == near, place, len(terms))
+        holds = np.zeros((len(terms) + 1, shown), dtype=bool)
+        for i, own in enumerate(prefixes):
+            holds[np.searchsorted(terms, own), i] = True
+        members = _reached(holds, place)
+        held = members.sum(2)
+        rows, sizes = np.nonzero(held >= FEWEST)
+        if not len(rows):
+            return [], 1.0
+        chance = np.zeros(len(rows))
+        lengths = np.array([[len(own), opening] for own, opening in zip(prefixes, opens, strict=True)])
+        for (length, opening), often in zip(*np.unique(lengths, axis=0, return_counts=True), strict=True):
+            rate = lexicon.chance[opening, terms[rows], sizes]
+            chance += often / shown * -np.expm1(-rate * length)
+        p = np.minimum(tail(held[rows, sizes], shown, chance) * len(terms), 1.0)
+        shows = frequent(held[rows, sizes], shown, chance)
+        out = [
+            (float(p[i]), int(terms[rows[i]]), int(sizes[i]), members[rows[i], sizes[i]]) for i in np.flatnonzero(shows)
+        ]
+        return out, min((o[0] for o in out), default=1.0)
+
+    def find(self, prefixes: Sequence[Prefix], without: set[int], alpha: float) -> list[Found]:
+        """Find the topics of one key.
+
+        Args:
+            prefixes: its triggers.
+            without: tokens of its shallow patterns, which are no topic.
+            alpha: probability that random prefixes are given any topic.
+        """
+        own = [self._terms(prefix, without) for prefix in prefixes]
+        merged: list[tuple[float, set[int], set[int]]] = []
+        taken: set[int] = set()
+        opens = [len(prefix) < OPENING for prefix in prefixes]
+        for p, term, size, members in sorted(self._search(own, opens)[0], key=lambda found: found[:3]):
+            if self.corrected(p, len(prefixes)) > alpha:
+                break
+            topic = set(self.lexicon.neighbours[term, : SIZES[size]].tolist()) - taken
+            held = {i for i in np.flatnonzero(members).tolist() if not topic.isdisjoint(own[i].tolist())}
+            alike = (m for m in merged if len(held & m[2]) >= SAME * min(len(held), len(m[2])))
+            if into := next(alike, None):  # the most certain topics come first and take in what goes with them
+                into[1].update(topic)
+                into[2].update(held)
+            elif len(held) >= FEWEST and len(held) == members.sum():
+                merged.append((p, topic, held))
+            else:  # what is left of a topic without the words of others was not tested by itself
+                continue
+            taken |= topic
+        return [
+            Found(self._words(words, [prefixes[i] for i in sorted(held)]), "topic", frozenset(held), p)
+            for p, words, held in merged
+        ]
+
+    def _words(self, topic: set[int], prefixes: Sequence[Prefix]) -> tuple[str, ...]:
+        """Return the words of a topic that prefixes have, the one in most prefixes first: one form of each term."""
+        term, holders = self.lexicon.term, {}
+        for prefix in prefixes:
+            for token in sorted(set(prefix)):
+                if term[token] in topic:
+                    holders.setdefault(int(term[token]), []).append(token)
+        ordered = sorted(holders.items(), key=lambda item: (-len(item[1]), item[0]))
+        return tuple(self.lexicon.types[max(sorted(set(tokens)), key=tokens.count)] for _, tokens in ordered)
+
+
+def _reached(holds: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return which prefixes hold any of the first 1, 3, ... neighbours: (terms, sizes, prefixes) bool."""
+    reached, first, parts = np.zeros((len(place), holds.shape[1]), dtype=bool), 0, []
+    for size in SIZES.tolist():
+        reached = reached | holds[place[:, first:size]].any(1)
+        parts.append(reached)
+        first = size
+    return np.stack(parts, axis=1)
+
+
+def describe(topic: Found) -> str:
+    """Return a topic in words: the five of its words that most prefixes have."""
+    return f"topic: {', '.join(topic.words[:5])}"

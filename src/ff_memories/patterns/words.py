@@ -1,0 +1,63 @@
+"""What a token is to a reader: a word of content or not, its stem, its shape."""
+
+import re
+from functools import cache
+
+from ff_memories.corpus.dictionary import SPECIALS
+
+_NUMBER = re.compile(r"^[+-]?\d[\d.,]*$")
+_VOWEL = re.compile(r"[aeiouy]")
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # costs a second, so only where it is needed
+
+    return ENGLISH_STOP_WORDS
+
+
+def is_content(word: str) -> bool:
+    """Say whether a token can carry a topic: no stop word, no mark, no single letter, no cut-off ending ("n't")."""
+    return (
+        (len(word) > 1 or word.isdigit())
+        and word[0].isalnum()
+        and "'" not in word
+        and word not in SPECIALS
+        and word.lower() not in _stop_words()
+    )
+
+
+def stem(word: str) -> str:
+    """Return a word without its case and its ending of plural, past or progressive, if what is left is a word.
+
+    Two words with the same stem are forms of one word; the stem itself need not be one.
+    """
+    word = word.lower()
+    if not word.isalpha() or len(word) < 4:
+        return word
+    for ending, put in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x")):
+        if word.endswith(ending) and len(word) > len(ending) + 1:
+            return word.removesuffix(ending) + put
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return _without_e(word[:-1])
+    for ending in ("ied", "ing", "ed"):
+        base = word.removesuffix(ending)
+        if base != word and len(base) >= 3 and _VOWEL.search(base):
+            if ending == "ied":
+                return base + "y"
+            doubled = base[-1] == base[-2] and base[-1] not in "lsz"
+            return _without_e(base[:-1] if doubled else base)
+    return _without_e(word)
+
+
+def _without_e(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("e") and word[-2] not in "aeiou" else word
+
+
+def shape(word: str) -> str | None:
+    """Return ``number``, ``capitalised word`` or ``None``: what the last token of a prefix looks like."""
+    if _NUMBER.match(word):
+        return "number"
+    if word[:1].isupper() and word.isalpha() and len(word) > 1:
+        return "capitalised word"
+    return None
