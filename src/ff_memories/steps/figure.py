@@ -29,7 +29,9 @@ def run(args):
     look = from_card(args.figure, args.card, options)
     paths = {tables.name_of(path): path for path in args.tables}
     if missing := [name for name in entry.tables if name not in paths]:
-        raise UserError(f"{args.figure} is drawn from {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables")
+        raise UserError(
+            f"{args.figure} is drawn from {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables"
+        )
     frame = draw.data({name: tables.read(paths[name]) for name in entry.tables}, settings, look)
     made = render.files(draw.chart(frame, look), args.figure, f"{args.figure}: {entry.caption}")
     write(made | {".csv": frame.write_csv().encode()}, args.out)

@@ -1,0 +1,277 @@
+"""Figures 2 to 11: for each, the frame that is drawn (from tables, through ``measures``) and its chart."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import altair as alt
+import polars as pl
+
+from ff_memories import measures
+from ff_memories.config import Settings
+from ff_memories.errors import UserError
+from ff_memories.figures.look import Look
+from ff_memories.figures.marks import (
+    INTERVAL,
+    bars,
+    boxes,
+    counted,
+    finish,
+    layer_axis,
+    share_axis,
+    source,
+    stacks,
+    tooltips,
+    x_title,
+)
+from ff_memories.figures.overlay import paper_marks, paper_marks_by_probability
+from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_GREY, ORANGE
+
+Tables = dict[str, pl.DataFrame]
+
+LABEL_NAMES = {"shallow": "shallow", "both": "shallow + semantic", "semantic": "semantic", "none": "not covered"}
+KIND_NAMES = {kind: kind for kind in measures.KINDS}
+LABEL_COLOURS = [BLUE, GREEN, ORANGE, LIGHT_GREY]
+KIND_COLOURS = [BLUE, GREEN, ORANGE, BLACK]
+MUTATION_COLOURS = dict(zip(measures.MUTATIONS, [ORANGE, BLUE, BLACK], strict=True))
+PROXY = "proxy"
+
+
+def _stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFrame:
+    """Return shares with where their segments start and end, stacked in ``order`` from below."""
+    rank = {name: place for place, name in enumerate(order)}
+    frame = frame.rename({by: "series"}).with_columns(
+        pl.col("series").cast(pl.String).replace_strict(rank, return_dtype=pl.Int64).alias("place")
+    )
+    end = pl.col("mean").cum_sum().over("layer").clip(0, 1)
+    frame = frame.sort("layer", "place").with_columns(end.alias("end"))
+    return frame.with_columns((pl.col("end") - pl.col("mean")).clip(0, 1).alias("start")).select(
+        "layer", "series", "start", "end", "mean", "low", "high", "n"
+    )
+
+
+def pattern_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 2: share of trigger examples per layer and label, with the ``annotators`` whose labels they are.
+
+    People's labels where there are any; those of the automatic proxy only where nobody has annotated.
+    """
+    labels = tables["pattern_labels"]
+    people = labels.filter(pl.col("annotator") != PROXY)
+    labels = labels if people.is_empty() else people
+    annotators = ", ".join(labels["annotator"].unique().sort())
+    frame = _stacked(measures.pattern_shares(labels, settings.seed), "label", measures.LABELS)
+    return frame.with_columns(pl.lit(annotators, dtype=pl.String).alias("annotators"))
+
+
+def pattern_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 2: stacked bars."""
+    whose = (
+        "labels of an automatic proxy, not of people" if (frame["annotators"] == PROXY).any() else "labels by people"
+    )
+    notes = [counted(frame, look, "trigger examples"), whose, f"lines: {INTERVAL} of the share below, over keys"]
+    marks = stacks(frame, look, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
+    return finish(marks + paper_marks(look), look, frame, notes)
+
+
+def mutation_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 3: mean relative change of the coefficient per layer and removed token, over keys."""
+    frame = measures.mutation_changes(tables["mutations"], settings.mutations.mean, settings.seed)
+    return frame.with_columns(pl.col("mutation").cast(pl.String))
+
+
+def mutation_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 3: a line for each removed token, told apart by colour, lightness, dash and shape."""
+    names = list(measures.MUTATIONS)
+    colours = alt.Scale(domain=names, range=list(MUTATION_COLOURS.values()))
+    colour = alt.Color("mutation:N", title=None, scale=colours)
+    stroke = alt.Stroke("mutation:N", legend=None, scale=colours)
+    shapes = alt.Scale(domain=names, range=["square", "circle", "triangle-up"])
+    shape = alt.Shape("mutation:N", title=None, scale=shapes)
+    dash = alt.StrokeDash("mutation:N", legend=None, scale=alt.Scale(domain=names, range=[[4, 2], [1, 0], [1.5, 1.5]]))
+    y = share_axis("mean", "change in memory coefficient", [-1, 0] if frame.is_empty() else None)
+    base = alt.Chart(source(frame)).encode(x=layer_axis(look))
+    marks = [
+        base.mark_line(strokeWidth=1.2).encode(y=y, stroke=stroke, strokeDash=dash),
+        base.mark_rule(strokeWidth=0.8).encode(y="low:Q", y2="high:Q", stroke=stroke),
+        base.mark_point(filled=True, size=18, opacity=1).encode(
+            y="mean:Q", color=colour, shape=shape, tooltip=tooltips(frame)
+        ),
+    ]
+    notes = [counted(frame, look, "keys"), f"bars: {INTERVAL} over keys"]
+    return finish(marks + paper_marks(look, MUTATION_COLOURS), look, frame, notes)
+
+
+def agreement_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 4: agreement rate per layer."""
+    return measures.agreement(tables["values"], settings.seed)
+
+
+def agreement_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 4: bars with intervals."""
+    notes = [counted(frame, look, "values"), f"lines: {INTERVAL}"]
+    y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
+    return finish(bars(frame, look, y) + paper_marks(look), look, frame, notes)
+
+
+def rank_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 5: quartiles of the next token's rank per layer."""
+    return measures.next_token_ranks(tables["values"])
+
+
+def rank_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 5: boxes; ``rank_limit`` cuts the axis."""
+    limit = look.options.rank_limit or (1 if frame.is_empty() else None)
+    scale = alt.Scale(domain=[0, limit], nice=False) if limit else alt.Scale(zero=True)
+    y = alt.Y("low:Q", title="rank of the next token", scale=scale, axis=alt.Axis(format="~s", tickCount=6))
+    notes = [counted(frame, look, "values"), _box_note(f", axis cut at {limit:,}" if look.options.rank_limit else "")]
+    return finish(boxes(frame, look, y) + paper_marks(look), look, frame, notes)
+
+
+def probability_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 6: agreement rate per interval of the top probability, over the values of all layers."""
+    return measures.agreement_by_probability(tables["values"], look.bins, settings.seed)
+
+
+def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 6: a bar for each interval with n above it; ticks at the right edges."""
+    edges = frame["bin"].to_list() or [1.0]
+    crowded = look.width / look.bins < 22
+    limits = alt.Scale(domain=[0, edges[-1]], nice=False)
+    ticks = alt.Axis(
+        values=edges,
+        format=".1e",
+        labelFontSize=6,
+        labelOverlap=False,
+        labelFlush=False,
+        labelAngle=-90 if crowded else 0,
+    )
+
+    def x(field: str) -> alt.X:  # every layer's own: layers that leave the axis open would thin its ticks
+        return alt.X(f"{field}:Q", title=x_title(look, "top prediction probability"), scale=limits, axis=ticks)
+
+    inset = edges[-1] / look.bins * 0.06
+    drawn = frame.with_columns(
+        (pl.col("left") + inset).alias("from"),
+        (pl.col("bin") - inset).alias("to"),
+        ((pl.col("left") + pl.col("bin")) / 2).alias("middle"),
+        pl.max_horizontal("mean", "high").alias("upper"),
+    )
+    most = max(drawn["upper"].max() or 0, look.paper_values["high"].max() or 0) or 1
+    y = share_axis("mean", "agreement rate", [0, 1.15 * most])
+    base = alt.Chart(source(drawn))
+    count = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
+    marks = [
+        base.mark_rect(color=BLUE).encode(x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame)),
+        base.mark_rule(color=BLACK, strokeWidth=0.8).encode(x=x("middle"), y="low:Q", y2="high:Q"),
+        base.mark_text(fontSize=6, color=INK, **count).encode(
+            x=x("middle"), y="upper:Q", text=alt.Text("n:Q", format=",")
+        ),
+    ]
+    notes = ["above each bar: n, values in the interval", f"lines: {INTERVAL}; ticks: right edges"]
+    return finish(marks + paper_marks_by_probability(look, x("from")), look, frame, notes)
+
+
+def active_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 7: quartiles of the share of active memories per layer."""
+    return measures.active_memories(tables["composition"], look.keys)
+
+
+def active_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 7: boxes."""
+    notes = [counted(frame, look, "examples") + f", {look.keys:,} memories", _box_note()]
+    marks = boxes(frame, look, share_axis("low", "active memories", [0, 1]))
+    return finish(marks + paper_marks(look), look, frame, notes)
+
+
+def zero_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 8: share of examples with zero agreement per layer."""
+    return measures.zero_agreement(tables["composition"], settings.seed)
+
+
+def zero_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 8: bars with intervals."""
+    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}"]
+    marks = bars(frame, look, share_axis("mean", "examples with zero agreement", [0, 1]))
+    return finish(marks + paper_marks(look), look, frame, notes)
+
+
+def residual_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 9: share of examples whose residual predicts the model's output per layer."""
+    return measures.residual_predicts(tables["refinement"], settings.seed)
+
+
+def residual_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 9: bars with intervals."""
+    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}"]
+    marks = bars(frame, look, share_axis("mean", "residual predicts the output", [0, 1]))
+    return finish(marks + paper_marks(look), look, frame, notes)
+
+
+def confidence_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 10: quartiles of the output token's probability under the residual per layer."""
+    return measures.residual_probabilities(tables["refinement"])
+
+
+def confidence_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 10: boxes."""
+    y = alt.Y("low:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=6))
+    notes = [counted(frame, look, "examples"), _box_note()]
+    return finish(boxes(frame, look, y) + paper_marks(look), look, frame, notes)
+
+
+def kind_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Figure 11: share of examples per layer and kind of prediction."""
+    return _stacked(measures.refinement_kinds(tables["refinement"], settings.seed), "kind", measures.KINDS)
+
+
+def kind_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Figure 11: stacked bars."""
+    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL} of the share below"]
+    marks = stacks(frame, look, "examples", KIND_NAMES, KIND_COLOURS)
+    return finish(marks + paper_marks(look), look, frame, notes)
+
+
+def _box_note(more: str = "") -> str:
+    return f"boxes: quartiles; whiskers: within 1.5 box lengths{more}"
+
+
+class Pair(NamedTuple):
+    """How one figure comes about: tables to frame, frame to chart."""
+
+    data: Callable[[Tables, Settings, Look], pl.DataFrame]
+    chart: Callable[[pl.DataFrame, Look], alt.LayerChart]
+
+
+DRAW: dict[str, Pair] = {
+    "figure2": Pair(pattern_data, pattern_chart),
+    "figure3": Pair(mutation_data, mutation_chart),
+    "figure4": Pair(agreement_data, agreement_chart),
+    "figure5": Pair(rank_data, rank_chart),
+    "figure6": Pair(probability_data, probability_chart),
+    "figure7": Pair(active_data, active_chart),
+    "figure8": Pair(zero_data, zero_chart),
+    "figure9": Pair(residual_data, residual_chart),
+    "figure10": Pair(confidence_data, confidence_chart),
+    "figure11": Pair(kind_data, kind_chart),
+}
+
+
+def data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+    """Return the frame that the figure draws.
+
+    Raises ``UserError`` where a table has layers that the run's model has not.
+    """
+    for name, table in tables.items():
+        if not table.is_empty() and not 1 <= table["layer"].min() <= table["layer"].max() <= look.layers:
+            raise UserError(
+                f"table {name}: it has a layer {table['layer'].max()}, the model layers 1 to {look.layers}",
+                "the table is of another run; remove it and run snakemake again",
+            )
+    return DRAW[look.figure].data(tables, settings, look)
+
+
+def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Return the figure of a frame that ``data`` made. The paper's values stand beside ours, never alone."""
+    if frame.is_empty():
+        look = replace(look, options=look.options.model_copy(update={"paper_values": False}))
+    return DRAW[look.figure].chart(frame, look)

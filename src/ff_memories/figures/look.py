@@ -1,0 +1,70 @@
+"""What a chart must know besides its frame: the run's size and scope, and the figure's options."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories.config import FigureOptions
+from ff_memories.errors import UserError
+from ff_memories.figures import paper
+from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT
+
+SURROGATE_MARK = "surrogate model, not the paper's"
+DEFAULT_BINS = 9
+
+
+@dataclass(frozen=True)
+class Look:
+    """One figure of one run.
+
+    Attributes:
+        figure: its name, ``figure2`` to ``figure11``.
+        layers: L, the number of layers; layers are numbered 1..L.
+        keys: d_m, memories per layer.
+        surrogate: whether the run's model or text is not the paper's, which the image then says itself.
+        options: the figure's section of the config.
+    """
+
+    figure: str
+    layers: int
+    keys: int
+    surrogate: bool
+    options: FigureOptions
+
+    def __post_init__(self):
+        if self.figure not in FIGURES:
+            raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(FIGURES)}")
+        given = {name for name in ("bins", "rank_limit") if getattr(self.options, name) is not None}
+        if useless := sorted(given - FIGURES[self.figure].options):
+            raise UserError(f"figures.{self.figure}.{useless[0]}: this figure has no use for it", "remove the key")
+
+    @property
+    def width(self) -> int:
+        return self.options.width or COLUMN_WIDTH
+
+    @property
+    def height(self) -> int:
+        return self.options.height or HEIGHT
+
+    @property
+    def bins(self) -> int:
+        return self.options.bins or DEFAULT_BINS
+
+    @property
+    def paper_values(self) -> pl.DataFrame:
+        """The paper's values that this figure shows; empty where they are switched off or do not fit the run."""
+        known = paper.values(self.figure, self.layers, self.surrogate)
+        return known if self.options.paper_values else known.clear()
+
+
+def from_card(figure: str, card: str | Path, options: FigureOptions) -> Look:
+    """Return the look of one figure of the run whose card this is. Raises ``UserError`` on a card that is none."""
+    try:
+        facts = json.loads(Path(card).read_text(encoding="utf-8"))
+        layers, keys, surrogate = int(facts["layers"]), int(facts["keys"]), facts["scope"] != "paper"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{card}: not a run's card ({error})", "remove it and run snakemake again") from None
+    return Look(figure, layers, keys, surrogate, options)

@@ -1,0 +1,125 @@
+"""Building blocks of the charts: axes, bars, boxes and stacks.
+
+Every chart is layered on one pair of axes, fits its width exactly, and carries its n and its scope within the image.
+"""
+
+import altair as alt
+import polars as pl
+
+from ff_memories.figures.look import SURROGATE_MARK, Look
+from ff_memories.figures.theme import BLACK, BLUE, INK
+
+INTERVAL = "95% bootstrap interval"
+
+
+def x_title(look: Look, title: str) -> list[str]:
+    """Return the title of the x axis. A surrogate says so here: an image cropped to its axes still says it."""
+    return [title, SURROGATE_MARK] if look.surrogate else [title]
+
+
+def layer_axis(look: Look, field: str = "layer") -> alt.X:
+    """Return the x axis of layers 1..L, all of them, whether or not the frame has rows for each."""
+    return alt.X(
+        f"{field}:O",
+        title=x_title(look, "layer"),
+        scale=alt.Scale(domain=list(range(1, look.layers + 1)), padding=0.2),
+        axis=alt.Axis(labelAngle=0, labelOverlap="parity"),
+    )
+
+
+def share_axis(field: str, title: str, domain: list | None = None) -> alt.Y:
+    """Return a y axis of fractions that reads as percent."""
+    scale = alt.Scale(domain=domain, nice=False) if domain else alt.Scale(zero=True)
+    return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~%", tickCount=6))
+
+
+def counted(frame: pl.DataFrame, look: Look, unit: str) -> str:
+    """Return the line that gives n: one number where all layers have the same, else the lowest and highest."""
+    each = frame.select("layer", "n").unique()
+    low = int(each["n"].min() or 0) if each["layer"].n_unique() == look.layers else 0
+    high = int(each["n"].max() or 0)
+    return f"n = {low:,} {unit} per layer" if low == high else f"n = {low:,} to {high:,} {unit} per layer"
+
+
+def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
+    """Return one tooltip line for each column of the frame."""
+    return [
+        alt.Tooltip(f"{name}:{'Q' if kind.is_numeric() else 'N'}", **({"format": ".4~g"} if kind.is_float() else {}))
+        for name, kind in frame.schema.items()
+    ]
+
+
+def source(frame: pl.DataFrame | list[dict]) -> alt.Data:
+    """Return the frame as inline data, NaN as null, in the frame's own order."""
+    return alt.Data(values=frame.fill_nan(None).to_dicts() if isinstance(frame, pl.DataFrame) else frame)
+
+
+def bars(frame: pl.DataFrame, look: Look, y: alt.Y) -> list[alt.Chart]:
+    """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
+    base = alt.Chart(source(frame)).encode(x=layer_axis(look))
+    return [
+        base.mark_bar(color=BLUE).encode(y=y, tooltip=tooltips(frame)),
+        base.mark_rule(color=BLACK, strokeWidth=0.8).encode(y="low:Q", y2="high:Q"),
+    ]
+
+
+def boxes(frame: pl.DataFrame, look: Look, y: alt.Y) -> list[alt.Chart]:
+    """Return one box per layer from its quartiles: ``layer``, ``low``, ``q1``, ``median``, ``q3``, ``high``.
+
+    ``y`` is the axis of ``low``. What lies beyond the axis's domain is cut off.
+    """
+    base = alt.Chart(source(frame)).encode(x=layer_axis(look))
+    return [
+        base.mark_rule(color=INK, strokeWidth=0.7, clip=True).encode(y=y, y2="high:Q"),
+        base.mark_bar(color="#8FC1E0", stroke=BLUE, strokeWidth=0.7, clip=True).encode(
+            y="q1:Q", y2="q3:Q", tooltip=tooltips(frame)
+        ),
+        base.mark_tick(color=BLACK, thickness=1.4, width={"band": 1}, clip=True).encode(y="median:Q"),
+    ]
+
+
+def stacks(frame: pl.DataFrame, look: Look, title: str, names: dict[str, str], colours: list[str]) -> list[alt.Chart]:
+    """Return stacked shares per layer, each segment but the last with the interval of its share at its upper end.
+
+    ``frame`` has ``layer``, ``series`` (a key of ``names``, which gives order and legend), ``start``, ``end``,
+    ``mean``, ``low``, ``high``. Intervals stand side by side so that those of thin segments stay apart.
+    """
+    labels = list(names.values())
+    named = frame.with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
+    columns = 4 if sum(map(len, labels)) <= 36 else 2
+    fill = alt.Color(
+        "series:N", title=None, scale=alt.Scale(domain=labels, range=colours), legend=alt.Legend(columns=columns)
+    )
+    base = alt.Chart(source(named)).encode(x=layer_axis(look))
+    segments = base.mark_bar(stroke="white", strokeWidth=0.3).encode(
+        y=share_axis("start", title, [0, 1]), y2="end:Q", color=fill, tooltip=tooltips(frame)
+    )
+    step = look.width / look.layers / 8
+    return [segments] + [
+        alt.Chart(source(_ends(named.filter(pl.col("series") == label))))
+        .mark_rule(color=INK, strokeWidth=0.8, xOffset=step * (index - (len(labels) - 2) / 2), clip=True)
+        .encode(x=layer_axis(look), y="from:Q", y2="to:Q")
+        for index, label in enumerate(labels[:-1])  # the last one ends at 100 % whatever its share
+    ]
+
+
+def _ends(part: pl.DataFrame) -> pl.DataFrame:
+    low, high = pl.col("start") + pl.col("low"), pl.col("start") + pl.col("high")
+    return part.select("layer", low.alias("from"), high.alias("to"))
+
+
+def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
+    """Return the whole figure at its exact size, notes above it; one without data says so in its middle."""
+    if frame.is_empty():
+        middle = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
+        layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
+    return (
+        alt.layer(*layers)
+        .resolve_scale(color="independent", stroke="independent", shape="independent", strokeDash="independent")
+        .properties(
+            width=look.width,
+            height=look.height,
+            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
+            title=alt.TitleParams(text=notes),
+        )
+    )

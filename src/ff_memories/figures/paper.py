@@ -1,0 +1,40 @@
+"""The paper's own values where they are known, for the hollow marks that stand beside ours."""
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+import polars as pl
+
+# The paper's model: its values belong to these layers and to no others.
+PAPER_LAYERS = 16
+STATED, READ_OFF = "stated", "read off the figure"
+SCHEMA = {
+    "figure": pl.String, "series": pl.String, "first_layer": pl.Int64, "last_layer": pl.Int64,
+    "left": pl.Float64, "right": pl.Float64, "low": pl.Float64, "high": pl.Float64, "known": pl.String,
+}  # fmt: skip
+
+
+@cache
+def all_values() -> pl.DataFrame:
+    """Return every entry of ``paper_values.toml``, one row each, in the file's order."""
+    text = files("ff_memories.figures").joinpath("paper_values.toml").read_text(encoding="utf-8")
+    rows = []
+    for entry in tomllib.loads(text)["value"]:
+        first, last = entry.get("layers", (None, None))
+        left, right = entry.get("probability", (None, None))
+        low, high = entry["range"] if "range" in entry else (entry["value"], entry["value"])
+        rows.append((entry["figure"], entry["series"], first, last, left, right, low, high, entry["known"]))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def values(figure: str, layers: int, surrogate: bool) -> pl.DataFrame:
+    """Return the paper's values that may stand in a run's figure.
+
+    A model of another depth than the paper's gets none: moved to a relative depth, a mark would stand at a layer that
+    the paper never measured. Values by probability belong to the paper's own vocabulary and model alone.
+    """
+    known = all_values().filter(pl.col("figure") == figure)
+    if layers != PAPER_LAYERS:
+        return known.clear()
+    return known.filter(pl.col("left").is_null()) if surrogate else known

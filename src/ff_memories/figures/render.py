@@ -1,0 +1,97 @@
+"""From a chart to files: one Vega-Lite spec, one SVG, and the PDF and PNG made of that SVG; plus interactive HTML."""
+
+import html
+import json
+import re
+import zlib
+
+import altair as alt
+import vl_convert
+
+from ff_memories.figures import theme
+
+VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+
+# Hatching tells stacked segments apart without any colour. Vega-Lite has none: each of these fills is replaced by a
+# pattern of itself with lines over it. Blue stays plain, and so does light grey.
+HATCHES = {
+    theme.GREEN: '<path d="M-1,1 l2,-2 M0,4 l4,-4 M3,5 l2,-2" stroke="white" stroke-width="0.9"/>',
+    theme.ORANGE: '<path d="M-1,3 l2,2 M0,0 l4,4 M3,-1 l2,2" stroke="white" stroke-width="0.9"/>',
+    theme.BLACK: '<path d="M0,2 h4" stroke="white" stroke-width="0.7"/>',
+}
+STACKED = ("figure2", "figure11")
+
+
+def spec(chart: alt.TopLevelMixin) -> dict:
+    """Return the chart as a Vega-Lite specification with its data and its configuration inside."""
+    alt.theme.enable("ff_memories")
+    return chart.to_dict()
+
+
+def svg(specification: dict, hatched: bool = False) -> str:
+    """Return the drawing, with hatched segments where asked for."""
+    drawing = vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE)
+    return hatch(drawing) if hatched else drawing
+
+
+def hatch(drawing: str) -> str:
+    """Return the SVG with every fill of ``HATCHES`` replaced by its hatched pattern, legend included."""
+    definitions = []
+    for colour, lines in HATCHES.items():
+        name = f"hatch-{colour[1:]}"
+        drawing, found = re.subn(rf'fill="{colour}"', f'fill="url(#{name})"', drawing, flags=re.IGNORECASE)
+        if found:
+            definitions.append(
+                f'<pattern id="{name}" width="4" height="4" patternUnits="userSpaceOnUse">'
+                f'<rect width="4" height="4" fill="{colour}"/>{lines}</pattern>'
+            )
+    return re.sub(r"(<svg\b[^>]*>)", rf"\1<defs>{''.join(definitions)}</defs>", drawing, count=1)
+
+
+def pdf(drawing: str) -> bytes:
+    """Return the drawing as PDF with its font embedded.
+
+    Raises ``RuntimeError`` where text was lost or drawn with another font: a missing font is no error to vl-convert,
+    which leaves the text out.
+    """
+    document = vl_convert.svg_to_pdf(drawing)
+    fonts = embedded_fonts(document)
+    ours = theme.FONT.replace(" ", "")
+    if not fonts or any(not font.startswith(ours) for font in fonts):
+        raise RuntimeError(f"the PDF embeds {sorted(fonts) or 'no font'} instead of {ours} alone")
+    return document
+
+
+def embedded_fonts(document: bytes) -> set[str]:
+    """Return the names of the fonts embedded in a PDF, without the tags of their subsets."""
+    text = document
+    for stream in re.finditer(rb"stream\r?\n(.*?)endstream", document, re.DOTALL):
+        try:
+            text += zlib.decompress(stream[1])
+        except zlib.error:  # not a compressed stream
+            continue
+    return {name.decode().rpartition("+")[2] for name in re.findall(rb"/FontName\s*/([^\s/>]+)", text)}
+
+
+def png(drawing: str, scale: float = 2) -> bytes:
+    """Return the drawing as pixels, ``scale`` of them per point."""
+    return vl_convert.svg_to_png(drawing, scale=scale)
+
+
+def page(specification: dict, title: str) -> str:
+    """Return the interactive figure as one HTML page that needs no network."""
+    text = vl_convert.vegalite_to_html(specification, vl_version=VEGALITE, bundle=True)
+    return re.sub(r"<title>.*?</title>", lambda _: f"<title>{html.escape(title)}</title>", text, count=1)
+
+
+def files(chart: alt.TopLevelMixin, figure: str, caption: str) -> dict[str, bytes]:
+    """Return everything a figure is published as, by suffix: the same bytes for the same chart."""
+    specification = spec(chart)
+    drawing = svg(specification, hatched=figure in STACKED)
+    return {
+        ".pdf": pdf(drawing),
+        ".svg": drawing.encode(),
+        ".png": png(drawing),
+        ".vl.json": (json.dumps(specification, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(),
+        ".html": page(specification, caption).encode(),
+    }

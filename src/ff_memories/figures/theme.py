@@ -1,0 +1,55 @@
+"""The look of all figures: sizes of the paper's page, one open font, a palette that survives greyscale."""
+
+import altair as alt
+
+# ACL style: one column and the whole text block, in points. A Vega pixel is a PDF point.
+COLUMN_WIDTH, TEXT_WIDTH, HEIGHT = 218, 453, 185
+
+# vl-convert carries Liberation Sans (SIL Open Font License) inside, so drawing needs no font of the machine.
+# The families after it serve browsers, which show the SVG and HTML with a metric-compatible font.
+FONT = "Liberation Sans"
+FAMILIES = f"{FONT}, Arial, Helvetica, sans-serif"
+
+# Okabe and Ito's colours, safe for colour-blind readers. Each figure combines only those that also differ in
+# lightness: black 0, blue 46, green 58, orange 71, light grey 88.
+BLACK, BLUE, GREEN, ORANGE, LIGHT_GREY = "#000000", "#0072B2", "#009E73", "#E69F00", "#DDDDDD"
+INK, FAINT = "#1A1A1A", "#595959"
+
+
+def lightness(colour: str) -> float:
+    """Return the CIE lightness L* in 0..100 of ``#RRGGBB``: what is left of a colour in a greyscale print."""
+    linear = []
+    for start in (1, 3, 5):
+        part = int(colour[start : start + 2], 16) / 255
+        linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return 116 * luminance ** (1 / 3) - 16 if luminance > 0.008856 else 903.3 * luminance
+
+
+@alt.theme.register("ff_memories", enable=True)
+def paper_style() -> alt.theme.ThemeConfig:
+    """Return the Vega-Lite configuration that every chart of the package is drawn with."""
+    small = {"labelFontSize": 7, "titleFontSize": 8, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK}
+    return alt.theme.ThemeConfig(
+        config={
+            "font": FAMILIES,
+            "background": "white",
+            "padding": 2,
+            "view": {"stroke": "#999999", "strokeWidth": 0.5},
+            "axis": {
+                **small, "domain": False, "tickColor": "#999999", "tickSize": 3, "tickWidth": 0.5,
+                "gridColor": "#E6E6E6", "gridWidth": 0.5, "labelPadding": 2, "titlePadding": 4,
+            },
+            "axisX": {"grid": False},
+            "legend": {
+                **small, "orient": "top", "direction": "horizontal", "offset": 4, "symbolSize": 50, "columnPadding": 7,
+                "rowPadding": 1, "labelOffset": 3, "titlePadding": 2, "labelLimit": 0,
+                "layout": {"top": {"direction": "vertical", "anchor": "start", "margin": 2}},
+            },
+            "title": {
+                "anchor": "start", "frame": "bounds", "fontSize": 7, "fontWeight": "normal", "color": FAINT,
+                "lineHeight": 9, "offset": 4,
+            },
+            "text": {"fontSize": 7, "color": INK},
+        }
+    )  # fmt: skip
