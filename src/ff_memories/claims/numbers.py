@@ -27,7 +27,7 @@ def measured(value: float | None, unit: str) -> str:
 
 
 def spread(low: float | None, high: float | None, unit: str) -> str:
-    """Return a 95 % interval in a unit, or nothing."""
+    """Return a 95 % interval, to be read in the unit of its value, or nothing."""
     if low is None or high is None:
         return ""
-    return f"{number(low * SCALE.get(unit, 1))} to {measured(high, unit)}"
+    return " to ".join(number(end * SCALE.get(unit, 1)) for end in (low, high))

@@ -1,0 +1,27 @@
+"""What the steps of Tables 1 and 2 share: the arguments of text, and writing by a file's ending."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ff_memories.claims.writing import write_whole
+from ff_memories.errors import UserError
+
+
+def text_arguments(parser) -> None:
+    """Add the files from which ids become text."""
+    parser.add_argument("--card", required=True, help="card.json")
+    parser.add_argument("--sentences", required=True, help="table")
+    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
+    parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")
+    parser.add_argument(
+        "--out", required=True, nargs="+", metavar="FILE", help="files to write: .html (a fragment), .csv, .tex"
+    )
+
+
+def write_formats(paths: list[str], formats: dict[str, Callable[[], str]]) -> None:
+    """Write each file in the format that its ending names. Raises ``UserError`` for another ending, writing none."""
+    for path in paths:
+        if Path(path).suffix not in formats:
+            raise UserError(f"{path}: not one of {', '.join(sorted(formats))}")
+    for path in paths:
+        write_whole(path, formats[Path(path).suffix]())

@@ -1,0 +1,123 @@
+"""How a run was carried out, as a methods section, written from its config and its card."""
+
+from typing import Any
+
+from ff_memories.config import Settings
+
+SOURCES = {
+    "docstrings": "the prose of documentation strings of pinned Python packages",
+    "wikitext-103": "WikiText-103",
+    None: "the run's own text files",
+}
+SEGMENTERS = {
+    "rule": "by rule, at sentence-ending marks",
+    "line": "one on each line",
+}
+TOKENIZERS = {"native": "at blanks alone", "moses": "by the Moses tokenizer over the text as it stands"}
+POSITIONS = {
+    "inner": "every prefix that leaves at least one token of its sentence over",
+    "released": "every prefix that leaves at least one token of its sentence over, the empty one included",
+    "full": "every prefix, the whole sentence included",
+}
+PROJECTIONS = {
+    "adaptive": "the model's own output softmax, with the checkpoint's weights and without dropout",
+    "flat": "one softmax over the logits of all token types",
+    "head": "the softmax over the most frequent token types alone",
+    "random": "an adaptive softmax whose inner projections are drawn at random, as in the released code",
+}
+PREFIXES = {
+    "1..N": "of one token up to the whole sentence",
+    "0..N": "of no token up to the whole sentence",
+    "1..N-1": "of one token up to all but the last",
+}
+
+
+def methods(config: Settings, card: dict[str, Any]) -> list[str]:
+    """Return the paragraphs of the methods section: text, triggers, mutations, patterns, values, composition."""
+    return [_model(card), _corpus(config), _triggers(config), _keys(config), _values(config), _composition(config)]
+
+
+def _model(card: dict[str, Any]) -> str:
+    extra = "".join(
+        f", {card[key]:,} {word}" for key, word in (("heads", "attention heads"), ("parameters", "parameters"))
+        if key in card
+    )  # fmt: skip
+    width = f" of width {card['model']:,}" if "model" in card else ""
+    return (
+        f"The language model has {card['layers']} layers{width}, {card['keys']:,} keys and values in each"
+        f"{extra} and a vocabulary of {card['vocab']:,} token types. A key is a row of a feed-forward layer's first "
+        "matrix, a value a row of its second; a memory coefficient is what the activation function makes of the "
+        "layer's normalised input times the key, bias included."
+    )
+
+
+def _corpus(config: Settings) -> str:
+    corpus = config.corpus
+    how = SEGMENTERS.get(corpus.segmenter) or f"by spaCy's {corpus.segmenter.removeprefix('spacy:')}"
+    limit = corpus.train.max_sentences
+    first = "" if limit is None else f" Of the training text, the first {limit:,} sentences were used."
+    return (
+        f"The text is {SOURCES.get(corpus.source, corpus.source)}, divided into training and validation text. "
+        f"Sentences were found {how}, and tokens {TOKENIZERS.get(corpus.tokenizer, corpus.tokenizer)}; headings were "
+        f"{'kept' if corpus.headings == 'keep' else 'dropped'}.{first} Each sentence was run by itself, after one "
+        "end-of-sentence token."
+    )
+
+
+def _triggers(config: Settings) -> str:
+    triggers = config.triggers
+    each = "one prefix at most" if triggers.per_sentence == "best" else "any number of prefixes"
+    same = "" if triggers.duplicates == "keep" else "; of prefixes with the same text only the first counted"
+    return (
+        f"A key's triggers are the {triggers.top} prefixes of the training text with its highest positive "
+        f"coefficients, out of {POSITIONS.get(triggers.positions, triggers.positions)}, with {each} of a "
+        f"sentence{same}. Ties went to the earlier sentence and the shorter prefix; the arithmetic was "
+        f"{config.extraction.precision}."
+    )
+
+
+def _keys(config: Settings) -> str:
+    mutations, patterns = config.mutations, config.patterns
+    place = "any of its tokens" if mutations.random == "any" else "a token that is neither first nor last"
+    short = "left out" if mutations.single_token == "skip" else "read at the end-of-sentence token"
+    mean = (
+        "the mean of the changes of single triggers"
+        if mutations.mean == "of_ratios"
+        else "the change of the sum over triggers"
+    )
+    return (
+        f"For {mutations.keys_per_layer} random keys of each layer, the top {mutations.top} triggers lost their first "
+        f"token, their last, or at random {place}, and the coefficient was computed anew; triggers of a single token "
+        f"were {short}. A key's change is {mean}. Patterns were sought in the top {patterns.top} triggers of "
+        f"{patterns.keys_per_layer} random keys of each layer."
+    )
+
+
+def _values(config: Settings) -> str:
+    values = config.values
+    target = "the token that follows" if values.target == "next" else "the last token of"
+    return (
+        f"A value's prediction is the most probable token when the value itself is put through "
+        f"{PROJECTIONS.get(values.projection, values.projection)}. It agrees with a trigger when it is {target} that "
+        "trigger; a token's rank is the number of token types that are more probable."
+    )
+
+
+def _composition(config: Settings) -> str:
+    composition = config.composition
+    drawn = (
+        "one of each drawn sentence of the validation text"
+        if composition.sample == "per_sentence"
+        else "drawn evenly from all of the validation text"
+    )
+    layer = "the feed-forward's output" if composition.layer_prediction == "ffn" else "the layer's output"
+    memories = "active memories" if composition.memories == "active" else "memories, active or not,"
+    words = {"sklearn": "scikit-learn's list", "spacy": "spaCy's list"}.get(
+        composition.stop_words, f"the {composition.stop_words.removeprefix('top')} most frequent words"
+    )
+    return (
+        f"Sections 5.1 and 5.2 rest on up to {composition.examples:,} prefixes, {drawn}, "
+        f"{PREFIXES.get(composition.positions, composition.positions)}. The predictions of a layer's {memories} were "
+        f"compared with that of {layer}; stop words are those of {words}. All random draws follow from the seed "
+        f"{config.seed}. Intervals are 95 % percentile bootstrap intervals over keys, values or examples."
+    )

@@ -1,0 +1,113 @@
+"""The report: everything that its template shows, gathered from tables, card and config."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup
+
+from ff_memories.claims import natural, register
+from ff_memories.config import Settings
+from ff_memories.figures.catalogue import FIGURES
+from ff_memories.report.methods import methods
+from ff_memories.report.outline import SECTIONS, Section, part_of, section_of
+from ff_memories.report.rendering import render
+from ff_memories.report.svg import inline
+
+VERDICTS = {
+    "reproduced": "✓", "not_reproduced": "✗", "holds": "✓", "fails": "✗", "not_applicable": "–", "not_attempted": "○",
+}  # fmt: skip
+FACTS = {
+    "layers": "layers", "model": "width", "keys": "keys and values in each layer", "heads": "attention heads",
+    "vocab": "token types", "max_positions": "longest input, tokens", "parameters": "parameters",
+    "checkpoint_sha256": "SHA-256 of the checkpoint", "dictionary_sha256": "SHA-256 of the dictionary",
+    "corpus_sha256": "SHA-256 of the texts",
+}  # fmt: skip
+
+
+def page(
+    claims: pl.DataFrame,
+    counts: pl.DataFrame,
+    figures: Mapping[str, str],
+    tables: Mapping[str, str],
+    config: Settings,
+    card: Mapping[str, Any],
+    targets: Mapping[str, str],
+    figures_at: str,
+) -> str:
+    """Return the report as one HTML page that needs nothing but itself.
+
+    Args:
+        claims, counts: tables.
+        figures: SVG documents by name, ``figure2`` ...; those not given are left out.
+        tables: HTML fragments ``table1``, ``table2``, made by this package.
+        config: the whole run's settings.
+        card: of the run's model.
+        targets: the file that a rerun is asked for, by part (``figure3``, ``table1``, ``claims``).
+        figures_at: the folder of the figures, relative to the page.
+    """
+    rows = [_row(row) for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"]))]
+    parts = {name: _figure(name, svg, figures_at) for name, svg in figures.items()}
+    parts |= {name: {"title": name.replace("table", "Table "), "table": Markup(html)} for name, html in tables.items()}
+    for name, part in parts.items():
+        part |= {"name": name, "command": _command(config.run, targets.get(name)), "claims": _of_part(rows, name)}
+    own = Counter(row["verdict"] for row in rows)
+    return render(
+        "report.html.j2",
+        run=config.run,
+        fidelity=config.fidelity,
+        scope=card["scope"],
+        model=config.model.source or "the run's own checkpoint",
+        facts=_facts(config, card),
+        rows=rows,
+        tally=[(verdict, own[verdict]) for verdict in VERDICTS if own[verdict]],
+        marks=VERDICTS,
+        sections=[_section(section, parts, rows) for section in SECTIONS],
+        counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
+        methods=methods(config, dict(card)),
+        claims_command=_command(config.run, targets.get("claims")),
+    )
+
+
+def _section(section: Section, parts: Mapping[str, dict], rows: list[dict]) -> dict[str, Any]:
+    shown = [parts[name] for name in section.parts if name in parts]
+    names = {part["name"] for part in shown}
+    others = [row for row in rows if row["section"] == section.number and row["part"] not in names]
+    return {"section": section, "parts": shown, "text_claims": others}
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    claim = next(claim for claim in register() if claim.id == row["claim"])
+    return row | {
+        "measured_as": claim.measured_as,
+        "unit": claim.unit,
+        "section": section_of(claim),
+        "part": part_of(claim),
+        "directional": claim.directional,
+    }
+
+
+def _of_part(rows: list[dict], name: str) -> list[dict]:
+    return [row for row in rows if row["part"] == name]
+
+
+def _figure(name: str, svg: str, figures_at: str) -> dict[str, Any]:
+    title = name.replace("figure", "Figure ")
+    label = f"{title}. {FIGURES[name].caption}"
+    links = [(text, f"{figures_at}/{name}{suffix}") for text, suffix in
+             (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("its numbers", ".csv"))]  # fmt: skip
+    return {"title": title, "caption": FIGURES[name].caption, "svg": Markup(inline(svg, name, label)), "links": links}
+
+
+def _command(run: str, target: str | None) -> str | None:
+    """Return the command that makes one target anew; the default config needs no naming."""
+    if target is None:
+        return None
+    config = "" if run == "demo" else "--configfile CONFIG "
+    return f"snakemake --cores all {config}--force {target}"
+
+
+def _facts(config: Settings, card: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    known = {"corpus_sha256": config.corpus.sha256} | {k: v for k, v in card.items() if v is not None}
+    return [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]

@@ -1,0 +1,57 @@
+"""Prefixes of the corpus as text, joined from ids at the last moment and cleared of invisible characters."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ff_memories import tables
+from ff_memories.corpus import store
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.errors import UserError
+from ff_memories.report.text import visible
+
+LONGEST = 40
+
+
+@dataclass(frozen=True)
+class Passage:
+    """The end of a prefix: what stands before its marked last token, and whether its start was left out."""
+
+    before: str
+    marked: str
+    cut: bool = False
+
+    @property
+    def plain(self) -> str:
+        return " ".join(filter(None, ["…" if self.cut else "", self.before, self.marked]))
+
+
+class Texts:
+    """The corpus and its dictionary, from which passages are read."""
+
+    def __init__(self, corpus: store.Corpus, dictionary: Dictionary):
+        self.corpus, self.dictionary = corpus, dictionary
+
+    @classmethod
+    def read(cls, sentences: str | Path, corpus: str | Path, dictionary: str | Path) -> "Texts":
+        """Read them. Raises ``UserError`` where they do not belong together."""
+        texts = cls(store.read(corpus), Dictionary.read(dictionary))
+        listed = tables.read(sentences).height
+        if listed != len(texts.corpus):
+            raise UserError(
+                f"{corpus}: {len(texts.corpus)} sentences, {sentences} lists {listed}", "run snakemake again"
+            )
+        if len(texts.corpus.tokens) and texts.corpus.tokens.max() >= len(texts.dictionary):
+            raise UserError(
+                f"{dictionary}: lists fewer token types than {corpus} uses", "give the dictionary of this run's model"
+            )
+        return texts
+
+    def word(self, token: int) -> str:
+        """Return a token's text, fit to be seen."""
+        return visible(self.dictionary[token])
+
+    def passage(self, sentence: int, tokens: int, marked: bool = True) -> Passage:
+        """Return the last ``LONGEST`` of a sentence's first ``tokens`` tokens, the very last of them marked."""
+        words = [self.word(token) for token in self.corpus.sentence(sentence)[:tokens]]
+        last = words.pop() if marked and words else ""
+        return Passage(" ".join(words[-LONGEST:]), last, len(words) > LONGEST)

@@ -1,0 +1,98 @@
+"""Table 2: the values that predict with the highest probability, and a trigger of each key that they agree with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ff_memories.measures import predictive_values
+from ff_memories.report.passages import Passage, Texts
+from ff_memories.report.text import csv_text, latex
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value, with its precision over its key's ``triggers`` (``None`` without any) and one trigger."""
+
+    layer: int
+    key: int
+    prediction: str
+    probability: float
+    agreeing: int
+    triggers: int
+    precision: float | None
+    passage: Passage | None
+    agrees: bool
+
+
+def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: str, most: int = 100) -> list[Row]:
+    """Return the values with the highest top probability, highest first.
+
+    The trigger shown is the first one that the value agrees with, or else the key's top trigger.
+
+    Args:
+        target: what a value's prediction is compared with: ``next``, the token after the trigger, or ``last``.
+    """
+    rows = []
+    for value in predictive_values(values, most).iter_rows(named=True):
+        of_key = triggers.filter((pl.col("layer") == value["layer"]) & (pl.col("key") == value["key"])).sort("rank")
+        agreeing = _targets(of_key, texts, target) == value["top_token"]
+        shown = of_key.row(int(agreeing.argmax()), named=True) if of_key.height else None
+        rows.append(
+            Row(
+                value["layer"],
+                value["key"],
+                texts.word(value["top_token"]),
+                value["top_probability"],
+                value["agreeing_triggers"],
+                value["triggers"],
+                value["precision"],
+                shown and _passage(texts, shown, target),
+                bool(agreeing.any()),
+            )
+        )
+    return rows
+
+
+def _targets(triggers: pl.DataFrame, texts: Texts, target: str) -> np.ndarray:
+    """(triggers,) token ids that a value is compared with, -1 where there is none."""
+    if target == "next":
+        return triggers["next_token"].cast(pl.Int64).fill_null(-1).to_numpy()
+    where = triggers.select("sentence", "position").iter_rows()
+    return np.array([int(texts.corpus.sentence(s)[p - 1]) if p else -1 for s, p in where], dtype=np.int64)
+
+
+def _passage(texts: Texts, trigger: dict, target: str) -> Passage:
+    if target == "last":
+        return texts.passage(trigger["sentence"], trigger["position"])
+    known = trigger["next_token"] is not None
+    return texts.passage(trigger["sentence"], trigger["position"] + known, marked=known)
+
+
+def to_csv(rows: list[Row], scope: str) -> str:
+    """Return Table 2 as CSV, one line per value."""
+    header = ["layer", "key", "prediction", "top_probability", "agreeing_triggers", "triggers", "precision", "trigger",
+              "target_token", "agrees", "scope"]  # fmt: skip
+    return csv_text(header, (
+        [r.layer, r.key, r.prediction, f"{r.probability:.6g}", r.agreeing, r.triggers,
+         None if r.precision is None else f"{r.precision:.6g}", r.passage and r.passage.plain,
+         r.passage and r.passage.marked, str(r.agrees).lower(), scope]
+        for r in rows
+    ))  # fmt: skip
+
+
+def to_latex(rows: list[Row], scope: str) -> str:
+    """Return Table 2 as a LaTeX ``tabular`` (package booktabs)."""
+    lines = [r"\begin{tabular}{llrp{0.55\linewidth}}", r"\toprule"]
+    if scope == "surrogate":
+        lines.append(r"\multicolumn{4}{l}{\textbf{surrogate model: not the paper's}} \\")
+    lines += [r"Value & Prediction & Precision (n) & Trigger example \\", r"\midrule"]
+    for row in rows:
+        precision = "--" if row.precision is None else f"{100 * row.precision:.0f}\\,\\% ({row.triggers})"
+        before = marked = ""
+        if row.passage:
+            before = " ".join(filter(None, [r"\dots" if row.passage.cut else "", latex(row.passage.before)]))
+            marked = f" \\textbf{{{latex(row.passage.marked)}}}" if row.passage.marked else ""
+        lines.append(f"$\\mathbf{{v}}_{{{row.key}}}^{{{row.layer}}}$ & {latex(row.prediction)} & {precision} & "
+                     f"{before}{marked} \\\\")  # fmt: skip
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

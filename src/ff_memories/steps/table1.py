@@ -1,0 +1,29 @@
+"""Table 1: keys, their patterns and example prefixes, as HTML, CSV and LaTeX."""
+
+from ff_memories import tables
+from ff_memories.claims.card import read_card
+from ff_memories.report import table1
+from ff_memories.report.joining import text_arguments, write_formats
+from ff_memories.report.passages import Texts
+from ff_memories.report.rendering import render
+
+
+def arguments(parser):
+    parser.add_argument("--annotations", required=True, help="table")
+    parser.add_argument("--labels", required=True, help="table pattern_labels")
+    parser.add_argument("--triggers", required=True, help="table")
+    text_arguments(parser)
+
+
+def run(args):
+    card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
+    annotations, labels, triggers = map(tables.read, (args.annotations, args.labels, args.triggers))
+    rows, scope = table1.table1(annotations, labels, triggers, texts, card["layers"]), card["scope"]
+    write_formats(
+        args.out,
+        {
+            ".html": lambda: render("table1.html.j2", rows=rows, scope=scope),
+            ".csv": lambda: table1.to_csv(rows, scope),
+            ".tex": lambda: table1.to_latex(rows, scope),
+        },
+    )

@@ -1,0 +1,32 @@
+"""Table 2: the most predictive values and a trigger of each, as HTML, CSV (100 values) and LaTeX."""
+
+from ff_memories import tables
+from ff_memories.claims.card import read_card
+from ff_memories.report import table2
+from ff_memories.report.joining import text_arguments, write_formats
+from ff_memories.report.passages import Texts
+from ff_memories.report.rendering import render
+from ff_memories.steps.common import config_argument
+
+
+def arguments(parser):
+    config_argument(parser)
+    parser.add_argument("--values", required=True, help="table")
+    parser.add_argument("--triggers", required=True, help="table")
+    parser.add_argument("--rows", type=int, default=10, help="values in the HTML and the LaTeX table")
+    text_arguments(parser)
+
+
+def run(args):
+    card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
+    target = args.config.values.target
+    rows = table2.table2(tables.read(args.values), tables.read(args.triggers), texts, target)
+    few, scope = rows[: args.rows], card["scope"]
+    write_formats(
+        args.out,
+        {
+            ".html": lambda: render("table2.html.j2", rows=few, scope=scope, target=target),
+            ".csv": lambda: table2.to_csv(rows, scope),
+            ".tex": lambda: table2.to_latex(few, scope),
+        },
+    )
