@@ -3,6 +3,8 @@
 Shares no code with the package. Layers are 1..L, keys 0..d_m-1, positions are prefix lengths.
 """
 
+from pathlib import Path
+
 import torch
 
 
@@ -54,7 +56,7 @@ class Reference:
 def rule_sentences(path, headings=True):
     """Sentences of a text file as lists of words: after . ! ? (and closing quotes or brackets) a new one begins."""
     out = []
-    for line in open(path, encoding="utf-8"):
+    for line in Path(path).read_text(encoding="utf-8").split("\n"):
         words, current = line.split(), []
         for i, word in enumerate(words):
             current.append(word)

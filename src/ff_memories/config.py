@@ -78,7 +78,6 @@ class Model(Section):
     dictionary: str | None = Field(description="the dictionary it was trained with, one `token count` per line")
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of the checkpoint; null: not checked")
 
-
     @model_validator(mode="after")
     def _one_origin(self):
         for name in ("checkpoint", "dictionary"):

@@ -101,7 +101,7 @@ def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
 
 
 def mutation_changes(mutations: pl.DataFrame, mean: str, seed: int) -> pl.DataFrame:
-    """E3, Figure 3: mean change per layer and mutation over keys: ``layer``, ``mutation``, ``mean``, ``low``, ``high``, ``n``."""
+    """E3, Figure 3: mean change over keys, per ``layer`` and ``mutation``: ``mean``, ``low``, ``high``, ``n``."""
     return means(key_changes(mutations, mean), ["layer", "mutation"], "change", seed)
 
 

@@ -3,8 +3,8 @@
 import ast
 import hashlib
 import json
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,13 @@ class Run:
             "sources": sources(name),
             "code": digest(sources(name)),
         }
+
+    def step_by(self, keys: Callable[[Any], tuple[str, ...]]) -> dict[str, Callable[[Any], Any]]:
+        """Return ``step``'s params for a rule whose step and keys depend on its wildcards."""
+        return {name: partial(self._field, keys, name) for name in ("config", "keys", "sources", "code")}
+
+    def _field(self, keys: Callable[[Any], tuple[str, ...]], name: str, wildcards: Any) -> Any:
+        return self.step(*keys(wildcards))[name]
 
 
 def _module(path: Path) -> str:

@@ -28,6 +28,13 @@ except UserError as error:
 # the tools of the environment that runs Snakemake, whether or not it is activated
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
 
+# all that claims are judged by, and the steps that count what they left out
+CLAIM_TABLES = (
+    ["triggers", "mutations", "values", "examples", "composition", "refinement"]
+    + ["annotations", "pattern_labels", "distance_labels"]
+)
+COUNTED = ["corpus", "triggers", "mutations", "composition", "patterns"]
+
 
 def execution():
     """How steps that run the model are carried out: resources, for no result depends on them."""

@@ -1,0 +1,99 @@
+"""Write the config of a run on your own checkpoint and texts."""
+
+import copy
+from pathlib import Path
+
+import yaml
+
+from ff_memories import config
+from ff_memories.errors import UserError
+
+DEFAULTS = {  # the paper's choices
+    "run": None,
+    "seed": 1,
+    "fidelity": "paper",
+    "corpus": {
+        "source": None,
+        "train": {"files": [], "max_sentences": None},
+        "validation": {"files": []},
+        "sha256": None,
+        "segmenter": "rule",
+        "tokenizer": "auto",
+        "headings": "keep",
+        "too_long": "refuse",
+    },
+    "model": {"source": None, "checkpoint": None, "dictionary": None},
+    "execution": {"device": "auto", "shards": 4, "batch_tokens": 16384},
+    "extraction": {"precision": "float32"},
+    "triggers": {"top": 50, "per_sentence": "best", "positions": "auto", "duplicates": "keep"},
+    "mutations": {"keys_per_layer": 100, "top": 50, "random": "any", "single_token": "skip", "mean": "of_ratios"},
+    "patterns": {"keys_per_layer": 10, "top": 25},
+    "values": {"target": "auto", "projection": "auto", "projection_seed": 1},
+    "composition": {
+        "examples": 4000,
+        "sample": "per_sentence",
+        "positions": "auto",
+        "layer_prediction": "auto",
+        "memories": "active",
+        "stop_words": "sklearn",
+    },
+}
+
+
+def arguments(parser):
+    parser.add_argument("config", type=Path, help="config file to write")
+    parser.add_argument("--checkpoint", required=True, help="a fairseq transformer_lm checkpoint")
+    parser.add_argument("--dictionary", required=True, help="its dict.txt")
+    parser.add_argument("--train", required=True, nargs="+", help="text files in which triggers are sought")
+    parser.add_argument("--validation", required=True, nargs="+", help="text files on which layers are observed")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="other keys, such as triggers.top=25")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing config")
+
+
+def run(args):
+    if args.config.exists() and not args.force:
+        raise UserError(f"{args.config}: there is such a file already", "give another name, or --force")
+    for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
+        if not Path(path).is_file():
+            raise UserError(f"{path}: no such file")
+    data = copy.deepcopy(DEFAULTS)
+    data["run"] = args.config.stem
+    data["model"] |= {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
+    data["corpus"]["train"]["files"] = args.train
+    data["corpus"]["validation"]["files"] = args.validation
+    for setting in args.set:
+        _set(data, setting)
+    text = render(data)
+    config.parse(yaml.safe_load(text), str(args.config))
+    args.config.write_text(text, encoding="utf-8")
+    print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
+
+
+def _set(data: dict, setting: str) -> None:
+    path, equals, value = setting.partition("=")
+    if not equals:
+        raise UserError(f"--set {setting}: expected KEY=VALUE")
+    *sections, key = path.split(".")
+    place = data
+    for section in sections:
+        place = place.setdefault(section, {}) if isinstance(place, dict) else {}
+    place[key] = yaml.safe_load(value)
+
+
+def render(data: dict) -> str:
+    """Return a config as YAML, each key explained by its description."""
+    lines = []
+    for name, value in data.items():
+        field = config.Config.model_fields.get(name)
+        if isinstance(value, dict) and field is not None and hasattr(field.annotation, "model_fields"):
+            lines += ["", f"# {(field.annotation.__doc__ or '').strip()}", f"{name}:"]
+            lines += [_line(key, entry, field.annotation.model_fields.get(key), "  ") for key, entry in value.items()]
+        else:
+            lines.append(_line(name, value, field, ""))
+    return "\n".join(lines) + "\n"
+
+
+def _line(key: str, value, field, indent: str) -> str:
+    shown = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+    comment = f"  # {field.description}" if field is not None and field.description else ""
+    return f"{indent}{key}: {shown}{comment}"

@@ -1,0 +1,43 @@
+"""Make a trained model the demo run's input: check it, copy it, pin its hash in the config, track it with DVC."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.errors import UserError
+from ff_memories.model import checkpoint
+
+
+def arguments(parser):
+    parser.add_argument("--trained", type=Path, default=Path("results/train"), help="what train_demo_model made")
+    parser.add_argument("--demo", type=Path, default=Path("data/demo"), help="where the demo run's input lies")
+    parser.add_argument("--config", type=Path, default=Path("config/config.yaml"), help="config to pin the hash in")
+
+
+def run(args):
+    description, _ = checkpoint.read(args.trained / "model.pt")
+    if len(Dictionary.read(args.trained / "dict.txt")) != description.vocab:
+        raise UserError(f"{args.trained}/dict.txt is not the dictionary of {args.trained}/model.pt")
+    found = json.loads((args.trained / "perplexities.json").read_text())
+    if found["model"] >= found["bigram"]:
+        raise UserError(
+            f"the model's validation perplexity, {found['model']}, is no better than a bigram's, {found['bigram']}",
+            "train longer: more max-update in config/demo_model.yaml",
+        )
+    args.demo.mkdir(parents=True, exist_ok=True)
+    for name in ("model.pt", "dict.txt"):
+        shutil.copyfile(args.trained / name, args.demo / name)
+    shutil.copyfile(args.trained / "perplexities.json", args.demo / "perplexities.json")
+    digest = hashlib.sha256((args.demo / "model.pt").read_bytes()).hexdigest()
+    text, n = re.subn(r"(?m)^(model:\n(?:  .*\n)*?  sha256: ).*$", rf"\g<1>{digest}", args.config.read_text())
+    if n != 1:
+        raise UserError(f"{args.config}: no model.sha256 to pin", "add `sha256: null` to its model section")
+    args.config.write_text(text)
+    dvc = Path(sys.executable).with_name("dvc")
+    subprocess.run([dvc, "add", "--quiet", args.demo / "model.pt", args.demo / "dict.txt"], check=True)
+    print(f"{args.demo} is now the model with perplexity {found['model']}; publish it with: dvc push")

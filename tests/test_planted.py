@@ -1,0 +1,181 @@
+"""Planted memories: on a model whose memories are known, every table equals its closed form."""
+
+import math
+import random
+
+import polars as pl
+import pytest
+import torch
+from factories import write_dictionary
+from pipeline import config, run_steps
+from planted import SLOPE, Planted
+from reference import rule_sentences
+
+from ff_memories import tables
+
+TYPES = [".", "red", "green", "blue", "cat", "dog", "bird", "runs", "sings", "sleeps", "far", "away"]
+TYPES += ["rare", "odd", "lone"]  # the tail of the adaptive softmax
+IDS = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *TYPES])}
+HEAD = 4 + 12
+TOP = 9
+
+
+def promote(**words):
+    return {IDS.get(word, 3): amount for word, amount in words.items()}
+
+
+def planted():
+    colours, animals = ("red", "green", "blue"), ("cat", "dog", "bird")
+    first = {IDS[c]: promote(cat=1.0, dog=0.6) for c in colours}  # colours promise animals from the start
+    first |= {IDS[a]: promote(runs=1.0, sings=0.9) for a in animals}
+    second = {IDS[c]: promote(cat=1.0) for c in colours}  # agreement
+    second |= {IDS[a]: promote(sleeps=1.0, sings=0.9) for a in animals}  # composition: sings
+    second |= {IDS["far"]: promote(away=1.0)}
+    third = {IDS["red"]: promote(bird=3.0, cat=0.1), IDS["far"]: promote(away=1.0)}
+    third |= {IDS[w]: promote(sleeps=0.8, sings=0.6) for w in ("cat", "away", "lone")}  # weaker than bigrams'
+    bigrams = [
+        ((IDS["red"], IDS["cat"]), promote(runs=1.0, sings=0.95)),  # with "cat"'s own value: sings, which neither says
+        ((IDS["far"], IDS["away"]), {IDS["."]: 1.0}),
+        ((IDS["odd"], IDS["lone"]), promote(rare=1.0)),  # a tail word, which no value here can make the top
+    ]
+    return Planted(TYPES, HEAD, [first, second, third], bigrams)
+
+
+def write_sentences(path, n, seed):
+    rng = random.Random(seed)
+    chain = {
+        "red": ["cat", "dog"], "green": ["dog", "bird"], "blue": ["bird", "cat"], "far": ["away"], "odd": ["lone"],
+        "cat": ["runs", "sleeps"], "dog": ["runs"], "bird": ["sings"],
+    }  # fmt: skip
+    lines = []
+    for _ in range(n):
+        words = [rng.choice(TYPES[1:])]
+        while len(words) < rng.randint(1, 14):
+            words.append(rng.choice(chain.get(words[-1], TYPES[1:])))
+        lines.append(" ".join([*words, "."]))
+    path.write_text("\n".join(lines + lines[: n // 3]) + "\n", encoding="utf-8")  # with repeated sentences
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder, truth = tmp_path_factory.mktemp("planted"), planted()
+    model, args = truth.model()
+    torch.save({"args": args, "model": model.state_dict()}, folder / "model.pt")
+    write_dictionary(folder / "dict.txt", TYPES)
+    write_sentences(folder / "train.txt", 300, 1)
+    write_sentences(folder / "validation.txt", 120, 2)
+    settings = config(
+        run="planted", triggers__top=TOP, mutations__top=TOP, mutations__keys_per_layer=truth.keys, patterns__top=TOP,
+        composition__examples=100,
+    )  # fmt: skip
+    out = run_steps(folder, settings)
+    read = lambda split: [tuple(IDS.get(w, 3) for w in s) for s in rule_sentences(folder / f"{split}.txt")]
+    return truth, read("train"), read("validation"), {p.stem: tables.read(p) for p in out.glob("*.parquet")}
+
+
+def near(measured, expected):
+    return math.isclose(measured, expected, rel_tol=1e-5, abs_tol=1e-6)
+
+
+def test_triggers_are_the_latest_places_where_a_keys_words_stand(run):
+    truth, train, _, frames = run
+    got = {}
+    for layer, key, _, coefficient, sentence, position, following in frames["triggers"].iter_rows():
+        got.setdefault((layer, key), []).append((coefficient, sentence, position))
+        assert following == train[sentence][position]
+    ties = 0
+    for layer in range(1, truth.layers + 1):
+        for key in range(truth.keys):
+            hits = []
+            for s, tokens in enumerate(train):
+                places = [j for j in range(1, len(tokens)) if truth.fires(layer, key, tokens[:j])]
+                if places:
+                    best = max(places, key=lambda j: truth.coefficients(layer, tokens[:j])[key])
+                    hits.append((-truth.coefficients(layer, tokens[:best])[key], s, best))
+            hits.sort()
+            rows = got.get((layer, key), [])
+            assert len(rows) == min(len(hits), TOP)
+            for (coefficient, _, _), (expected, _, _) in zip(rows, hits, strict=False):
+                assert near(coefficient, -expected)
+            # other texts may tie to the last bit, and then either may come first; equal texts come in sentence order
+            allowed = {(s, j): -c for c, s, j in hits}
+            for place, (coefficient, s, j) in enumerate(rows):
+                assert near(allowed.pop((s, j)), coefficient)
+                same = [i for i, (_, other, k) in enumerate(rows) if k == j and train[other][:k] == train[s][:j]]
+                assert all((i < place) == (rows[i][1] < s) for i in same if i != place)
+                ties += len(same) - 1
+    assert ties
+
+
+def test_mutations_change_coefficients_as_the_keys_say(run):
+    truth, train, _, frames = run
+    rows = frames["mutations"].join(frames["triggers"], on=["layer", "key", "rank"], suffix="_trigger")
+    assert len(rows) == len(frames["mutations"]) > 500
+    outcomes = set()
+    for row in rows.iter_rows(named=True):
+        prefix = train[row["sentence"]][: row["position"]]
+        rest = prefix[: row["removed"] - 1] + prefix[row["removed"] :]
+        mutated = truth.coefficients(row["layer"], rest).get(row["key"], 0.0)
+        original = truth.coefficients(row["layer"], prefix)[row["key"]]
+        assert near(row["mutated"], mutated)
+        assert near(row["change"], mutated / original - 1)
+        outcomes.add((row["mutation"], mutated > 0))
+    assert outcomes >= {("first", True), ("last", False), ("random", True), ("random", False)}
+    unigrams = frames["mutations"].filter((pl.col("mutation") == "first") & (pl.col("layer") == 1))
+    lengths = unigrams.join(frames["triggers"], on=["layer", "key", "rank"])["position"].to_list()
+    for change, j in zip(unigrams["change"], lengths, strict=True):  # of one layer and a unigram: known at a glance
+        assert near(change, (1 + SLOPE * (j - 1)) / (1 + SLOPE * j) - 1)
+
+
+def test_values_predict_what_was_planted(run):
+    truth, _, _, frames = run
+    listed = {}
+    for layer, key, _, _, _, _, following in frames["triggers"].iter_rows():
+        listed.setdefault((layer, key), []).append(following)
+    agreeing = 0
+    for row in frames["values"].iter_rows(named=True):
+        logp = truth.log_probabilities(truth.promoted(row["layer"], row["key"]))
+        top = max(range(truth.vocab), key=lambda w: (logp[w], -w))
+        assert row["top_token"] == top
+        assert near(row["top_probability"], math.exp(logp[top]))
+        targets = listed.get((row["layer"], row["key"]), [])
+        assert row["triggers"] == len(targets)
+        assert row["agreeing_triggers"] == targets.count(top)
+        if targets:
+            assert row["agrees"] == (targets[0] == top)
+            above = sum(p > logp[targets[0]] + 1e-9 for p in logp)
+            assert row["next_token_rank"] == above
+            agreeing += row["agrees"]
+        else:
+            assert row["agrees"] is None
+    assert agreeing >= 5
+
+
+def test_composition_and_refinement_are_what_the_layers_promote(run):
+    truth, train, validation, frames = run
+    rows = frames["refinement"].join(frames["composition"], on=["example", "layer"], suffix="_again")
+    rows = rows.join(frames["examples"], on="example", suffix="_example")
+    top = lambda logp: max(range(truth.vocab), key=lambda w: (logp[w], -w))
+    kinds, zero = set(), set()
+    for row in rows.iter_rows(named=True):
+        prefix = validation[row["sentence"] - len(train)][: row["position"]]
+        last, layer = (2, *prefix)[-1], row["layer"]
+        r, y = truth.residual(layer, prefix), truth.ffn(layer, prefix)
+        o = truth.residual(layer + 1, prefix)
+        final = top(truth.log_probabilities(truth.residual(truth.layers + 1, prefix), last))
+        r_logp = truth.log_probabilities(r, last)
+        expected = (top(r_logp), top(truth.log_probabilities(y)), top(truth.log_probabilities(o, last)))
+        assert (row["residual_top"], row["ffn_top"], row["output_top"]) == expected
+        assert row["model_top"] == final
+        assert near(row["residual_probability"], math.exp(r_logp[final]))
+        fires = truth.coefficients(layer, prefix)
+        assert row["active"] == len(fires)
+        tops = [top(truth.log_probabilities(truth.promoted(layer, key))) for key in fires]
+        assert row["agreeing_memories"] == tops.count(expected[1])
+        residual, ffn, output = expected
+        kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}
+        assert row["kind"] == kind.get((output == residual, output == ffn), "composition")
+        kinds.add(row["kind"])
+        zero.add(row["agreeing_memories"] == 0)
+    assert kinds == {"residual", "agreement", "composition", "ffn"}
+    assert zero == {True, False}

@@ -1,0 +1,26 @@
+# What the paper claims, against what was measured.
+
+
+rule claims:
+    """Every claim of the paper with the value measured here and a verdict."""
+    input:
+        tables=[run_.table(name) for name in CLAIM_TABLES],
+        counts=[run_.path("counts", f"{name}.parquet") for name in COUNTED],
+        card=rules.model.output.card,
+        dictionary=run_.dictionary,
+    output:
+        claims=run_.table("claims"),
+        counts=run_.table("counts"),
+        metrics=run_.path("claims.json"),
+    log:
+        run_.path("logs", "claims.log"),
+    benchmark:
+        run_.path("logs", "claims.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("claims", "seed", "mutations", "composition", "values", "patterns"),
+    shell:
+        "ff-memories claims --config {params.config:q} --card {input.card} --dictionary {input.dictionary:q} "
+        "--tables {input.tables} --counts {input.counts} --out {output.claims} --out-counts {output.counts} "
+        "--metrics {output.metrics} 2> {log}"

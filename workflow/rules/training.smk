@@ -1,0 +1,22 @@
+# The demo model's training, with fairseq. Hours: nothing that `all` needs is made here.
+
+
+rule train_demo_model:
+    """Train the demo run's language model; a run that was stopped goes on from its last checkpoint."""
+    input:
+        train=rules.docstrings.output.train,
+        validation=rules.docstrings.output.validation,
+        recipe="config/demo_model.yaml",
+    output:
+        checkpoint="results/train/model.pt",
+        dictionary="results/train/dict.txt",
+        perplexities="results/train/perplexities.json",
+    log:
+        "results/train/train.log",
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    shell:
+        "ff-memories train-demo-model --recipe {input.recipe} --train {input.train} --validation {input.validation} "
+        "--checkpoint {output.checkpoint} --dictionary {output.dictionary} --perplexities {output.perplexities} "
+        "--threads {threads} --work results/train/work 2> {log}"
