@@ -78,7 +78,7 @@ def _triggers(config: Settings) -> str:
 
 def _keys(config: Settings) -> str:
     mutations, patterns = config.mutations, config.patterns
-    place = "any of its tokens" if mutations.random == "any" else "a token that is neither first nor last"
+    drawn = "all of them" if mutations.random == "any" else "those between"
     short = "left out" if mutations.single_token == "skip" else "read at the end-of-sentence token"
     mean = (
         "the mean of the changes of single triggers"
@@ -87,8 +87,8 @@ def _keys(config: Settings) -> str:
     )
     return (
         f"For {mutations.keys_per_layer} random keys of each layer, the top {mutations.top} triggers lost their first "
-        f"token, their last, or at random {place}, and the coefficient was computed anew; triggers of a single token "
-        f"were {short}. A key's change is {mean}. Patterns were sought in the top {patterns.top} triggers of "
+        f"token, their last, or one drawn from {drawn}, and the coefficient was computed anew; triggers of a single "
+        f"token were {short}. A key's change is {mean}. Patterns were sought in the top {patterns.top} triggers of "
         f"{patterns.keys_per_layer} random keys of each layer."
     )
 

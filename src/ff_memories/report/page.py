@@ -10,7 +10,7 @@ from markupsafe import Markup
 from ff_memories.claims import natural, register
 from ff_memories.config import Settings
 from ff_memories.figures.catalogue import FIGURES
-from ff_memories.report.methods import methods
+from ff_memories.report.methods import SOURCES, methods
 from ff_memories.report.outline import SECTIONS, Section, part_of, section_of
 from ff_memories.report.rendering import render
 from ff_memories.report.svg import inline
@@ -22,7 +22,7 @@ FACTS = {
     "layers": "layers", "model": "width", "keys": "keys and values in each layer", "heads": "attention heads",
     "vocab": "token types", "max_positions": "longest input, tokens", "parameters": "parameters",
     "checkpoint_sha256": "SHA-256 of the checkpoint", "dictionary_sha256": "SHA-256 of the dictionary",
-    "corpus_sha256": "SHA-256 of the texts",
+    "corpus_sha256": "SHA-256 of the texts", "seed": "seed",
 }  # fmt: skip
 
 
@@ -59,6 +59,7 @@ def page(
         fidelity=config.fidelity,
         scope=card["scope"],
         model=config.model.source or "the run's own checkpoint",
+        summary=_summary(config, card),
         facts=_facts(config, card),
         rows=rows,
         tally=[(verdict, own[verdict]) for verdict in VERDICTS if own[verdict]],
@@ -108,6 +109,18 @@ def _command(run: str, target: str | None) -> str | None:
     return f"snakemake --cores all {config}--force {target}"
 
 
+def _summary(config: Settings, card: Mapping[str, Any]) -> str:
+    """Return what was looked at, in a sentence."""
+    digest = card.get("checkpoint_sha256")
+    which = f" (checkpoint {digest[:12]}…)" if digest else ""
+    return (
+        f"A model of {card['layers']} layers with {card['keys']:,} keys and values each{which}, on "
+        f"{SOURCES.get(config.corpus.source, config.corpus.source)}."
+    )
+
+
 def _facts(config: Settings, card: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    known = {"corpus_sha256": config.corpus.sha256} | {k: v for k, v in card.items() if v is not None}
+    known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed} | {
+        k: v for k, v in card.items() if v is not None
+    }
     return [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]

@@ -1,0 +1,368 @@
+"""Tables 1 and 2, the report and the page of costs: hostile text stays text, and the same input gives the same page."""
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ff_memories import cli, tables
+from ff_memories.claims import Evidence, register, verdicts
+from ff_memories.claims.numbers import measured, number, spread
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
+from ff_memories.figures.catalogue import FIGURES
+from ff_memories.report import table1, table2
+from ff_memories.report.cost import costs, duration
+from ff_memories.report.outline import SECTIONS, part_of, section_of
+from ff_memories.report.passages import LONGEST, Texts
+from ff_memories.report.rendering import render
+from ff_memories.report.svg import inline
+from ff_memories.report.text import cell, csv_text, latex, visible
+
+HOSTILE = ["<script>alert(1)</script>", '"><img', "a\u202eb", "=cmd()", "{{7*7}}", "\\input{x}", "@SUM(1)"]
+SENTENCE = list(range(4, 4 + len(HOSTILE)))
+
+
+def texts(sentences=(SENTENCE, [4, 5])):
+    offsets = np.cumsum([0, *map(len, sentences)])
+    tokens = np.array([t for s in sentences for t in s], dtype=np.int32)
+    return Texts(Corpus(tokens, offsets, len(sentences)), Dictionary(HOSTILE))
+
+
+def frame(name, *rows):
+    schema = tables.TABLES[name]
+    return tables.conform(pl.DataFrame(list(rows), schema=schema.columns), schema)
+
+
+def trigger(rank, sentence, position, next_token, layer=1, key=0):
+    return {"layer": layer, "key": key, "rank": rank, "coefficient": 9.0 - rank, "sentence": sentence,
+            "position": position, "next_token": next_token}  # fmt: skip
+
+
+def value(top, probability=0.5, key=0, agreeing=0, triggers=2):
+    return {"layer": 1, "key": key, "top_token": top, "top_probability": probability, "next_token": 5,
+            "next_token_rank": 3, "agrees": False, "agreeing_triggers": agreeing, "triggers": triggers}  # fmt: skip
+
+
+def annotation(ranks, description="ends", annotator="proxy", key=0, layer=1, pattern=1):
+    return {"annotator": annotator, "layer": layer, "key": key, "pattern": pattern, "description": description,
+            "type": "shallow", "ranks": ranks}  # fmt: skip
+
+
+def label(rank, annotator="proxy", key=0):
+    return {"annotator": annotator, "layer": 1, "key": key, "rank": rank, "label": "shallow"}
+
+
+class Tags(HTMLParser):
+    """Every element of a page with its attributes, in order; unclosed ones are left on ``open``."""
+
+    VOID = ("meta", "br", "img", "link", "hr", "input")
+
+    def __init__(self, html):
+        super().__init__()
+        self.found, self.open = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+TRIGGERS = frame("triggers", trigger(1, 0, 2, 6), trigger(2, 0, 3, 7), trigger(3, 1, 2, None))
+ANNOTATIONS = frame("annotations", annotation([1, 2, 3], "<b>" + HOSTILE[2]))
+LABELS = frame("pattern_labels", *(label(rank) for rank in (1, 2, 3, 4)))
+
+
+def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
+    (row,) = table2.table2(frame("values", value(7, agreeing=1)), TRIGGERS, texts(), "next")
+    assert row.passage.marked == HOSTILE[3] and row.agrees and row.precision == 0.5
+    assert row.passage.before == " ".join([HOSTILE[0], HOSTILE[1], "a[U+202E]b"])
+
+
+def test_table2_falls_back_on_the_top_trigger_and_says_so():
+    (row,) = table2.table2(frame("values", value(9)), TRIGGERS, texts(), "next")
+    assert row.passage.marked == "a[U+202E]b" and not row.agrees
+    assert "does not agree" in render("table2.html.j2", rows=[row], scope="paper", target="next")
+
+
+def test_table2_marks_the_last_token_where_values_are_compared_with_it():
+    (row,) = table2.table2(frame("values", value(6, agreeing=1)), TRIGGERS, texts(), "last")
+    assert (row.passage.marked, row.agrees) == ("a[U+202E]b", True)
+
+
+def test_table2_takes_the_most_probable_first_and_keys_without_triggers_as_they_are():
+    values = frame("values", value(4, 0.1, key=0), value(5, 0.9, key=1, triggers=0), value(6, 0.5, key=2))
+    rows = table2.table2(values, TRIGGERS, texts(), "next", most=2)
+    assert [row.key for row in rows] == [1, 2]
+    assert rows[0].precision is None and rows[0].passage is None
+    assert "no triggers" in render("table2.html.j2", rows=rows, scope="paper", target="next")
+
+
+def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_proxy():
+    proxy = [annotation([1, 2, 3], "wide", key=1), annotation([1], "narrow", key=0)]
+    people = annotation([1, 2], "theirs", "ann", key=0)
+    labels = frame("pattern_labels", *(label(r, a, k) for a, k in (("proxy", 1), ("ann", 0)) for r in (1, 2, 3, 4)))
+    (row,) = table1.table1(frame("annotations", *proxy), labels, TRIGGERS, texts(), 16)
+    assert (row.pattern, row.proxy, row.covered, row.shown) == ("wide", True, 3, 4)
+    (row,) = table1.table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
+    assert (row.pattern, row.proxy) == ("theirs", False)
+    assert [p.marked for p in row.passages] == [HOSTILE[1], "a[U+202E]b"]
+
+
+def test_table1_says_proxy_in_every_format():
+    rows = table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
+    for made in (render("table1.html.j2", rows=rows, scope="surrogate"), table1.to_csv(rows, "surrogate"),
+                 table1.to_latex(rows, "surrogate")):  # fmt: skip
+        assert "proxy" in made and "surrogate" in made.lower()
+
+
+def test_tables_without_rows_are_still_tables():
+    for name, extra in (("table1", {}), ("table2", {"target": "next"})):
+        assert not Tags(render(f"{name}.html.j2", rows=[], scope="paper", **extra)).open
+    assert table2.table2(frame("values"), frame("triggers"), texts(), "next") == []
+    assert table1.table1(frame("annotations"), frame("pattern_labels"), frame("triggers"), texts(), 16) == []
+
+
+def test_hostile_text_is_text_in_html():
+    rows = table2.table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
+    html = render("table2.html.j2", rows=rows, scope="paper", target="next")
+    html += render("table1.html.j2", rows=table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), scope="paper")
+    tags = {tag for tag, _ in Tags(html).found}
+    assert not tags & {"script", "img", "b"} and "&lt;script&gt;" in html and "{{7*7}}" in html
+    assert "\u202e" not in html and "[U+202E]" in html
+
+
+def test_no_cell_of_a_csv_file_is_a_formula():
+    rows = table2.table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
+    read = list(csv.reader(io.StringIO(table2.to_csv(rows, "paper"))))
+    assert {len(row) for row in read} == {len(read[0])}
+    assert not [c for row in read[1:] for c in row if c[:1] in ("=", "@", "+", "-")]
+    assert {row[2] for row in read} >= {"'=cmd()", "'@SUM(1)", HOSTILE[1]}
+    assert (cell(" =1"), cell(-0.5), cell(None), cell("\t=1")) == ("' =1", -0.5, "", "[U+0009]=1")
+    assert csv_text(["a"], [['x"y']]) == 'a\n"x""y"\n'
+
+
+def test_no_token_is_a_latex_command():
+    assert latex("\\input{x}") == r"\textbackslash{}input\{x\}"
+    assert latex("50% of $x_1^2 & #~") == r"50\% of \$x\_1\textasciicircum{}2 \& \#\textasciitilde{}"
+    assert latex("a--b") == "a{-}{-}b"
+
+
+def test_invisible_characters_are_spelled_out_and_others_left_alone():
+    assert visible("a\u200bb\u2066\x00") == "a[U+200B]b[U+2066][U+0000]"
+    assert visible("naïve 日本 ∑") == "naïve 日本 ∑"
+
+
+def test_a_long_prefix_is_cut_at_its_start():
+    passage = texts(sentences=([4] * 100,)).passage(0, 100)
+    assert passage.cut and passage.before.count(" ") == LONGEST - 1 and passage.plain.startswith("…")
+
+
+def test_ids_in_figures_cannot_collide_and_nothing_in_them_runs():
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    source = (f'<svg {spaces} width="10" height="5"><script>x()</script><defs><clipPath id="c"/></defs>'
+              '<g onclick="x()" clip-path="url(#c)" fill="url(\'#c\')"><use xlink:href="#c" aria-label="part"/></g></svg>')  # fmt: skip
+    made = inline(source, "figure3", 'what it "shows" <now>')
+    tags = Tags(made)
+    assert not tags.open and "script" not in {tag for tag, _ in tags.found} and "onclick" not in made
+    assert tags.found[0][1]["aria-label"] == 'what it "shows" <now>' and tags.found[0][1]["viewbox"] == "0 0 10 5"
+    assert 'id="figure3-c"' in made and made.count("url(#figure3-c)") == 2 and '"#figure3-c"' in made
+    for bad in ("<svg>", "<html/>", "no"):
+        with pytest.raises(ValueError, match="not SVG"):
+            inline(bad, "figure3", "")
+
+
+def test_every_claim_and_figure_has_its_place_in_the_outline():
+    shown = [part for section in SECTIONS for part in section.parts]
+    assert set(shown) == {*FIGURES, "table1", "table2"} and len(shown) == len(set(shown))
+    for claim in register():
+        (section,) = (s for s in SECTIONS if s.number == section_of(claim))
+        assert part_of(claim) is None or part_of(claim) in section.parts, claim.id
+    for section in SECTIONS:
+        assert all(FIGURES[p].section == section.number for p in section.parts if p in FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        (measured(0.0352, "share"), "3.52 %"), (measured(-0.5, "change"), "−50 %"), (measured(None, "share"), "–"),
+        (measured(10.0, "layer"), "layer 10"), (measured(9400.0, "factor"), "9,400 ×"), (number(0.0), "0"),
+        (number(3.6e-6), "3.60e−06"), (number(65536), "65,536"), (spread(-0.1, 0.02, "points"), "−10 to 2"),
+        (spread(None, 1.0, "share"), ""), (number(0.0004), "0.0004"),
+    ],
+)  # fmt: skip
+def test_numbers_are_shown_in_their_unit(shown, wanted):
+    assert shown == wanted
+
+
+CONFIG = {
+    "run": "try", "seed": 1, "fidelity": "paper",
+    "corpus": {"source": None, "train": {"files": ["/home/me/secret.txt"], "max_sentences": 7},
+               "validation": {"files": ["/home/me/other.txt"]}, "sha256": "a" * 64, "segmenter": "rule",
+               "tokenizer": "native", "headings": "keep", "too_long": "refuse"},
+    "model": {"source": None, "checkpoint": "/home/me/model.pt", "dictionary": "/home/me/dict.txt"},
+    "extraction": {"precision": "float32"},
+    "triggers": {"top": 50, "per_sentence": "best", "positions": "inner", "duplicates": "keep"},
+    "mutations": {"keys_per_layer": 100, "top": 50, "random": "any", "single_token": "skip", "mean": "of_ratios"},
+    "patterns": {"keys_per_layer": 10, "top": 25},
+    "values": {"target": "next", "projection": "adaptive", "projection_seed": 1},
+    "composition": {"examples": 4000, "sample": "per_sentence", "positions": "1..N", "layer_prediction": "ffn",
+                    "memories": "active", "stop_words": "sklearn"},
+}  # fmt: skip
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/></svg>'
+
+
+def made_report(folder, scope="surrogate", card_scope=None, config=CONFIG):
+    card = {"scope": card_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "heads": 2,
+            "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
+    (folder / "card.json").write_text(json.dumps(card))
+    judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)
+    tables.write(judged.with_columns(pl.lit("<script>x</script>").alias("reason")), folder / "claims.parquet")
+    tables.write(tables.counts("corpus", {"too_<b>long</b>": 12345}), folder / "counts.parquet")
+    for name in ("figure2", "figure3"):
+        (folder / f"{name}.svg").write_text(SVG)
+    (folder / "table1.html").write_text(render("table1.html.j2", rows=[], scope=scope))
+    with pytest.raises(SystemExit) as end:
+        cli.main(["report", "--config", json.dumps(config), "--card", f"{folder}/card.json",
+                  "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
+                  "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
+                  "--out", f"{folder}/report/report.html"])  # fmt: skip
+    return end.value.code, folder / "report/report.html"
+
+
+def test_the_report_is_one_sound_page_and_the_same_every_time(tmp_path):
+    code, path = made_report(tmp_path)
+    html = path.read_text()
+    tags = Tags(html)
+    assert code == 0 and not tags.open
+    assert made_report(tmp_path)[1].read_bytes() == html.encode()
+    names = [tag for tag, _ in tags.found]
+    assert "script" not in names and "link" not in names and names.count("h1") == 1
+    levels = [int(tag[1]) for tag in names if re.fullmatch(r"h\d", tag)]
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    ids = [attrs["id"] for _, attrs in tags.found if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    links = [attrs["href"] for tag, attrs in tags.found if tag == "a"]
+    assert {link[1:] for link in links if link[0] == "#"} <= set(ids)
+    assert "../figure3.pdf" in links and not [link for link in links if link.startswith(("http", "/"))]
+    assert all("scope" in attrs for tag, attrs in tags.found if tag == "th")
+    assert dict(tags.found)["html"]["lang"] == "en"
+
+
+def test_the_report_shows_every_claim_once_in_the_list_and_once_in_its_section(tmp_path):
+    html = made_report(tmp_path)[1].read_text()
+    for claim in register():
+        assert html.count(f'href="#{claim.id}"') == 1 and html.count(f'id="{claim.id}"') == 1
+    assert html.index('id="verdicts"') < html.index('id="section-3.2"') < html.index('id="section-5.2"')
+    assert "12,345" in html and "b" * 64 in html and "snakemake --cores all --configfile CONFIG --force" in html
+
+
+def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):
+    html = made_report(tmp_path)[1].read_text()
+    assert "/home/me" not in html and str(tmp_path) not in html
+
+
+def test_a_surrogates_report_says_so_loudly_and_the_papers_does_not(tmp_path):
+    banner = "surrogate model: not the paper's"
+    assert banner in made_report(tmp_path)[1].read_text()
+    assert banner not in made_report(tmp_path, "paper")[1].read_text()
+    released = CONFIG | {"fidelity": "released"}
+    assert "as the released code did it" in made_report(tmp_path, "paper", config=released)[1].read_text()
+
+
+def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
+    code, path = made_report(tmp_path, "paper", card_scope="surrogate")
+    assert code == 2 and not path.exists() and "another model" in capsys.readouterr().err
+
+
+def test_methods_follow_the_config(tmp_path):
+    html = made_report(tmp_path)[1].read_text()
+    assert "top 50 triggers" in html and "first 7 sentences" in html and "scikit-learn" in html
+    other = CONFIG | {"mutations": CONFIG["mutations"] | {"top": 20}}
+    assert "top 20 triggers" in made_report(tmp_path, config=other)[1].read_text()
+
+
+def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
+    from safetensors.numpy import save_file
+
+    from ff_memories.corpus import store
+
+    held = texts().corpus
+    save_file({"tokens": held.tokens, "offsets": held.offsets}, tmp_path / "corpus.safetensors", {"train": "2"})
+    assert len(store.read(tmp_path / "corpus.safetensors")) == 2
+    (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in HOSTILE))
+    (tmp_path / "card.json").write_text('{"scope": "surrogate", "layers": 16, "keys": 64, "vocab": 11}')
+    sentences = [
+        {"sentence": i, "split": "train", "file": "f", "line": i, "first_token": 0, "tokens": 2} for i in (0, 1)
+    ]
+    made = {"sentences": frame("sentences", *sentences), "values": frame("values", value(7)), "triggers": TRIGGERS,
+            "annotations": ANNOTATIONS, "pattern_labels": LABELS}  # fmt: skip
+    for name, held in made.items():
+        tables.write(held, tmp_path / f"{name}.parquet")
+    shared = [f"--triggers={tmp_path}/triggers.parquet", f"--card={tmp_path}/card.json",
+              f"--dictionary={tmp_path}/dict.txt", f"--corpus={tmp_path}/corpus.safetensors"]  # fmt: skip
+    own = {
+        "table1": [
+            "--annotations",
+            f"{tmp_path}/annotations.parquet",
+            "--labels",
+            f"{tmp_path}/pattern_labels.parquet",
+        ],
+        "table2": ["--config", json.dumps({"values": CONFIG["values"]}), "--values", f"{tmp_path}/values.parquet"],
+    }
+
+    def step(name, *files, sentences="sentences"):
+        with pytest.raises(SystemExit) as end:
+            cli.main([name, *own[name], *shared, f"--sentences={tmp_path}/{sentences}.parquet", "--out",
+                      *(f"{tmp_path}/{file}" for file in files)])  # fmt: skip
+        return end.value.code
+
+    for name in own:
+        files = [f"{name}.{suffix}" for suffix in ("html", "csv", "tex")]
+        assert step(name, *files) == 0
+        once = [(tmp_path / file).read_bytes() for file in files]
+        assert step(name, *files) == 0 and [(tmp_path / file).read_bytes() for file in files] == once
+        assert all(b"surrogate" in content.lower() for content in once)
+        assert step(name, f"{name}.html", "x.doc") == 2 and "x.doc" in capsys.readouterr().err
+    (tmp_path / "short").mkdir()
+    tables.write(made["sentences"].head(1), tmp_path / "short/sentences.parquet")
+    assert step("table1", "table1.html", sentences="short/sentences") == 2
+    assert "2 sentences" in capsys.readouterr().err
+
+
+BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n"
+
+
+def test_costs_are_summed_by_rule_and_gaps_are_no_zeros(tmp_path):
+    (tmp_path / "logs/shard").mkdir(parents=True)
+    (tmp_path / "logs/values.tsv").write_text(BENCHMARK + "2.5\t0:00:02\tNA\t-\n")
+    for i, memory in enumerate((100, 300)):
+        (tmp_path / f"logs/shard/{i}.tsv").write_text(BENCHMARK + f"10\t0:00:10\t{memory}\t8\n")
+    shard, values = costs([str(p) for p in Path(tmp_path).rglob("*.tsv")])
+    assert (shard.rule, shard.jobs, shard.seconds, shard.processor_seconds, shard.peak_mib) == ("shard", 2, 20, 16, 300)
+    assert (values.rule, values.seconds, values.processor_seconds, values.peak_mib) == ("values", 2.5, None, None)
+    assert [duration(s) for s in (0.04, 59.96, 185, 7800)] == ["0.0 s", "1 min 00 s", "3 min 05 s", "2 h 10 min"]
+
+
+def test_the_page_of_costs_names_a_file_that_is_no_benchmark(tmp_path, capsys):
+    (tmp_path / "x.tsv").write_text("not\ta benchmark\n1\t2\n")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["cost", "--benchmarks", f"{tmp_path}/x.tsv", "--out", f"{tmp_path}/cost.html"])
+    assert end.value.code == 2 and "x.tsv" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        cli.main(["cost", "--out", f"{tmp_path}/cost.html"])
+    assert end.value.code == 0 and not Tags((tmp_path / "cost.html").read_text()).open
