@@ -32,13 +32,14 @@ class Closeness:
     """Says whether two words are closer than random ones of their frequencies.
 
     Attributes:
-        units: (vocab, d) unit vectors.
+        embedding, centre: (vocab, d), (d,) the words' vectors and their mean.
         order: (vocab,) types by falling frequency.
         place: (vocab,) where each type stands in ``order``.
         rng_of: the generator of the random pairs for two types.
     """
 
-    units: torch.Tensor
+    embedding: torch.Tensor
+    centre: torch.Tensor
     order: np.ndarray
     place: np.ndarray
     rng_of: Callable[[int, int], np.random.Generator]
@@ -49,8 +50,7 @@ class Closeness:
         order = np.argsort(-counts, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        units = closeness_vectors(embedding, embedding.float().mean(0))
-        return cls(units, order, place, lambda a, b: generator(seed, f"words like {a} and {b}"))
+        return cls(embedding, embedding.mean(0), order, place, lambda a, b: generator(seed, f"words like {a} and {b}"))
 
     def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
         most = min(ALIKE, len(self.order))
@@ -60,8 +60,12 @@ class Closeness:
     def __call__(self, one: int, other: int) -> bool:
         rng = self.rng_of(min(one, other), max(one, other))
         left, right = self._alike(min(one, other), rng), self._alike(max(one, other), rng)
-        cosines = (self.units[left] * self.units[right]).sum(1)[left != right]
-        return bool(self.units[one] @ self.units[other] > torch.quantile(cosines, CLOSE))
+        cosines = self._cosines(left, right)[left != right]
+        return bool(self._cosines(torch.tensor([one]), torch.tensor([other])) > torch.quantile(cosines, CLOSE))
+
+    def _cosines(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        one, other = (closeness_vectors(self.embedding[ids], self.centre) for ids in (left, right))
+        return (one * other).sum(1)
 
 
 def spelled_alike(one: str, other: str) -> bool:

@@ -1,9 +1,9 @@
 """Semantic patterns of section 3.1: topics, found as words close to each other in the model's own embeddings.
 
-A topic is a word with its nearest neighbours among the frequent words of the text: one, three, ... words around every
-word that a key's prefixes contain are tried. A prefix has the topic if it holds one of its words. How often random
-prefixes do follows from the words' frequencies and the number of content words that the prefixes have, so that long
-prefixes and common words gain nothing.
+A topic is a word with its nearest neighbours among the frequent words of the text: every word that a key's prefixes
+contain is tried, alone, with one neighbour, with two and so on. A prefix has the topic if it holds one of its words.
+How often random prefixes do follows from the words' frequencies and the number of content words that the prefixes have,
+so that long prefixes and common words gain nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from ff_memories.patterns.null import Correction, Found, frequent, tail
 from ff_memories.patterns.sample import FEWEST, Prefix
 from ff_memories.patterns.words import is_content, stem
 
-SIZES = np.array([1, 3, 6, 12, 24])  # words of a topic that are tried, from the nearest on
+SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # words of a topic that are tried, from the nearest on
 NEIGHBOURED = 10_000  # most frequent words that have neighbours
 TRAINED = 20  # occurrences; the embedding of a rarer word says little but that it is rare
 CLOSE = 0.99  # a neighbour is closer than this share of random pairs of words
@@ -152,23 +152,23 @@ class Topics:
             alpha: probability that random prefixes are given any topic.
         """
         own = [self._terms(prefix, without) for prefix in prefixes]
-        merged: list[tuple[float, set[int], set[int]]] = []
-        taken: set[int] = set()
         opens = [len(prefix) < OPENING for prefix in prefixes]
+        gone = {int(self.lexicon.term[t]) for t in without} | {len(self.lexicon)}
+        merged: list[tuple[float, set[int], set[int]]] = []
         for p, term, size, members in sorted(self._search(own, opens)[0], key=lambda found: found[:3]):
             if self.corrected(p, len(prefixes)) > alpha:
                 break
-            topic = set(self.lexicon.neighbours[term, : SIZES[size]].tolist()) - taken
-            held = {i for i in np.flatnonzero(members).tolist() if not topic.isdisjoint(own[i].tolist())}
-            alike = (m for m in merged if len(held & m[2]) >= SAME * min(len(held), len(m[2])))
-            if into := next(alike, None):  # the most certain topics come first and take in what goes with them
-                into[1].update(topic)
-                into[2].update(held)
-            elif len(held) >= FEWEST and len(held) == members.sum():
+            topic = set(self.lexicon.neighbours[term, : SIZES[size]].tolist()) - gone
+            held = set(np.flatnonzero(members).tolist())
+            if any(topic & words for _, words, _ in merged):
+                continue  # much the same words as a more certain topic
+            for _, words, holders in merged:
+                if len(held & holders) >= SAME * min(len(held), len(holders)):
+                    words |= topic
+                    holders |= held
+                    break
+            else:
                 merged.append((p, topic, held))
-            else:  # what is left of a topic without the words of others was not tested by itself
-                continue
-            taken |= topic
         return [
             Found(self._words(words, [prefixes[i] for i in sorted(held)]), "topic", frozenset(held), p)
             for p, words, held in merged
@@ -186,7 +186,7 @@ class Topics:
 
 
 def _reached(holds: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return which prefixes hold any of the first 1, 3, ... neighbours: (terms, sizes, prefixes) bool."""
+    """Return which prefixes hold any of the first 1, 2, 3, ... neighbours: (terms, sizes, prefixes) bool."""
     reached, first, parts = np.zeros((len(place), holds.shape[1]), dtype=bool), 0, []
     for size in SIZES.tolist():
         reached = reached | holds[place[:, first:size]].any(1)

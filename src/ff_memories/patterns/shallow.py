@@ -117,6 +117,8 @@ class Shallow:
         found, parts = [], set()
         for (kind, what), p in significant:
             members = frozenset(i for i, own in enumerate(features) if (kind, what) in own)
+            if kind == "near" and len(what) == 1 and not concentrated(what[0], prefixes):
+                continue  # it recurs anywhere in the prefixes: that is a topic
             if kind in ("end", "near"):
                 words, tokens = tuple(self.types[t] for t in what), set(what)
             else:
@@ -132,6 +134,14 @@ class Shallow:
 def length_classes(prefixes: Sequence[Prefix]) -> np.ndarray:
     """Return the class of each prefix's length: 0 for the empty one, then by ``LENGTHS``."""
     return np.searchsorted(LENGTHS, [len(prefix) for prefix in prefixes], side="right")
+
+
+def concentrated(token: int, prefixes: Sequence[Prefix]) -> bool:
+    """Say whether a token stands near the end of the prefixes that have it, more often than if places were random."""
+    holders = [prefix for prefix in prefixes if token in prefix]
+    near = sum(token in prefix[-WINDOW:] for prefix in holders)
+    elsewhere = [max(1 - WINDOW / len(prefix), 0.0) ** prefix.count(token) for prefix in holders]
+    return float(tail(near, len(holders), 1 - sum(elsewhere) / len(holders))) <= 0.05
 
 
 def describe(pattern: Found) -> str:

@@ -42,10 +42,10 @@ def stem(word: str) -> str:
         return _without_e(word[:-1])
     for ending in ("ied", "ing", "ed"):
         base = word.removesuffix(ending)
+        if ending == "ied" and base != word and len(base) >= 2:
+            return base + "y"
         if base != word and len(base) >= 3 and _VOWEL.search(base):
-            if ending == "ied":
-                return base + "y"
-            doubled = base[-1] == base[-2] and base[-1] not in "lsz"
+            doubled = len(base) > 3 and base[-1] == base[-2] and base[-1] not in "lsz"
             return _without_e(base[:-1] if doubled else base)
     return _without_e(word)
 

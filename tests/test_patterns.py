@@ -1,0 +1,476 @@
+"""The proxy annotator finds what was planted, in an invented language, and nothing in random prefixes."""
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from factories import write_checkpoint, write_dictionary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ff_memories import cli, tables
+from ff_memories.corpus import store
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.text import Sentences
+from ff_memories.errors import UserError
+from ff_memories.model import checkpoint
+from ff_memories.patterns import distance, null, proxy, sample
+from ff_memories.patterns.sample import Key
+from ff_memories.patterns.words import is_content, shape, stem
+
+STOP = ["the", "of", ",", "and", "to", "in", "a", "is", "(", ")", "that", "was"]
+SHOWN = 25
+
+
+def invented_words(n, rng):
+    """n distinct words that neither end like plurals nor begin alike, so that none is a form of another."""
+    out = []
+    while len(out) < n:
+        word = "".join(rng.choice("bdfgklmnprtvz") + rng.choice("aiou") for _ in range(3)) + rng.choice("bkmnt")
+        if word not in out:
+            out.append(word)
+    return out
+
+
+@dataclass
+class Language:
+    """Words by falling frequency, groups of words with close embeddings, and a corpus with planted triggers."""
+
+    seed: int
+    topics: int = 40
+    size: int = 8
+    sentences: list = field(default_factory=list)
+    planted: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.rng = random.Random(self.seed)
+        content = invented_words(1500, self.rng)
+        self.dictionary = Dictionary(STOP + content)
+        self.first = len(self.dictionary) - len(content)
+        ranks = np.arange(1, len(self.dictionary) - 3)
+        self.weights = list(1 / (ranks + 2.7))
+        places = self.rng.sample(range(self.first + 50, len(self.dictionary)), self.topics * self.size)
+        self.groups = [places[i :: self.topics] for i in range(self.topics)]
+        draw = np.random.default_rng(self.seed)
+        embedding = draw.normal(size=(len(self.dictionary), 32)) + 2 * draw.normal(size=32)
+        for group in self.groups:  # cosines of about 0.7 within a group
+            embedding[group] += 1.5 * draw.normal(size=32)
+        self.embedding = torch.from_numpy(embedding).float()
+        for _ in range(3000):
+            self.sentences.append(self.sentence())
+
+    def sentence(self):
+        return self.rng.choices(range(4, len(self.dictionary)), self.weights, k=self.rng.randint(6, 24))
+
+    def ngram(self):
+        """A suffix of one to three tokens with a word of content at its end or before it."""
+        words = [self.rng.randrange(self.first, len(self.dictionary))]
+        stops = [self.rng.randrange(4, self.first) for _ in range(self.rng.randint(0, 2))]
+        return words + stops if self.rng.random() < 0.4 else stops + words
+
+    def plant(self, suffix=None, group=None, least=6):
+        """Add a key of 25 triggers: some end with a suffix, some hold words of a group; the rest is random."""
+        with_suffix = set(self.rng.sample(range(SHOWN), self.rng.randint(least, 20))) if suffix else set()
+        with_topic = set(self.rng.sample(range(SHOWN), self.rng.randint(least, 20))) if group else set()
+        rows = []
+        for i in range(SHOWN):
+            tokens = self.sentence()
+            position = self.rng.randint(min(6, len(tokens) - 1), len(tokens) - 1)
+            if i in with_topic:
+                # not at the end: a word of the topic that ends three prefixes is a shallow pattern too
+                for place in self.rng.sample(range(position - 1), self.rng.randint(1, 3)):
+                    tokens[place] = self.rng.choice(group)
+            if i in with_suffix:
+                tokens[position - len(suffix) : position] = suffix
+            rows.append((len(self.sentences), position, tokens[position]))
+            self.sentences.append(tokens)
+        held = {
+            "shallow": {i + 1 for i in with_suffix},
+            # a suffix may have been written over the only word of the topic
+            "semantic": {i + 1 for i in with_topic if set(self.sentences[rows[i][0]][: rows[i][1]]) & set(group)},
+        }
+        self.planted.append((rows, suffix, group, held))
+
+    def corpus(self):
+        text = Sentences()
+        for tokens in self.sentences:
+            text.add(tokens, "f", 1, 0)
+        offsets = np.frombuffer(text.offsets, dtype=np.int64)
+        return Corpus(np.frombuffer(text.tokens, dtype=np.int32), offsets, len(self.sentences))
+
+    def triggers(self):
+        rows = [
+            (1 + number // 200, number % 200, rank, 2 - rank / 100, *place)
+            for number, (places, *_) in enumerate(self.planted)
+            for rank, place in enumerate(places, 1)
+        ]
+        schema = tables.TABLES["triggers"].columns
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def scores(language):
+    """Precision and recall of patterns per type, share of foils with a pattern, accuracy of labels."""
+    triggers, corpus = language.triggers(), language.corpus()
+    keys = sample.read_keys(triggers, corpus, 200, SHOWN, seed=1)
+    annotator = proxy.Annotator.of(corpus, language.dictionary, language.embedding, triggers, seed=1)
+    annotations, labels = proxy.annotate(annotator, keys)
+    count = Counter()
+    for key in keys:
+        _, suffix, group, held = language.planted[(key.layer - 1) * 200 + key.key]
+        mine = annotations.filter((pl.col("layer") == key.layer) & (pl.col("key") == key.key))
+        count["foils"] += not suffix and not group
+        count["foils found"] += not suffix and not group and len(mine) > 0
+        for kind, words in (("shallow", suffix), ("semantic", group)):
+            right = 0
+            for description, ranks in mine.filter(pl.col("type") == kind).select("description", "ranks").iter_rows():
+                named = named_words(description)
+                assert len(named) <= (3 if '"' in description else 5)
+                true = words is not None and len(held[kind] & set(ranks)) >= 0.8 * len(ranks)
+                true = true and 2 * sum(language.dictionary.ids[w] in words for w in named) > len(named)
+                count[kind, "found"] += 1
+                count[kind, "true"] += true
+                right = max(right, len(held[kind] & set(ranks)) if true else 0)
+            if words is not None:
+                count[kind, "planted"] += 1
+                count[kind, "recalled"] += right >= 0.5 * len(held[kind])
+        is_shown = labels.filter((pl.col("layer") == key.layer) & (pl.col("key") == key.key))
+        for rank, label in is_shown.select("rank", "label").iter_rows():
+            kinds = [kind for kind in ("shallow", "semantic") if rank in held[kind]]
+            expected = "both" if len(kinds) == 2 else kinds[0] if kinds else "none"
+            count["labels"] += 1
+            count["labels right"] += label == expected
+    out = {"foils": count["foils found"] / max(1, count["foils"]), "labels": count["labels right"] / count["labels"]}
+    for kind in ("shallow", "semantic"):
+        out[kind, "precision"] = count[kind, "true"] / max(1, count[kind, "found"])
+        out[kind, "recall"] = count[kind, "recalled"] / max(1, count[kind, "planted"])
+    return out
+
+
+def named_words(description):
+    """The words that a description names, without its own."""
+    if '"' in description:
+        return description.split('"')[1].split()
+    return description.partition(": ")[2].split(", ")
+
+
+def planted_language(seed, each=60, foils=200, least=6):
+    language = Language(seed)
+    for i in range(each):
+        language.plant(suffix=language.ngram(), least=least)
+        language.plant(group=language.groups[i % language.topics], least=least)
+        language.plant(suffix=language.ngram(), group=language.groups[(i + 7) % language.topics], least=least)
+    for _ in range(foils):
+        language.plant()
+    return language
+
+
+def test_planted_patterns_are_found_and_random_prefixes_have_none():
+    found = scores(planted_language(seed=1))
+    assert found["shallow", "precision"] >= 0.95
+    assert found["shallow", "recall"] >= 0.90
+    assert found["semantic", "precision"] >= 0.85
+    assert found["semantic", "recall"] >= 0.75
+    assert found["foils"] <= 0.02
+    assert found["labels"] >= 0.95
+
+
+@pytest.fixture(scope="module")
+def annotator():
+    language = Language(seed=5)
+    language.plant()
+    found = proxy.Annotator.of(language.corpus(), language.dictionary, language.embedding, language.triggers(), seed=1)
+    return language, found
+
+
+def ending(language, endings):
+    """A key whose prefixes end as given; each starts with other random words."""
+    prefixes = [tuple(language.sentence()[:6] + language.dictionary.encode(e.split())) for e in endings]
+    return Key(1, 0, tuple(range(1, len(prefixes) + 1)), tuple(prefixes))
+
+
+def descriptions(annotator, key):
+    return [description for _, description, _ in annotator.annotate(key)]
+
+
+def test_a_phrase_is_listed_once_and_its_end_only_if_it_covers_clearly_more(annotator):
+    language, found = annotator
+    word, other, *fill = language.dictionary.types[400:430]
+    phrase = f"{word} of the"
+    rest = [f"{w} {v}" for w, v in zip(fill[:14], fill[14:], strict=True)]
+    assert descriptions(found, ending(language, [phrase] * 8 + rest)) == [f'ends with "{phrase}"']
+    more = ending(language, [phrase] * 8 + [f"{w} of the" for w in fill[:4]] + rest[4:])
+    assert descriptions(found, more) == [f'ends with "{phrase}"', 'ends with "of the"']
+    two = ending(language, [phrase] * 8 + [f"to {other}"] * 5 + rest[:8])
+    assert descriptions(found, two) == [f'ends with "{phrase}"', f'ends with "to {other}"']
+
+
+def test_two_prefixes_make_no_pattern_and_three_do(annotator):
+    language, found = annotator
+    rare, *fill = language.dictionary.types[-40:]
+    for times, expected in ((2, []), (3, [f'ends with "{rare}"'])):
+        assert descriptions(found, ending(language, [rare] * times + fill[: SHOWN - times])) == expected
+
+
+def test_words_of_a_shallow_pattern_are_no_topic(annotator):
+    language, found = annotator
+    first, second, *others = (language.dictionary[t] for t in language.groups[0])
+    fill = language.dictionary.types[-60:]
+    key = ending(language, [first if i % 2 else second for i in range(18)] + fill[:7])
+    assert {kind for kind, *_ in found.annotate(key)} == {"shallow"}
+    key = ending(language, [f"{others[i % 6]} {fill[i + 7]} {first}" for i in range(18)] + fill[:7])
+    kinds = {kind: description for kind, description, _ in found.annotate(key)}
+    assert kinds["shallow"] == f'ends with "{first}"'
+    assert set(named_words(kinds["semantic"])) <= set(others)
+
+
+def test_a_common_word_is_no_pattern_where_it_is_as_common_as_anywhere(annotator):
+    language, found = annotator
+    common = max(range(4, 16), key=lambda t: language.weights[t - 4])
+    share = language.weights[common - 4] / sum(language.weights)
+    fill = language.dictionary.types[-60:]
+    assert share * SHOWN > 1  # one or two are expected, so that three are no news
+    key = ending(language, [language.dictionary[common]] * 3 + fill[: SHOWN - 3])
+    assert descriptions(found, key) == []
+
+
+@given(st.lists(st.sets(st.integers(0, 24), min_size=3), min_size=1, max_size=8), st.randoms())
+def test_listed_patterns_do_not_depend_on_the_order_of_candidates(members, rng):
+    candidates = [null.Found((f"w{i % 3}",), "end", frozenset(m), i / 10) for i, m in enumerate(members)]
+    kept = null.distinct(candidates)
+    rng.shuffle(candidates)
+    assert null.distinct(candidates) == kept
+    assert kept[0].p == 0
+
+
+def test_binomial_tail_is_the_sum_of_its_terms():
+    from math import comb
+
+    for held in range(1, 8):
+        exact = sum(comb(7, k) * 0.3**k * 0.7 ** (7 - k) for k in range(held, 8))
+        assert null.tail(np.array([held]), 7, np.array([0.3]))[0] == pytest.approx(exact)
+
+
+def test_corrected_p_values_of_random_sets_are_uniform():
+    draw = np.random.default_rng(0).random(4000)
+    corrected = null.Correction(lambda indices: float(draw[indices].min()), 4000, lambda n: np.random.default_rng(n))
+    fresh = [corrected(float(p), 5) for p in np.random.default_rng(1).random((4000, 5)).min(1)]
+    assert np.quantile(fresh, [0.05, 0.5, 0.95]) == pytest.approx([0.05, 0.5, 0.95], abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [("base", "bases"), ("Press", "press"), ("study", "studies"), ("stop", "stopped"), ("walk", "walking"),
+     ("match", "matches"), ("tried", "tries"), ("name", "named"), ("class", "classes"),
+     ("add", "adding")],
+)  # fmt: skip
+def test_forms_of_one_word_have_one_stem(one, other):
+    assert stem(one) == stem(other)
+
+
+@pytest.mark.parametrize("one, other", [("press", "pres"), ("bus", "bu"), ("this", "thi"), ("red", "r"), ("3s", "3")])
+def test_other_words_keep_their_own_stem(one, other):
+    assert stem(one) != stem(other)
+
+
+def test_content_words_and_shapes():
+    words = ("the", "The", "graph", "n't", "'s", "@-@", "x", "7", "1998", "<unk>", ",")
+    assert [w for w in words if is_content(w)] == ["graph", "7", "1998"]
+    assert [shape(w) for w in ("1998", "3.5", "1,000", "Paris", "A", "paris", "McDonald", "-")] == [
+        "number", "number", "number", "capitalised word", None, None, "capitalised word", None,
+    ]  # fmt: skip
+
+
+def triggers_of(keys, rows=None):
+    """A triggers table: {(layer, key): number of triggers}, each the first two tokens of sentence 0."""
+    rows = rows or [(lay, key, r, 1.0, 0, 2, 5) for (lay, key), n in keys.items() for r in range(1, n + 1)]
+    return pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row").sort("layer", "key", "rank")
+
+
+def test_keys_are_drawn_layer_by_layer_among_those_with_three_triggers():
+    keys = {(layer, key): 2 + (key % 3 > 0) for layer in (1, 2, 3) for key in range(60)}
+    drawn = sample.sample_keys(triggers_of(keys), 10, seed=1)
+    assert drawn.group_by("layer").len().sort("layer").rows() == [(1, 10), (2, 10), (3, 10)]
+    assert all(keys[pair] == 3 for pair in drawn.rows())
+    without_first = {k: n for k, n in keys.items() if k[0] != 1}
+    again = sample.sample_keys(triggers_of(without_first), 10, seed=1)
+    assert again.rows() == [pair for pair in drawn.rows() if pair[0] != 1]
+    assert sample.sample_keys(triggers_of(keys), 10, seed=2).rows() != drawn.rows()
+    assert sample.sample_keys(triggers_of({(1, 4): 2}), 10, seed=1).is_empty()
+
+
+CORPUS = Corpus(np.arange(4, 14, dtype=np.int32), np.array([0, 4, 5, 10]), train=3)
+
+
+def test_random_prefixes_have_the_lengths_that_triggers_were_sought_at():
+    inner = sample.random_prefixes(CORPUS, triggers_of({(1, 1): 3}), 500, 1, "t")
+    assert {p[0] for p in inner} == {4, 9}  # the sentence of one token has no inner prefix
+    assert {len(p) for p in inner} == {1, 2, 3, 4}
+    full = triggers_of({}, [(1, 1, r, 1.0, 1, 1, None) for r in (1, 2, 3)])
+    assert {len(p) for p in sample.random_prefixes(CORPUS, full, 500, 1, "t") if p[0] == 4} == {1, 2, 3, 4}
+    empty = triggers_of({}, [(1, 1, r, 1.0, 1, 0, 8) for r in (1, 2, 3)])
+    assert {len(p) for p in sample.random_prefixes(CORPUS, empty, 500, 1, "t")} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("sentence, position", [(3, 1), (0, 5)])
+def test_triggers_of_another_corpus_are_refused(sentence, position):
+    rows = [(1, 1, r, 1.0, sentence, position, 5) for r in (1, 2, 3)]
+    with pytest.raises(UserError, match="does not have"):
+        sample.read_keys(triggers_of({}, rows), CORPUS, 1, 3, seed=1)
+
+
+@pytest.mark.parametrize(
+    "one, other, alike",
+    [("relation", "related", True), ("color", "colour", True), ("later", "earlier", False), ("the", "she", False),
+     ("bases", "Base", True), ("gastric", "stomach", False), ("people", "same", False), ("1998", "1999", False),
+     ("commission", "commerce", False)],
+)  # fmt: skip
+def test_words_of_one_family_are_spelled_alike(one, other, alike):
+    assert distance.spelled_alike(one, other) is alike
+    assert distance.spelled_alike(other, one) is alike
+
+
+@settings(max_examples=50)
+@given(st.text("abc", max_size=6), st.text("abc", max_size=6))
+def test_edits_are_the_fewest_changes_of_a_letter(one, other):
+    def slow(a, b):
+        if not a or not b:
+            return len(a) + len(b)
+        return min(slow(a[1:], b) + 1, slow(a, b[1:]) + 1, slow(a[1:], b[1:]) + (a[0] != b[0]))
+
+    assert distance.edits(one, other) == slow(one, other)
+
+
+def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
+    rng = np.random.default_rng(0)
+    embedding = rng.normal(size=(2000, 24)) + 3  # one direction common to all
+    embedding[1000:1100] = embedding[:100] + 0.5 * rng.normal(size=(100, 24))
+    closer = distance.Closeness.of(torch.from_numpy(embedding), rng.integers(1, 500, 2000), seed=1)
+    assert np.mean([closer(i, 1000 + i) for i in range(100)]) == 1
+    rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(100, 1000, (600, 2)) if a != b])
+    assert 0.03 <= rate <= 0.07
+    assert all(closer(3, b) == closer(b, 3) for b in range(4, 40))
+
+
+def test_rare_words_that_are_all_alike_are_not_close_to_each_other():
+    rng = np.random.default_rng(1)
+    embedding = rng.normal(size=(2000, 24))
+    embedding[1000:] = 4 + 0.5 * rng.normal(size=(1000, 24))  # rare: hardly trained, all in one place
+    closer = distance.Closeness.of(torch.from_numpy(embedding), np.repeat([500, 1], 1000), seed=1)
+    rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(1000, 2000, (300, 2)) if a != b])
+    assert rate <= 0.1
+
+
+def refinement_of(kinds, layers=2):
+    rows = [
+        (example, layer, 5, 6, 7 + example % 9, 8, 0.5, kind if layer == layers else "composition")
+        for example, kind in enumerate(kinds)
+        for layer in range(1, layers + 1)
+    ]
+    return pl.DataFrame(rows, schema=tables.TABLES["refinement"].columns, orient="row")
+
+
+def test_a_hundred_compositions_of_the_last_layer_are_drawn():
+    kinds = ["composition", "residual", "ffn"] * 150
+    drawn = distance.compositions(refinement_of(kinds), seed=1)
+    assert len(drawn) == 100 and drawn["example"].is_sorted() and drawn["example"].n_unique() == 100
+    assert drawn["layer"].unique().to_list() == [2] and drawn["kind"].unique().to_list() == ["composition"]
+    assert distance.compositions(refinement_of(kinds), seed=2)["example"].to_list() != drawn["example"].to_list()
+    assert len(distance.compositions(refinement_of(kinds[:9]), seed=1)) == 3
+
+
+def test_a_composition_is_related_if_it_goes_with_either_part():
+    types = ["earlier", "people", "stomach", "later", "same", "gastric", "Stomachs"]
+    cases = pl.DataFrame(
+        {"example": [3, 4, 5, 6], "output_top": [4, 3, 2, 2], "residual_top": [1, 0, 6, 1], "ffn_top": [5, 5, 1, 6]}
+    )
+    labels = distance.label(cases, types, lambda one, other: {one, other} == {0, 3})
+    assert labels["label"].to_list() == ["distant", "related", "related", "related"]
+
+
+TABLES_WRITTEN = ("annotations", "pattern_labels", "distance_labels", "counts")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A tiny run: a random model, a random text, triggers that end alike, and refinement rows."""
+    at = tmp_path_factory.mktemp("run")
+    language = Language(seed=2)
+    for suffix in (["and"], ["a"]):
+        language.plant(suffix=language.dictionary.encode([*suffix, language.dictionary[700]]), least=12)
+    types = language.dictionary.types[4:]
+    write_dictionary(at / "dict.txt", types)
+    write_checkpoint(at / "model.pt", types)
+    checkpoint.convert(at / "model.pt", at / "model.safetensors", at / "model.json")
+    train, validation = Sentences(), Sentences()
+    for tokens in language.sentences:
+        train.add(tokens, "f", 1, 0)
+    validation.add([5, 6, 7], "g", 1, 0)
+    store.write(train, validation, at / "corpus.safetensors")
+    tables.write(language.triggers(), at / "triggers.parquet")
+    tables.write(refinement_of(["composition"] * 7 + ["ffn"]), at / "refinement.parquet")
+    examples = [(example, 3000, 1, 5, 6) for example in range(8)]
+    schema = tables.TABLES["examples"].columns
+    tables.write(pl.DataFrame(examples, schema=schema, orient="row"), at / "examples.parquet")
+    return at
+
+
+def command(at, out, **changed):
+    config = '{"seed": 1, "patterns": {"keys_per_layer": 2, "top": 25}}'
+    given = {
+        "triggers": at / "triggers.parquet", "corpus": at / "corpus.safetensors", "dictionary": at / "dict.txt",
+        "weights": at / "model.safetensors", "description": at / "model.json", "examples": at / "examples.parquet",
+        "refinement": at / "refinement.parquet", "annotations": out / "annotations.parquet",
+        "labels": out / "pattern_labels.parquet", "distances": out / "distance_labels.parquet",
+        "counts": out / "counts.parquet",
+    }  # fmt: skip
+    given |= changed
+    return ["patterns", "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
+
+
+def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        cli.main(command(inputs, tmp_path / "one"))
+    assert not end.value.code
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [sys.executable, "-m", "ff_memories.cli", *command(inputs, tmp_path / "two")], env=environment, check=True
+    )
+    for name in TABLES_WRITTEN:
+        one, two = (tmp_path / part / f"{name}.parquet" for part in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes(), name
+    annotations = tables.read(tmp_path / "one" / "annotations.parquet")
+    assert annotations["annotator"].unique().to_list() == ["proxy"]
+    assert annotations.filter(pl.col("pattern") == 1).height == 2
+    labels = tables.read(tmp_path / "one" / "pattern_labels.parquet")
+    assert labels.height == 2 * SHOWN and (labels["label"] == "shallow").sum() >= 24
+    held = (
+        annotations.explode("ranks").filter(pl.col("type") == "shallow").select("layer", "key", rank="ranks").unique()
+    )
+    assert held.join(labels, on=["layer", "key", "rank"])["label"].is_in(["shallow", "both"]).all()
+    assert tables.read(tmp_path / "one" / "distance_labels.parquet")["example"].to_list() == list(range(7))
+    counts = dict(tables.read(tmp_path / "one" / "counts.parquet").select("reason", "n").iter_rows())
+    assert counts == {
+        "keys_with_too_few_triggers": 3 * 24 - 2, "keys_sampled": 2, "keys_short_of_the_sample": 3 * 2 - 2,
+        "keys_without_pattern": 0, "prefixes_shown": 50, "prefixes_short_of_the_sample": 0,
+        "compositions_labelled": 7, "compositions_short_of_the_sample": 93,
+    }  # fmt: skip
+
+
+def test_the_step_refuses_what_does_not_belong_together(inputs, tmp_path, capsys):
+    write_dictionary(tmp_path / "dict.txt", ["one", "two"])
+    none = tmp_path / "examples.parquet"
+    tables.write(tables.read(inputs / "examples.parquet").head(3), none)
+    for changed, message in (({"dictionary": tmp_path / "dict.txt"}, "types"), ({"examples": none}, "examples")):
+        with pytest.raises(SystemExit) as end:
+            cli.main(command(inputs, tmp_path / "out", **changed))
+        assert end.value.code == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
