@@ -175,7 +175,8 @@ def test_a_long_prefix_is_cut_at_its_start():
 def test_ids_in_figures_cannot_collide_and_nothing_in_them_runs():
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     source = (f'<svg {spaces} width="10" height="5"><script>x()</script><defs><clipPath id="c"/></defs>'
-              '<g onclick="x()" clip-path="url(#c)" fill="url(\'#c\')"><use xlink:href="#c" aria-label="part"/></g></svg>')  # fmt: skip
+              '<g onclick="x()" clip-path="url(#c)" fill="url(\'#c\')">'
+              '<use xlink:href="#c" aria-label="part"/></g></svg>')  # fmt: skip
     made = inline(source, "figure3", 'what it "shows" <now>')
     tags = Tags(made)
     assert not tags.open and "script" not in {tag for tag, _ in tags.found} and "onclick" not in made
