@@ -161,7 +161,7 @@ def named_words(description):
     return description.partition(": ")[2].split(", ")
 
 
-def planted_language(seed, each=60, foils=200, least=6):
+def planted_language(seed, each=50, foils=150, least=6):
     language = Language(seed)
     for i in range(each):
         language.plant(suffix=language.ngram(), least=least)

@@ -35,14 +35,14 @@ class Shallow:
         self._content: dict[int, bool] = {}
         classes = length_classes(reference)
         self._prefixes = np.bincount(classes, minlength=len(LENGTHS) + 1)
-        counts: dict[Feature, np.ndarray] = {}
+        counts: dict[Feature, list[int]] = {}
         for prefix, length in zip(reference, classes.tolist(), strict=True):
             for feature in self.features(prefix):
                 if feature not in counts:
-                    counts[feature] = np.zeros(len(LENGTHS) + 1, dtype=np.int32)
+                    counts[feature] = [0] * (len(LENGTHS) + 1)
                 counts[feature][length] += 1
         self._counts = counts
-        self._unseen = np.zeros(len(LENGTHS) + 1, dtype=np.int32)
+        self._unseen = [0] * (len(LENGTHS) + 1)
         self._pool = [self.features(prefix) for prefix in pool]
         self._pool_classes = length_classes(pool)
         self.corrected = Correction(self._smallest, len(pool), rng_of)
