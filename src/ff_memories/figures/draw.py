@@ -1,5 +1,6 @@
 """Figures 2 to 11: for each, the frame that is drawn (from tables, through ``measures``) and its chart."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -88,7 +89,7 @@ def mutation_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     shapes = alt.Scale(domain=names, range=["square", "circle", "triangle-up"])
     shape = alt.Shape("mutation:N", title=None, scale=shapes)
     dash = alt.StrokeDash("mutation:N", legend=None, scale=alt.Scale(domain=names, range=[[4, 2], [1, 0], [1.5, 1.5]]))
-    y = share_axis("mean", "change in memory coefficient", [-1, 0] if frame.is_empty() else None)
+    y = share_axis("mean", ["change in", "memory coefficient"], [-1, 0] if frame.is_empty() else None)
     base = alt.Chart(source(frame)).encode(x=layer_axis(look))
     marks = [
         base.mark_line(strokeWidth=1.2).encode(y=y, stroke=stroke, strokeDash=dash),
@@ -120,11 +121,12 @@ def rank_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
 
 def rank_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 5: boxes; ``rank_limit`` cuts the axis."""
-    limit = look.options.rank_limit or (1 if frame.is_empty() else None)
-    scale = alt.Scale(domain=[0, limit], nice=False) if limit else alt.Scale(zero=True)
-    y = alt.Y("low:Q", title="rank of the next token", scale=scale, axis=alt.Axis(format="~s", tickCount=6))
-    notes = [counted(frame, look, "values"), _box_note(f", axis cut at {limit:,}" if look.options.rank_limit else "")]
-    return finish(boxes(frame, look, y) + paper_marks(look), look, frame, notes)
+    limit = look.options.rank_limit
+    most = limit or (1 if frame.is_empty() else None)
+    scale = alt.Scale(domain=[0, most], nice=False) if most else alt.Scale(zero=True)
+    y = alt.Y("low:Q", title=["rank of", "the next token"], scale=scale, axis=alt.Axis(format="~s", tickCount=6))
+    notes = [counted(frame, look, "values"), _box_note(f", axis cut at {limit:,}" if limit else "")]
+    return finish(boxes(frame, look, y) + paper_marks(look, limit=limit or math.inf), look, frame, notes)
 
 
 def probability_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -191,7 +193,7 @@ def zero_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
 def zero_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 8: bars with intervals."""
     notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}"]
-    marks = bars(frame, look, share_axis("mean", "examples with zero agreement", [0, 1]))
+    marks = bars(frame, look, share_axis("mean", ["examples with", "zero agreement"], [0, 1]))
     return finish(marks + paper_marks(look), look, frame, notes)
 
 
@@ -203,7 +205,7 @@ def residual_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFram
 def residual_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 9: bars with intervals."""
     notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}"]
-    marks = bars(frame, look, share_axis("mean", "residual predicts the output", [0, 1]))
+    marks = bars(frame, look, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
     return finish(marks + paper_marks(look), look, frame, notes)
 
 

@@ -3,9 +3,12 @@
 Every chart is layered on one pair of axes, fits its width exactly, and carries its n and its scope within the image.
 """
 
+import textwrap
+
 import altair as alt
 import polars as pl
 
+from ff_memories.figures.catalogue import FIGURES
 from ff_memories.figures.look import SURROGATE_MARK, Look
 from ff_memories.figures.theme import BLACK, BLUE, INK
 
@@ -14,7 +17,21 @@ INTERVAL = "95% bootstrap interval"
 
 def x_title(look: Look, title: str) -> list[str]:
     """Return the title of the x axis. A surrogate says so here: an image cropped to its axes still says it."""
-    return [title, SURROGATE_MARK] if look.surrogate else [title]
+    room = look.width - 45  # what is left to the axes
+    return [*wrapped(title, room, 8), *(wrapped(SURROGATE_MARK, room, 8) if look.surrogate else [])]
+
+
+def wrapped(text: str, points: float, size: float) -> list[str]:
+    """Return the text in lines that fit into so many points, by the font's average letter."""
+    return textwrap.wrap(text, max(12, int(points / (0.47 * size))))
+
+
+def legend_columns(look: Look, labels: list[str]) -> int:
+    """Return in how many columns a legend of these labels fits: one row of all of them, else two columns or one."""
+    widths, room = [20 + 3.4 * len(label) for label in labels], look.width - 30
+    if sum(widths) <= room:
+        return len(labels)
+    return 2 if 2 * max(widths) <= room else 1
 
 
 def layer_axis(look: Look, field: str = "layer") -> alt.X:
@@ -27,7 +44,7 @@ def layer_axis(look: Look, field: str = "layer") -> alt.X:
     )
 
 
-def share_axis(field: str, title: str, domain: list | None = None) -> alt.Y:
+def share_axis(field: str, title: str | list[str], domain: list | None = None) -> alt.Y:
     """Return a y axis of fractions that reads as percent."""
     scale = alt.Scale(domain=domain, nice=False) if domain else alt.Scale(zero=True)
     return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~%", tickCount=6))
@@ -86,9 +103,11 @@ def stacks(frame: pl.DataFrame, look: Look, title: str, names: dict[str, str], c
     """
     labels = list(names.values())
     named = frame.with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
-    columns = 4 if sum(map(len, labels)) <= 36 else 2
     fill = alt.Color(
-        "series:N", title=None, scale=alt.Scale(domain=labels, range=colours), legend=alt.Legend(columns=columns)
+        "series:N",
+        title=None,
+        scale=alt.Scale(domain=labels, range=colours),
+        legend=alt.Legend(columns=legend_columns(look, labels)),
     )
     base = alt.Chart(source(named)).encode(x=layer_axis(look))
     segments = base.mark_bar(stroke="white", strokeWidth=0.3).encode(
@@ -109,7 +128,7 @@ def _ends(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
-    """Return the whole figure at its exact size, notes above it; one without data says so in its middle."""
+    """Return the whole figure at its exact width, notes above it; one without data says so in its middle."""
     if frame.is_empty():
         middle = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
         layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
@@ -117,9 +136,10 @@ def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list
         alt.layer(*layers)
         .resolve_scale(color="independent", stroke="independent", shape="independent", strokeDash="independent")
         .properties(
+            description=FIGURES[look.figure].caption,
             width=look.width,
             height=look.height,
-            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-            title=alt.TitleParams(text=notes),
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+            title=alt.TitleParams(text=[line for note in notes for line in wrapped(note, look.width, 7)]),
         )
     )

@@ -1,36 +1,41 @@
 """The paper's own values over ours: hollow marks, with the outline of the layers and range each holds for."""
 
+import math
+
 import altair as alt
 import polars as pl
 
 from ff_memories.figures.look import Look
-from ff_memories.figures.marks import layer_axis, source
+from ff_memories.figures.marks import layer_axis, legend_columns, source
 from ff_memories.figures.paper import READ_OFF, STATED
 from ff_memories.figures.theme import BLACK
 
-LEGEND = {STATED: "paper: stated in its text", READ_OFF: "paper: read off its figure"}
+LEGEND = {STATED: "paper: stated in text", READ_OFF: "paper: read off figure"}
 SHAPES = {STATED: "diamond", READ_OFF: "circle"}
 DASHES = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
 
 
-def paper_marks(look: Look, colours: dict[str, str] | None = None) -> list[alt.Chart]:
+def paper_marks(look: Look, colours: dict[str, str] | None = None, limit: float = math.inf) -> list[alt.Chart]:
     """Return the paper's values by layer, or nothing where there are none to show.
 
     The mark's shape tells values stated in the text from our readings of the paper's figures, and so does the
     outline's dash. ``colours`` gives the colour of each series where the figure has several; else all are black.
+    Values whose middle lies beyond ``limit``, the end of the axis, are left out.
     """
-    known = look.paper_values.rename({"first_layer": "from", "last_layer": "to"})
-    middle = (pl.col("from") + pl.col("to")) // 2
-    return _marks(known, middle, layer_axis(look, "from"), colours)
+    known = look.paper_values.filter((pl.col("low") + pl.col("high")) / 2 <= limit)
+    known = known.rename({"first_layer": "from", "last_layer": "to"})
+    return _marks(look, known, (pl.col("from") + pl.col("to")) // 2, layer_axis(look, "from"), colours)
 
 
 def paper_marks_by_probability(look: Look, x: alt.X) -> list[alt.Chart]:
     """Return the paper's values by top probability on the axis ``x``, whose field is ``from``."""
     known = look.paper_values.rename({"left": "from", "right": "to"})
-    return _marks(known, (pl.col("from") + pl.col("to")) / 2, x, None)
+    return _marks(look, known, (pl.col("from") + pl.col("to")) / 2, x)
 
 
-def _marks(known: pl.DataFrame, middle: pl.Expr, x: alt.X, colours: dict[str, str] | None) -> list[alt.Chart]:
+def _marks(
+    look: Look, known: pl.DataFrame, middle: pl.Expr, x: alt.X, colours: dict[str, str] | None = None
+) -> list[alt.Chart]:
     if known.is_empty():
         return []
     present = [name for name in LEGEND if name in known["known"]]
@@ -57,7 +62,9 @@ def _marks(known: pl.DataFrame, middle: pl.Expr, x: alt.X, colours: dict[str, st
     ground = base.mark_point(filled=True, color="white", size=22, opacity=1).encode(
         shape=alt.Shape("paper:N", legend=None, scale=shapes)
     )
-    legend = alt.Legend(symbolStrokeColor=BLACK, symbolStrokeWidth=0.9, symbolSize=26)
+    legend = alt.Legend(
+        symbolStrokeColor=BLACK, symbolStrokeWidth=0.9, symbolSize=26, columns=legend_columns(look, shapes.domain)
+    )
     hollow = base.mark_point(filled=False, color=BLACK, strokeWidth=0.9, size=22, opacity=1).encode(
         shape=alt.Shape("paper:N", title=None, scale=shapes, legend=legend),
         stroke=stroke,

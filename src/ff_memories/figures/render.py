@@ -28,17 +28,26 @@ def spec(chart: alt.TopLevelMixin) -> dict:
     return chart.to_dict()
 
 
-def svg(specification: dict, hatched: bool = False) -> str:
-    """Return the drawing, with hatched segments where asked for."""
-    drawing = vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE)
-    return hatch(drawing) if hatched else drawing
+def svg(specification: dict, figure: str) -> str:
+    """Return the drawing of a figure, the segments of a stacked one hatched. Its ids start with the figure's name."""
+    drawing = own_ids(vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE), figure)
+    return hatch(drawing, figure) if figure in STACKED else drawing
 
 
-def hatch(drawing: str) -> str:
+def own_ids(drawing: str, figure: str) -> str:
+    """Return the SVG with clip paths named after the figure and counted from 0.
+
+    Vega counts on from chart to chart within a process, and two drawings within one page must not share an id.
+    """
+    order = {name: place for place, name in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', drawing)))}
+    return re.sub(r"(?<=[\"#])clip\d+(?=[\")])", lambda found: f"{figure}-clip{order[found[0]]}", drawing)
+
+
+def hatch(drawing: str, figure: str) -> str:
     """Return the SVG with every fill of ``HATCHES`` replaced by its hatched pattern, legend included."""
     definitions = []
     for colour, lines in HATCHES.items():
-        name = f"hatch-{colour[1:]}"
+        name = f"{figure}-hatch-{colour[1:]}"
         drawing, found = re.subn(rf'fill="{colour}"', f'fill="url(#{name})"', drawing, flags=re.IGNORECASE)
         if found:
             definitions.append(
@@ -54,12 +63,23 @@ def pdf(drawing: str) -> bytes:
     Raises ``RuntimeError`` where text was lost or drawn with another font: a missing font is no error to vl-convert,
     which leaves the text out.
     """
-    document = vl_convert.svg_to_pdf(drawing)
+    if strange := set(re.findall(r'font-family="([^"]*)"', drawing)) - {theme.FAMILIES}:
+        raise RuntimeError(f"text in {sorted(strange)} would be lost without a warning")
+    document = in_order(vl_convert.svg_to_pdf(drawing))
     fonts = embedded_fonts(document)
     ours = theme.FONT.replace(" ", "")
     if not fonts or any(not font.startswith(ours) for font in fonts):
         raise RuntimeError(f"the PDF embeds {sorted(fonts) or 'no font'} instead of {ours} alone")
     return document
+
+
+def in_order(document: bytes) -> bytes:
+    """Return the PDF with each resource dictionary sorted: it is written in an order that changes with every call.
+
+    Sorting lines keeps the file's length, so that the offsets at its end stay true.
+    """
+    resources = rb"(/(?:Pattern|Font|XObject|ExtGState|Shading|ColorSpace) <<\n)((?: +/\w+ \d+ 0 R\n)+)"
+    return re.sub(resources, lambda found: found[1] + b"".join(sorted(found[2].splitlines(keepends=True))), document)
 
 
 def embedded_fonts(document: bytes) -> set[str]:
@@ -87,7 +107,7 @@ def page(specification: dict, title: str) -> str:
 def files(chart: alt.TopLevelMixin, figure: str, caption: str) -> dict[str, bytes]:
     """Return everything a figure is published as, by suffix: the same bytes for the same chart."""
     specification = spec(chart)
-    drawing = svg(specification, hatched=figure in STACKED)
+    drawing = svg(specification, figure)
     return {
         ".pdf": pdf(drawing),
         ".svg": drawing.encode(),

@@ -2,8 +2,8 @@
 
 import altair as alt
 
-# ACL style: one column and the whole text block, in points. A Vega pixel is a PDF point.
-COLUMN_WIDTH, TEXT_WIDTH, HEIGHT = 218, 453, 185
+# ACL style: one column and the whole text block, in points (a Vega pixel is a PDF point); the height is of the axes.
+COLUMN_WIDTH, TEXT_WIDTH, HEIGHT = 218, 453, 115
 
 # vl-convert carries Liberation Sans (SIL Open Font License) inside, so drawing needs no font of the machine.
 # The families after it serve browsers, which show the SVG and HTML with a metric-compatible font.

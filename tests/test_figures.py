@@ -1,0 +1,305 @@
+"""Figures: drawn from tables alone, the same bytes each time, legible without colour, honest about what they show."""
+
+import html
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ff_memories import measures, tables
+from ff_memories.cli import main
+from ff_memories.config import FigureOptions, Settings
+from ff_memories.errors import UserError
+from ff_memories.figures import draw, paper, render, theme
+from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.look import SURROGATE_MARK, Look, from_card
+
+LAYERS, KEYS = 16, 12
+SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".html", ".csv")
+SECTIONS = {
+    "seed": 1,
+    "mutations": {"keys_per_layer": 2, "top": 3, "random": "any", "single_token": "skip", "mean": "of_ratios"},
+    "figures": {},
+}
+
+
+def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]:
+    """Return small random tables of every kind that figures read."""
+    rng = np.random.default_rng(0)
+    cell = {"layer": np.repeat(np.arange(1, layers + 1), keys), "key": np.tile(np.arange(keys), layers)}
+    n = layers * keys
+    triggers = pl.DataFrame(cell).join(pl.DataFrame({"rank": [1, 2, 3]}), how="cross")
+    mutated = triggers.join(pl.DataFrame({"mutation": measures.MUTATIONS}), how="cross")
+    change = rng.uniform(-1, 0.2, len(mutated))
+    case = {"example": np.repeat(np.arange(keys), layers), "layer": np.tile(np.arange(1, layers + 1), keys)}
+    tokens = {name: rng.integers(0, 3, n) for name in ("residual_top", "ffn_top", "output_top", "model_top")}
+    frames = {
+        "values": pl.DataFrame(cell).with_columns(
+            top_token=pl.lit(7), top_probability=pl.Series(rng.uniform(5e-5, 4e-4, n)), next_token=pl.lit(7),
+            next_token_rank=pl.Series(rng.integers(0, 20_000, n)), agrees=pl.Series(rng.random(n) < 0.3),
+            agreeing_triggers=pl.lit(1), triggers=pl.lit(3),
+        ),
+        "mutations": mutated.with_columns(
+            removed=pl.lit(1), coefficient=pl.lit(2.0), mutated=pl.Series(2 * (1 + change)), change=pl.Series(change)
+        ),
+        "pattern_labels": triggers.with_columns(
+            annotator=pl.lit("proxy"), label=pl.Series(rng.choice(measures.LABELS, len(triggers)))
+        ),
+        "composition": pl.DataFrame(case).with_columns(
+            active=pl.Series(rng.integers(0, keys + 1, n)), ffn_top=pl.lit(1), output_top=pl.lit(1),
+            agreeing_memories=pl.Series(rng.integers(0, 2, n)),
+        ),
+        "refinement": pl.DataFrame(case | tokens).with_columns(
+            residual_probability=pl.Series(rng.random(n)), kind=pl.Series(rng.choice(measures.KINDS, n))
+        ),
+    }  # fmt: skip
+    typed = {name: frame.select(pl.col(c).cast(t) for c, t in tables.TABLES[name].columns.items())
+             for name, frame in frames.items()}  # fmt: skip
+    return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in typed.items()}
+
+
+def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options) -> Look:
+    return Look(figure, layers, KEYS, surrogate, FigureOptions(**options))
+
+
+def drawing(figure: str, frames: dict[str, pl.DataFrame] | None = None, **look) -> str:
+    """Return the SVG of a figure of the synthetic tables."""
+    look = looking(figure, **look)
+    frame = draw.data(chosen(figure, frames or synthetic(look.layers)), Settings(SECTIONS), look)
+    return render.svg(render.spec(draw.chart(frame, look)), figure)
+
+
+def chosen(figure: str, frames: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    return {name: frames[name] for name in FIGURES[figure].tables}
+
+
+def texts(svg: str) -> str:
+    return html.unescape(" ".join(re.findall(r"<(?:text|tspan)\b[^>]*>([^<]+)<", svg)))
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A run's tables and card, as the earlier steps leave them."""
+    folder = tmp_path_factory.mktemp("run")
+    for name, frame in synthetic().items():
+        tables.write(frame, folder / f"{name}.parquet")
+    (folder / "card.json").write_text(json.dumps({"scope": "surrogate", "layers": LAYERS, "keys": KEYS}))
+    return folder
+
+
+def command(folder, figure, out, *names):
+    paths = [str(folder / f"{name}.parquet") for name in (names or FIGURES[figure].tables)]
+    return ["figure", "--figure", figure, "--config", json.dumps(SECTIONS), "--card", str(folder / "card.json"),
+            "--tables", *paths, "--out", str(out)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def drawn(run_folder):
+    """All ten figures, drawn one after the other in this process."""
+    for figure in FIGURES:
+        with pytest.raises(SystemExit) as end:
+            main(command(run_folder, figure, run_folder / "here" / figure))
+        assert not end.value.code
+    return run_folder / "here"
+
+
+def test_every_figure_is_drawn_from_the_tables_its_entry_names(drawn):
+    assert {path.name for path in drawn.iterdir()} == {f + suffix for f in FIGURES for suffix in SUFFIXES}
+    assert set(draw.DRAW) == set(FIGURES) == {f"figure{i}" for i in range(2, 12)}
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_surrogate_run_says_so_inside_the_image(drawn, figure):
+    svg = (drawn / f"{figure}.svg").read_text()
+    assert SURROGATE_MARK in texts(svg)
+    assert 'width="218"' in svg
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_the_pdf_embeds_our_font_and_no_other(drawn, figure):
+    assert render.embedded_fonts((drawn / f"{figure}.pdf").read_bytes()) == {"LiberationSans"}
+
+
+def test_a_missing_font_is_an_error_and_no_blank():
+    svg = drawing("figure4")
+    with pytest.raises(RuntimeError, match="No Such Font"):
+        render.pdf(svg.replace(theme.FAMILIES, "No Such Font"))
+    with pytest.raises(RuntimeError, match="no font"):
+        render.pdf(re.sub(r"<text.*?</text>", "", svg))
+
+
+def test_another_process_draws_the_same_bytes(run_folder, drawn):
+    for figure in ("figure2", "figure6"):
+        other = run_folder / "there" / figure
+        subprocess.run(
+            [sys.executable, "-m", "ff_memories.cli", *command(run_folder, figure, other)],
+            check=True,
+            cwd=run_folder,
+            env=os.environ | {"PYTHONHASHSEED": "7"},
+        )
+        for suffix in SUFFIXES:
+            here, there = drawn / f"{figure}{suffix}", other.with_name(figure + suffix)
+            assert here.read_bytes() == there.read_bytes(), suffix
+
+
+def test_the_page_needs_no_network(drawn):
+    page = (drawn / "figure4.html").read_text()
+    assert not re.findall(r"<(?:script|link)[^>]*(?:src|href)=", page)
+    assert FIGURES["figure4"].caption in html.unescape(page)
+
+
+def test_drawings_can_stand_in_one_page(drawn):
+    ids = [i for figure in FIGURES for i in re.findall(r'\bid="([^"]+)"', (drawn / f"{figure}.svg").read_text())]
+    assert len(ids) == len(set(ids)) > 0
+    for figure in FIGURES:
+        svg = (drawn / f"{figure}.svg").read_text()
+        assert set(re.findall(r"url\(#([^)]+)\)", svg)) == set(re.findall(r'\bid="([^"]+)"', svg))
+
+
+def test_figures_of_the_papers_own_run_carry_no_surrogate_mark():
+    assert "surrogate" not in texts(drawing("figure4", surrogate=False))
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_empty_tables_give_a_figure_that_says_no_data(figure):
+    shown = texts(drawing(figure, {name: frame.clear() for name, frame in synthetic().items()}))
+    assert "no data" in shown
+    assert SURROGATE_MARK in shown
+    assert "paper:" not in shown
+
+
+def test_unknown_agreement_leaves_figures_4_to_6_without_data():
+    unknown = synthetic()["values"].with_columns(
+        pl.lit(None).cast(t).alias(c)
+        for c, t in (("next_token", pl.UInt32), ("next_token_rank", pl.UInt32), ("agrees", pl.Boolean))
+    )
+    for figure in ("figure4", "figure5", "figure6"):
+        assert "no data" in texts(drawing(figure, {"values": unknown}))
+
+
+@pytest.mark.parametrize("layers", [1, 6, 48])
+def test_other_depths_are_drawn_with_all_their_layers_and_without_the_papers_values(layers):
+    for figure in ("figure3", "figure7", "figure11"):
+        svg = drawing(figure, layers=layers)
+        assert "paper:" not in texts(svg)
+        assert f" {min(layers, 45)} " in f" {texts(svg)} "
+
+
+def test_colours_of_one_figure_differ_in_greyscale():
+    assert theme.lightness("#FFFFFF") == pytest.approx(100, abs=0.01)
+    assert theme.lightness("#777777") == pytest.approx(50, abs=0.1)
+    for palette in (draw.LABEL_COLOURS, draw.KIND_COLOURS, list(draw.MUTATION_COLOURS.values())):
+        grey = [theme.lightness(colour) for colour in palette]
+        assert min(abs(a - b) for a, b in itertools.combinations(grey, 2)) > 11
+
+
+@pytest.mark.parametrize("figure", render.STACKED)
+def test_stacked_segments_are_hatched_each_in_its_own_way(figure):
+    svg = drawing(figure)
+    used = set(re.findall(r"url\(#([\w-]*hatch-\w+)\)", svg))
+    assert used == set(re.findall(r'<pattern id="([\w-]+)"', svg))
+    assert len(used) == (2 if figure == "figure2" else 3)
+    patterns = re.findall(r"<pattern.*?</pattern>", svg)
+    assert len({re.sub("#[0-9A-F]{6}", "", p).partition("<path")[2] for p in patterns}) == len(used)
+
+
+def test_stacked_shares_start_where_the_one_below_ends_and_reach_the_top():
+    frames = synthetic()
+    frame = draw.data(chosen("figure11", frames), Settings(SECTIONS), looking("figure11"))
+    for (layer,), part in frame.group_by("layer"):
+        assert part["series"].to_list() == list(measures.KINDS)
+        assert part["start"].to_list() == pytest.approx([0, *part["end"][:-1]])
+        assert part["end"][-1] == pytest.approx(1)
+        kinds = frames["refinement"].filter(pl.col("layer") == layer)["kind"]
+        assert part["mean"][0] == pytest.approx((kinds == "residual").mean())
+
+
+def test_peoples_labels_take_the_place_of_the_proxys():
+    proxy = synthetic()["pattern_labels"]
+    people = proxy.with_columns(
+        pl.lit("ann").alias("annotator"), pl.lit("none").cast(proxy["label"].dtype).alias("label")
+    )
+    both = {"pattern_labels": pl.concat([proxy, people])}
+    frame = draw.data(both, Settings(SECTIONS), looking("figure2"))
+    assert frame.filter(pl.col("series") == "none")["mean"].to_list() == [1.0] * LAYERS
+    assert "labels by people" in texts(drawing("figure2", both))
+    assert "automatic proxy" in texts(drawing("figure2", {"pattern_labels": proxy}))
+
+
+def test_n_is_shown_and_counts_only_known_agreement():
+    values = synthetic()["values"]
+    assert f"n = {KEYS} values per layer" in texts(drawing("figure4", {"values": values}))
+    first = (pl.col("layer") == 1) & (pl.col("key") < 5)
+    partly = values.with_columns(pl.when(~first).then(pl.col("agrees")).alias("agrees"))
+    assert f"n = {KEYS - 5} to {KEYS} values per layer" in texts(drawing("figure4", {"values": partly}))
+    without = values.filter(pl.col("layer") > 1)
+    assert f"n = 0 to {KEYS} values per layer" in texts(drawing("figure4", {"values": without}))
+
+
+def test_options_are_honoured():
+    assert 'width="300"' in drawing("figure4", width=300)
+    heights = [float(re.search(r'height="([\d.]+)"', drawing("figure4", height=h))[1]) for h in (100, 140)]
+    assert heights[1] - heights[0] == pytest.approx(40)
+    frames = chosen("figure6", synthetic())
+    few, many = (draw.data(frames, Settings(SECTIONS), looking("figure6", bins=bins)) for bins in (3, 30))
+    assert len(few) == 3 < len(many)
+    assert "axis cut at 9,000" in texts(drawing("figure5", rank_limit=9000))
+    assert max(map(int, re.findall(r"(\d+)k", texts(drawing("figure5", rank_limit=9000))))) == 8
+    assert "paper: stated in text" in texts(drawing("figure4"))
+    assert "paper:" not in texts(drawing("figure4", paper_values=False))
+
+
+@pytest.mark.parametrize(("figure", "options"), [("figure4", {"bins": 5}), ("figure6", {"rank_limit": 5})])
+def test_options_without_use_are_refused(figure, options):
+    with pytest.raises(UserError, match=rf"figures\.{figure}\.{next(iter(options))}"):
+        looking(figure, **options)
+
+
+def test_a_width_that_would_clip_the_surrogate_mark_is_refused():
+    with pytest.raises(UserError, match=r"figures\.figure4\.width"):
+        looking("figure4", width=130)
+
+
+def test_the_papers_values_are_whole_and_say_how_they_are_known():
+    values = paper.all_values()
+    assert set(values["figure"]) <= set(FIGURES)
+    assert set(values["known"]) == {paper.STATED, paper.READ_OFF}
+    assert (values["low"] <= values["high"]).all()
+    layers = values.drop_nulls("first_layer")
+    assert layers.select(pl.col("first_layer", "last_layer").is_between(1, paper.PAPER_LAYERS).all()).row(0) == (1, 1)
+    assert values.filter(pl.col("first_layer").is_null())["figure"].unique().to_list() == ["figure6"]
+
+
+def test_the_papers_values_stand_only_where_they_belong():
+    assert not paper.values("figure4", paper.PAPER_LAYERS, surrogate=True).is_empty()
+    assert paper.values("figure4", 12, surrogate=False).is_empty()
+    assert paper.values("figure6", paper.PAPER_LAYERS, surrogate=True).is_empty()
+    assert not paper.values("figure6", paper.PAPER_LAYERS, surrogate=False).is_empty()
+
+
+def test_tables_of_another_run_are_refused():
+    with pytest.raises(UserError, match="layer 16"):
+        draw.data(chosen("figure4", synthetic()), Settings(SECTIONS), looking("figure4", layers=6))
+
+
+def test_a_missing_table_and_a_broken_card_are_named(run_folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(command(run_folder, "figure4", tmp_path / "figure4", "mutations"))
+    assert end.value.code == 2
+    assert "values.parquet" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "card.json").write_text("{}")
+    with pytest.raises(UserError, match=r"card\.json"):
+        from_card("figure4", tmp_path / "card.json", FigureOptions())
+
+
+def test_the_catalogue_is_light_enough_for_a_workflow_to_import():
+    code = "import sys, ff_memories.figures.catalogue; print({'altair', 'polars', 'torch'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert out.strip() == "set()"
