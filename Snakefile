@@ -30,3 +30,13 @@ rule all:
         rules.table1.output,
         rules.table2.output,
         expand(rules.figure.output, figure=FIGURES),
+
+
+onsuccess:
+    # times and memory change from run to run: their page is no rule's output
+    if "DVC_STAGE" not in os.environ:
+        shell(
+            "ff-memories cost --benchmarks {0}/logs/*.tsv {0}/logs/*/*.tsv --out {0}/report/cost.html".format(
+                run_.results
+            )
+        )

@@ -23,7 +23,7 @@ def words(n, seed=0):
     rng = random.Random(seed)
     made = sorted({"".join(rng.choices("aeioubdgkl", k=5)) for _ in range(3 * n)})
     rng.shuffle(made)
-    return [".", ",", "the", "?"] + made[: n - 4]
+    return [".", ",", "the", "?", *made[: n - 4]]
 
 
 def write_dictionary(path, types):
@@ -36,11 +36,13 @@ def arguments(**options):
     defaults = dict(
         arch="transformer_lm", task="language_modeling", decoder_layers=3, decoder_embed_dim=16,
         decoder_ffn_embed_dim=24, decoder_attention_heads=2, tokens_per_sample=64, max_target_positions=64,
-        dropout=0.0, attention_dropout=0.0, no_decoder_final_norm=True, decoder_layerdrop=0, decoder_layers_to_keep=None,
+        dropout=0.0, attention_dropout=0.0, no_decoder_final_norm=True, decoder_layerdrop=0,
+        decoder_layers_to_keep=None,
     )  # fmt: skip
     if adaptive:
         defaults |= dict(
-            adaptive_input=True, adaptive_input_factor=2, adaptive_input_cutoff="12,24", adaptive_softmax_cutoff="12,24",
+            adaptive_input=True, adaptive_input_factor=2, adaptive_input_cutoff="12,24",
+            adaptive_softmax_cutoff="12,24",
             adaptive_softmax_factor=2, adaptive_softmax_dropout=0.2, tie_adaptive_weights=True, tie_adaptive_proj=True,
         )  # fmt: skip
     return argparse.Namespace(**{**defaults, **options})
@@ -55,7 +57,7 @@ def fairseq_model(types, seed=1, scale=None, **options):
     task = argparse.Namespace(source_dictionary=fairseq_dictionary(types), target_dictionary=fairseq_dictionary(types))
     model = TransformerLanguageModel.build_model(args, task).eval()
     with torch.no_grad():  # fairseq starts biases at 0 and norms at 1: make every parameter count
-        for name, parameter in model.named_parameters():
+        for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
             elif scale:

@@ -1,7 +1,7 @@
 """A language model whose memories are known: every statistic of it has a closed form.
 
-Its residual stream is made of features, each a pair of coordinates (+x, -x), so that every mean is zero and a layer norm
-is a division by a number known beforehand:
+Its residual stream is made of features, each a pair of coordinates (+x, -x), so that every mean is zero and a layer
+norm is a division by a number known beforehand:
 
 - the current token and the current position, from the embeddings;
 - the previous token, copied by the first layer's attention;

@@ -6,8 +6,9 @@ import random
 import polars as pl
 import pytest
 import torch
+import yaml
 from factories import write_dictionary
-from pipeline import config, run_steps
+from pipeline import config
 from planted import SLOPE, Planted
 from reference import rule_sentences
 
@@ -56,9 +57,9 @@ def write_sentences(path, n, seed):
     path.write_text("\n".join(lines + lines[: n // 3]) + "\n", encoding="utf-8")  # with repeated sentences
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder, truth = tmp_path_factory.mktemp("planted"), planted()
+def prepare(folder):
+    """Write the planted checkpoint, its texts, and a config that names them."""
+    truth = planted()
     model, args = truth.model()
     torch.save({"args": args, "model": model.state_dict()}, folder / "model.pt")
     write_dictionary(folder / "dict.txt", TYPES)
@@ -68,9 +69,14 @@ def run(tmp_path_factory):
         run="planted", triggers__top=TOP, mutations__top=TOP, mutations__keys_per_layer=truth.keys, patterns__top=TOP,
         composition__examples=100,
     )  # fmt: skip
-    out = run_steps(folder, settings)
-    read = lambda split: [tuple(IDS.get(w, 3) for w in s) for s in rule_sentences(folder / f"{split}.txt")]
-    return truth, read("train"), read("validation"), {p.stem: tables.read(p) for p in out.glob("*.parquet")}
+    (folder / "my.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
+
+
+@pytest.fixture(scope="module")
+def run(planted_run):
+    read = lambda split: [tuple(IDS.get(w, 3) for w in s) for s in rule_sentences(planted_run / f"{split}.txt")]
+    frames = {p.stem: tables.read(p) for p in (planted_run / "results" / "planted" / "tables").glob("*.parquet")}
+    return planted(), read("train"), read("validation"), frames
 
 
 def near(measured, expected):

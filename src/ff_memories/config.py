@@ -164,7 +164,7 @@ class Composition(Section):
 class FigureOptions(Section):
     """One figure's look. What a figure has no use for is refused by the figure."""
 
-    width: int | None = Field(None, ge=120, le=900, description="points; null: a column of the paper")
+    width: int | None = Field(None, ge=160, le=900, description="points; null: a column of the paper")
     height: int | None = Field(None, ge=60, le=900, description="points")
     bins: int | None = Field(None, ge=2, le=100, description="figure 6: equal intervals of the top probability")
     rank_limit: int | None = Field(None, ge=1, description="figure 5: top of the rank axis; null: from the data")

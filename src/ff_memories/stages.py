@@ -62,7 +62,7 @@ def declaration(config_path: str, snakefile: Path = Path("Snakefile"), default: 
         params = dict(job.params.items())
         stage["deps"] |= {fold(str(f)) for f in job.input} | set(params.get("sources", []))
         stage["outs"] |= {fold(str(f)) for f in job.output}
-        stage["keys"] |= set(params.get("keys", []))
+        stage["keys"] |= set(params.get("watched", []))
     option = "" if default else f" --configfile {config_path}"
     out, plots, metrics = {}, [], []
     for name, stage in sorted(stages.items()):

@@ -67,9 +67,9 @@ class Run:
     def step(self, name: str, *keys: str) -> dict[str, Any]:
         """Return a rule's ``params``: what its step depends on besides its inputs.
 
-        ``config`` is the declared sections as JSON, as the step reads them, ``keys`` names them for DVC, and
+        ``config`` is the declared sections as JSON, as the step reads them, ``watched`` names them for DVC, and
         ``code`` is a digest of ``sources``, the source files that determine the step. Snakemake compares the values
-        with its records, and dvc.yaml names keys and files: both tools decide by the same things.
+        with its records, and dvc.yaml names the same keys and files: both tools decide by the same things.
         """
         part: dict[str, Any] = {}
         watched = []
@@ -86,14 +86,14 @@ class Run:
                 watched.append("fidelity")
         return {
             "config": json.dumps(part, sort_keys=True),
-            "keys": sorted(set(watched)),
+            "watched": sorted(set(watched)),
             "sources": sources(name),
             "code": digest(sources(name)),
         }
 
     def step_by(self, keys: Callable[[Any], tuple[str, ...]]) -> dict[str, Callable[[Any], Any]]:
         """Return ``step``'s params for a rule whose step and keys depend on its wildcards."""
-        return {name: partial(self._field, keys, name) for name in ("config", "keys", "sources", "code")}
+        return {name: partial(self._field, keys, name) for name in ("config", "watched", "sources", "code")}
 
     def _field(self, keys: Callable[[Any], tuple[str, ...]], name: str, wildcards: Any) -> Any:
         return self.step(*keys(wildcards))[name]

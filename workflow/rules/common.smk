@@ -29,10 +29,15 @@ except UserError as error:
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
 
 # all that claims are judged by, and the steps that count what they left out
-CLAIM_TABLES = (
-    ["triggers", "mutations", "values", "examples", "composition", "refinement"]
-    + ["annotations", "pattern_labels", "distance_labels"]
-)
+CLAIM_TABLES = [
+    "triggers",
+    "mutations",
+    "values",
+    "examples",
+    "composition",
+    "refinement",
+] + ["annotations", "pattern_labels", "distance_labels"]
+SECTIONS = [name for name in run_.resolved if name not in ("execution", "figures")]
 COUNTED = ["corpus", "triggers", "mutations", "composition", "patterns"]
 
 

@@ -1,0 +1,81 @@
+# Tables 1 and 2, and the report: built where the corpus is, for they show its text.
+
+
+rule table1:
+    """Table 1: keys with clear patterns, and triggers that show them."""
+    input:
+        annotations=rules.patterns.output.annotations,
+        labels=rules.patterns.output.labels,
+        triggers=rules.triggers.output.triggers,
+        sentences=rules.corpus.output.sentences,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+        card=rules.model.output.card,
+    output:
+        html=run_.path("report", "table1.html"),
+        csv=run_.path("report", "table1.csv"),
+        tex=run_.path("report", "table1.tex"),
+    log:
+        run_.path("logs", "table1.log"),
+    benchmark:
+        run_.path("logs", "table1.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("table1"),
+    shell:
+        "ff-memories table1 --annotations {input.annotations} --labels {input.labels} --triggers {input.triggers} "
+        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --card {input.card} "
+        "--out {output} 2> {log}"
+
+
+rule table2:
+    """Table 2: the most predictive values, and triggers they agree with."""
+    input:
+        values=rules.values.output.values,
+        triggers=rules.triggers.output.triggers,
+        sentences=rules.corpus.output.sentences,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+        card=rules.model.output.card,
+    output:
+        html=run_.path("report", "table2.html"),
+        csv=run_.path("report", "table2.csv"),
+        tex=run_.path("report", "table2.tex"),
+    log:
+        run_.path("logs", "table2.log"),
+    benchmark:
+        run_.path("logs", "table2.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("table2", "values"),
+    shell:
+        "ff-memories table2 --config {params.config:q} --values {input.values} --triggers {input.triggers} "
+        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --card {input.card} "
+        "--out {output} 2> {log}"
+
+
+rule report:
+    """The report: verdicts first, then the paper's sections with this run's figures and numbers."""
+    input:
+        claims=rules.claims.output.claims,
+        counts=rules.claims.output.counts,
+        figures=expand(rules.figure.output.svg, figure=FIGURES),
+        table1=rules.table1.output.html,
+        table2=rules.table2.output.html,
+        card=rules.model.output.card,
+    output:
+        html=run_.path("report", "report.html"),
+    log:
+        run_.path("logs", "report.log"),
+    benchmark:
+        run_.path("logs", "report.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("report", *SECTIONS),
+    shell:
+        "ff-memories report --config {params.config:q} --card {input.card} --claims {input.claims} "
+        "--counts {input.counts} --figures {input.figures} --table1 {input.table1} --table2 {input.table2} "
+        "--out {output.html} 2> {log}"
