@@ -34,7 +34,7 @@ rule all:
 
 onsuccess:
     # times and memory change from run to run: their page is no rule's output
-    if "DVC_STAGE" not in os.environ:
+    if not run_.inside_dvc:
         shell(
             "ff-memories cost --benchmarks {0}/logs/*.tsv {0}/logs/*/*.tsv --out {0}/report/cost.html".format(
                 run_.results

@@ -38,9 +38,9 @@ def main(argv: list[str] | None = None) -> None:
             step.formatter_class = argparse.RawDescriptionHelpFormatter
             module.arguments(step)
             step.set_defaults(run=module.run)
-    args = parser.parse_args(argv)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
+        args = parser.parse_args(argv)
         status = args.run(args)
     except UserError as error:
         sys.exit(_fail(str(error)))

@@ -14,7 +14,7 @@ import torch
 if not hasattr(np, "float"):
     np.float = float  # fairseq.data uses the alias that NumPy 1.24 removed
 
-from fairseq import meters  # noqa: E402  (needs the alias above)
+from fairseq import meters
 
 # Checkpoints keep being loaded with weights_only=True: these are the only classes a fairseq one needs.
 torch.serialization.add_safe_globals([argparse.Namespace, meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter])

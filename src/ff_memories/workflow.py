@@ -3,6 +3,8 @@
 import ast
 import hashlib
 import json
+import os
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
@@ -30,6 +32,11 @@ class Run:
         self.resolved = self.config.resolved()
         self.given = config
         self.results = f"results/{self.config.run}"
+
+    @property
+    def inside_dvc(self) -> bool:
+        """Whether Snakemake runs as one stage of ``dvc repro``."""
+        return "DVC_STAGE" in os.environ
 
     def path(self, *parts: str) -> str:
         return "/".join([self.results, *parts])
@@ -97,6 +104,11 @@ class Run:
 
     def _field(self, keys: Callable[[Any], tuple[str, ...]], name: str, wildcards: Any) -> Any:
         return self.step(*keys(wildcards))[name]
+
+
+def use_tools_of_this_environment() -> None:
+    """Put the environment that runs Snakemake first on the path of its jobs, whether or not it is activated."""
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 
 
 def _module(path: Path) -> str:

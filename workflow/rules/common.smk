@@ -1,16 +1,8 @@
 # One run: its config, checked before anything starts. All logic is in ff_memories.workflow.
-import os
-import sys
-
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import FIGURES
-from ff_memories.workflow import Run
+from ff_memories.workflow import Run, use_tools_of_this_environment
 from snakemake.exceptions import WorkflowError
-
-if not workflow.config_settings.configfiles:
-
-    configfile: "config/config.yaml"
-
 
 if workflow.config_settings.config:
     raise WorkflowError(
@@ -18,15 +10,17 @@ if workflow.config_settings.config:
     )
 if len(workflow.config_settings.configfiles) > 1:
     raise WorkflowError("--configfile: a run is one config file, not several merged")
+if not workflow.config_settings.configfiles:
+
+    configfile: "config/config.yaml"
+
+
 try:
-    run_ = Run(
-        config, str(workflow.configfiles[-1]) if workflow.configfiles else "config"
-    )
+    run_ = Run(config, str(workflow.configfiles[-1]))
 except UserError as error:
     raise WorkflowError(str(error))
 
-# the tools of the environment that runs Snakemake, whether or not it is activated
-os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+use_tools_of_this_environment()
 
 # all that claims are judged by, and the steps that count what they left out
 CLAIM_TABLES = [
@@ -36,9 +30,13 @@ CLAIM_TABLES = [
     "examples",
     "composition",
     "refinement",
-] + ["annotations", "pattern_labels", "distance_labels"]
-SECTIONS = [name for name in run_.resolved if name not in ("execution", "figures")]
+] + [
+    "annotations",
+    "pattern_labels",
+    "distance_labels",
+]
 COUNTED = ["corpus", "triggers", "mutations", "composition", "patterns"]
+SECTIONS = [name for name in run_.resolved if name not in ("execution", "figures")]
 
 
 def execution():

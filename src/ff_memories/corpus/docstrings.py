@@ -83,7 +83,7 @@ def tokens(paragraph: str) -> list[str]:
 
 
 def is_prose(words: list[str]) -> bool:
-    plain = sum(bool(_WORD.fullmatch(w)) and len(w) > 1 or w in {"a", "A", "I"} for w in words)
+    plain = sum((bool(_WORD.fullmatch(w)) and len(w) > 1) or w in {"a", "A", "I"} for w in words)
     marks = sum(w in {",", ".", ";", ":", "(", ")", '"', "n't", "'s", "@-@"} for w in words)
     return plain >= MIN_WORDS and (plain + marks) >= MIN_PROSE * len(words) and plain >= 0.5 * len(words)
 

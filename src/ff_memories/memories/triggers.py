@@ -41,6 +41,24 @@ class Prefixes:
         return sentence, prefixes - self.starts[sentence]
 
 
+def available(corpus: Corpus, positions: str) -> np.ndarray:
+    """Return (sentences,) how many prefixes each training sentence has to offer."""
+    low, high = POSITIONS[positions]
+    return np.maximum(corpus.lengths[: corpus.train] + high - low + 1, 0)
+
+
+def require_enough(corpus: Corpus, top: int, positions: str, per_sentence: str) -> None:
+    """Raise ``UserError`` where the training text has fewer prefixes than a key's list is to hold."""
+    prefixes = available(corpus, positions)
+    n = int((prefixes > 0).sum() if per_sentence == "best" else prefixes.sum())
+    if n < top:
+        what = "sentences with a prefix" if per_sentence == "best" else "prefixes"
+        raise UserError(
+            f"triggers.top is {top}, and the training text has {n} {what}",
+            "lower triggers.top (and mutations.top, patterns.top), or give more text",
+        )
+
+
 def prefix_hashes(batch: Batch) -> torch.Tensor:
     """Return (rows,) int64: equal for prefixes with the same tokens, different (to 2**-64) otherwise."""
     device = batch.tokens.device

@@ -3,7 +3,7 @@
 from ff_memories.corpus import store
 from ff_memories.memories import plan
 from ff_memories.memories.shards import save
-from ff_memories.memories.triggers import trigger_examples
+from ff_memories.memories.triggers import require_enough, trigger_examples
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments
 
 
@@ -18,6 +18,7 @@ def arguments(parser):
 def run(args):
     triggers = args.config.triggers
     corpus = store.read(args.corpus)
+    require_enough(corpus, triggers.top, triggers.positions, triggers.per_sentence)
     index, shards = (int(part) for part in args.shard.split("-of-"))
     best = trigger_examples(
         load_decoder(args),

@@ -22,17 +22,12 @@ def run(args):
     best, *others = (shards.load(path) for path in args.shards)
     for part in others:
         best.merge(part)
-    lengths = corpus.lengths[: corpus.train]
-    low, high = triggers.POSITIONS[options.positions]
-    available = (lengths + high - low + 1).clip(min=0)
-    n = int((available > 0).sum() if options.per_sentence == "best" else available.sum())
-    if n < options.top:
-        what = "sentences with a prefix" if options.per_sentence == "best" else "prefixes"
-        raise UserError(
-            f"triggers.top is {options.top}, and the training text has {n} {what}",
-            "lower triggers.top (and mutations.top, patterns.top), or give more text",
-        )
     table = triggers.table(best, corpus)
+    if table.is_empty():
+        raise UserError(
+            "no memory coefficient is positive anywhere in the training text",
+            "check that checkpoint, dictionary and text belong together",
+        )
     filled = table.group_by("layer", "key").len()["len"].cast(pl.Int64)
     keys = len(best.lists) * best.keys
     reasons = {
@@ -40,7 +35,7 @@ def run(args):
         "keys_that_never_fire": keys - len(filled),
         "keys_with_fewer_triggers": int((filled < options.top).sum()),
         "places_unfilled": keys * options.top - int(filled.sum()),
-        "sentences_without_prefix": int((available == 0).sum()),
+        "sentences_without_prefix": int((triggers.available(corpus, options.positions) == 0).sum()),
     }
     write_counts("triggers", reasons, args.counts)
     tables.write(table, args.triggers)

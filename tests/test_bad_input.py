@@ -1,0 +1,382 @@
+"""Bad input ends in one clear sentence: what, where and how to mend it; nothing is left half-written."""
+
+import argparse
+import copy
+import os
+import pickle
+import zipfile
+
+import pytest
+import torch
+import yaml
+from factories import words, write_checkpoint, write_dictionary
+from pipeline import SMALL, config, run_steps, write_inputs
+
+from ff_memories.cli import main
+from ff_memories.config import load, parse
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.errors import UserError
+from ff_memories.model import checkpoint
+
+TYPES = words(44)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_inputs(folder, TYPES)
+    return folder
+
+
+@pytest.fixture
+def folder(inputs, tmp_path):
+    for path in inputs.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def says(capsys, *arguments):
+    """Run a sub-command that must fail; return what it says."""
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert "Traceback" not in said
+    return said
+
+
+def model_step(folder):
+    (folder / "config.yaml").write_text(yaml.safe_dump(SMALL))
+    return ["model", "--config", folder / "config.yaml", "--checkpoint", folder / "model.pt", "--dictionary",
+            folder / "dict.txt", "--weights", folder / "out" / "m.safetensors", "--description",
+            folder / "out" / "m.json", "--card", folder / "out" / "card.json"]  # fmt: skip
+
+
+def run_corpus(folder, **changes):
+    settings = config(**changes)
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    (folder / "card.json").write_text('{"max_positions": 64}')
+    return ["corpus", "--config", folder / "config.yaml", "--train", folder / "train.txt", "--validation",
+            folder / "validation.txt", "--dictionary", folder / "dict.txt", "--card", folder / "card.json",
+            "--sentences", folder / "out" / "sentences.parquet", "--corpus", folder / "out" / "corpus.safetensors",
+            "--counts", folder / "out" / "counts.parquet"]  # fmt: skip
+
+
+def nothing_written(folder):
+    return not (folder / "out").exists() or not list((folder / "out").rglob("*"))
+
+
+# -- texts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_text_file(folder, capsys):
+    (folder / "train.txt").unlink()
+    said = says(capsys, *run_corpus(folder))
+    assert "train.txt: no such text file" in said
+    assert "corpus.train.files" in said
+    assert nothing_written(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n\t\n"])
+def test_an_empty_text_file(folder, capsys, content):
+    (folder / "validation.txt").write_bytes(content)
+    assert "validation.txt: no text in it" in says(capsys, *run_corpus(folder))
+    assert nothing_written(folder)
+
+
+def test_text_that_is_not_utf8_is_named_by_its_line(folder, capsys):
+    (folder / "train.txt").write_bytes("gut .\nüber .\n".encode("latin1"))
+    said = says(capsys, *run_corpus(folder))
+    assert "train.txt, line 2: not UTF-8 at byte 0" in said
+    assert "iconv" in said
+
+
+def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
+    said = says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
+    assert "corpus.sha256" in said
+
+
+def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
+    with (folder / "train.txt").open("a") as file:
+        file.write("x " * 64 + "\n")
+    said = says(capsys, *run_corpus(folder))
+    assert "a sentence of 64 tokens; the model takes 63" in said
+    assert "too_long: split" in said
+    assert nothing_written(folder)
+
+
+def test_or_split_and_counted(folder):
+    import polars as pl
+
+    with (folder / "train.txt").open("a") as file:
+        file.write("x " * 130 + "\n")
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in run_corpus(folder, corpus__too_long="split")])
+    assert end.value.code == 0
+    counts = dict(pl.read_parquet(folder / "out" / "counts.parquet").select("reason", "n").iter_rows())
+    assert counts["train_sentences_split"] == 1
+    sentences = pl.read_parquet(folder / "out" / "sentences.parquet").filter(pl.col("split") == "train").tail(3)
+    assert sentences["tokens"].to_list() == [63, 63, 4]
+    assert sentences["first_token"].to_list() == [0, 63, 126]
+
+
+# -- dictionary and checkpoint -------------------------------------------------------------------------------------
+
+
+def test_a_dictionary_of_another_model(folder, capsys):
+    write_dictionary(folder / "dict.txt", TYPES[:-3])
+    said = says(capsys, *model_step(folder))
+    assert "45 token types with the four specials, the checkpoint has 48" in said
+    assert nothing_written(folder)
+
+
+@pytest.mark.parametrize(
+    "line, says_",
+    [
+        ("word", "line 3: expected `token count`"),
+        ("word many", "line 3: expected `token count`"),
+        ("the 4", "line 3: 'the' is listed before"),
+        ("<pad> 4", "line 3: '<pad>' is listed before"),
+    ],
+)
+def test_a_faulty_dictionary_is_named_by_its_line(tmp_path, line, says_):
+    (tmp_path / "dict.txt").write_text(f"the 9\nof 8\n{line}\n")
+    with pytest.raises(UserError, match=says_):
+        Dictionary.read(tmp_path / "dict.txt")
+
+
+def test_a_dictionary_reads_as_fairseqs_own(tmp_path):
+    from fairseq.data import Dictionary as Theirs
+
+    odd = ["a\u00a0b", "\u2028", "é", "#fairseq", "3", "&apos;"]
+    write_dictionary(tmp_path / "dict.txt", [*TYPES, *odd])
+    ours, theirs = Dictionary.read(tmp_path / "dict.txt"), Theirs.load(str(tmp_path / "dict.txt"))
+    assert len(ours) == len(theirs)
+    for word in [*TYPES, *odd, "<unk>", "</s>", "unheard", "<s>"]:
+        assert ours.encode([word]) == [theirs.index(word)], word
+
+
+def rewrite(folder, change):
+    """Change what a checkpoint holds."""
+    content = checkpoint.load_pickle(folder / "model.pt")
+    change(content)
+    torch.save(content, folder / "model.pt")
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_a_truncated_checkpoint(folder, capsys, size):
+    (folder / "model.pt").write_bytes((folder / "model.pt").read_bytes()[:size])
+    assert "model.pt: truncated or not a checkpoint" in says(capsys, *model_step(folder))
+    assert nothing_written(folder)
+
+
+def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, capsys):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {folder}/ran",)
+
+    torch.save({"args": argparse.Namespace(arch="transformer_lm"), "model": {}, "extra": Evil()}, folder / "model.pt")
+    said = says(capsys, *model_step(folder))
+    assert "could run code when loaded" in said
+    assert "system" in said
+    assert not (folder / "ran").exists()
+
+
+def test_so_is_one_in_the_oldest_format(folder, capsys):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {folder}/ran",)
+
+    (folder / "model.pt").write_bytes(pickle.dumps({"model": Evil()}))
+    says(capsys, *model_step(folder))
+    assert not (folder / "ran").exists()
+
+
+def test_a_zip_that_is_no_checkpoint(folder, capsys):
+    with zipfile.ZipFile(folder / "model.pt", "w") as archive:
+        archive.writestr("notes.txt", "nothing")
+    assert "truncated or not a checkpoint" in says(capsys, *model_step(folder))
+
+
+ARCHITECTURES = {
+    "an encoder-decoder": lambda c: c["model"].update({"encoder.layers.0.fc1.weight": torch.zeros(2, 2)}),
+    "its architecture is fconv_lm": lambda c: setattr(c["args"], "arch", "fconv_lm"),
+    "not a transformer_lm": lambda c: c["model"].update({"decoder.convolutions.0.weight": torch.zeros(2, 2)}),
+    "gated feed-forward": lambda c: c["model"].update({"decoder.layers.0.fc_gate.weight": torch.zeros(2, 2)}),
+    "its activation is GELU": lambda c: setattr(c["args"], "activation_fn", "gelu"),
+    "post-norm": lambda c: setattr(c["args"], "decoder_normalize_before", False),
+    "character embeddings": lambda c: setattr(c["args"], "character_embeddings", True),
+    "lacks decoder.layers.1.fc2.bias": lambda c: c["model"].pop("decoder.layers.1.fc2.bias"),
+    "the architecture says": lambda c: c["model"].update({"decoder.layers.1.fc2.bias": torch.zeros(3)}),
+    "its options say 9": lambda c: setattr(c["args"], "decoder_layers", 9),
+    "neither 'args' nor 'cfg'": lambda c: c.pop("args"),
+    "it has no 'model'": lambda c: c.pop("model"),
+    "5 attention heads do not divide 16": lambda c: setattr(c["args"], "decoder_attention_heads", 5),
+    "weights of an architecture that is not": lambda c: c["model"].update({"decoder.adapter.weight": torch.ones(1)}),
+}
+
+
+@pytest.mark.parametrize("said", ARCHITECTURES)
+def test_another_architecture_is_refused_by_name(folder, capsys, said):
+    rewrite(folder, ARCHITECTURES[said])
+    assert said in says(capsys, *model_step(folder))
+    assert nothing_written(folder)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers(folder, capsys, number):
+    def spoil(content):
+        content["model"]["decoder.layers.2.fc1.weight"][3, 4] = number
+
+    rewrite(folder, spoil)
+    assert "NaN or infinite numbers in layers.2.keys" in says(capsys, *model_step(folder))
+
+
+def test_a_checkpoint_other_than_the_pinned_one(folder, capsys):
+    arguments = model_step(folder)
+    settings = copy.deepcopy(SMALL)
+    settings["model"]["sha256"] = "1" * 64
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    assert "model.sha256" in says(capsys, *arguments)
+
+
+# -- what a run asks for ---------------------------------------------------------------------------------------------
+
+
+def steps_fail(folder, capsys, settings):
+    with pytest.raises((SystemExit, AssertionError)):
+        run_steps(folder, settings)
+    return capsys.readouterr().err
+
+
+def test_more_triggers_than_there_are_prefixes(folder, capsys):
+    said = steps_fail(folder, capsys, config(triggers__top=10_000))
+    assert "triggers.top is 10000, and the training text has" in said
+
+
+def test_a_model_none_of_whose_keys_ever_fires(folder, capsys):
+    def silence(content):
+        for layer in range(3):
+            content["model"][f"decoder.layers.{layer}.fc1.bias"].fill_(-1e4)
+
+    rewrite(folder, silence)
+    assert "no memory coefficient is positive anywhere" in steps_fail(folder, capsys, config())
+
+
+def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
+    import polars as pl
+
+    def silence(content):
+        content["model"]["decoder.layers.0.fc1.bias"][:7] = -1e4
+
+    rewrite(folder, silence)
+    out = run_steps(folder, config())
+    triggers, values = (pl.read_parquet(out / f"{n}.parquet") for n in ("triggers", "values"))
+    silent = (pl.col("layer") == 1) & (pl.col("key") < 7)
+    assert triggers.filter(silent).is_empty()
+    assert values.filter(silent).height == 7
+    assert values.filter(silent)["agrees"].null_count() == 7
+    counts = dict(pl.read_parquet(out / "counts" / "triggers.parquet").select("reason", "n").iter_rows())
+    assert counts["keys_that_never_fire"] >= 7
+    assert counts["keys_that_never_fire"] == 3 * 24 - triggers.select("layer", "key").n_unique()
+
+
+def test_numbers_that_overflow_are_refused(folder, capsys):
+    def blow_up(content):
+        for layer in range(3):
+            content["model"][f"decoder.layers.{layer}.fc2.weight"].mul_(1e30)
+            content["model"][f"decoder.layers.{layer}.fc1.weight"].mul_(1e30)
+
+    rewrite(folder, blow_up)
+    assert "not finite" in steps_fail(folder, capsys, config())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_asked_for_and_absent(folder, capsys):
+    run_steps(folder, config())
+    out = folder / "out"
+    said = says(capsys, "values", "--config", folder / "config.yaml", "--weights", out / "model.safetensors",
+                "--description", out / "model.json", "--device", "cuda", "--corpus", out / "corpus.safetensors",
+                "--triggers", out / "triggers.parquet", "--values", out / "new" / "values.parquet")  # fmt: skip
+    assert "execution.device is cuda, and no GPU can be used here" in said
+    assert not (out / "new").exists()
+
+
+# -- config ----------------------------------------------------------------------------------------------------------
+
+
+CONFIGS = {
+    "triggers.tpo: unknown key": {"triggers__tpo": 3},
+    "seed: .*(found 'one')": {"seed": "one"},
+    "triggers.top: .*(found 2.5)": {"triggers__top": 2.5},
+    "triggers.top: .*(found True)": {"triggers__top": True},
+    "corpus.segmenter: ": {"corpus__segmenter": "magic"},
+    "mutations.top: 7 is more than triggers.top": {"mutations__top": 7},
+    "patterns.top: 9 is more than triggers.top": {"patterns__top": 9},
+    "name either a source or train.files": {"corpus__source": "docstrings"},
+    "name either a source or the checkpoint's path": {"model__checkpoint": None},
+    "figures.figure1: there is no such figure": {"figures": {"figure1": {}}},
+    "figures.figure4.colour: unknown key": {"figures": {"figure4": {"colour": "red"}}},
+    "run: ": {"run": "../outside"},
+    "values.target: 'next' contradicts fidelity: released": {"fidelity": "released", "values__target": "next"},
+    "triggers.per_sentence: fidelity: released means 'best'": {
+        "fidelity": "released", "triggers__per_sentence": "all"
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", CONFIGS)
+def test_a_faulty_config_is_refused_with_the_keys_path(said):
+    with pytest.raises(UserError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        parse(config(**CONFIGS[said]))
+
+
+@pytest.mark.parametrize("path", ["seed", "corpus.headings", "composition.stop_words", "execution"])
+def test_a_missing_key_is_named(path):
+    data = copy.deepcopy(SMALL)
+    *sections, key = path.split(".")
+    place = data
+    for section in sections:
+        place = place[section]
+    del place[key]
+    with pytest.raises(UserError, match=f"{path}: missing key"):
+        parse(data)
+
+
+def test_a_step_refuses_a_faulty_config_too(folder, capsys):
+    arguments = run_corpus(folder, corpus__headings="some")
+    assert "corpus.headings" in says(capsys, *arguments)
+    assert "no such config file" in says(capsys, "corpus", "--config", "nowhere.yaml", *arguments[3:])
+
+
+def test_a_config_that_is_not_there_or_no_yaml(tmp_path):
+    with pytest.raises(UserError, match=r"my\.yaml: no such config file"):
+        load(tmp_path / "my.yaml")
+    (tmp_path / "my.yaml").write_text("a: [1,")
+    with pytest.raises(UserError, match="not readable as YAML"):
+        load(tmp_path / "my.yaml")
+    (tmp_path / "my.yaml").write_text("- 1\n")
+    with pytest.raises(UserError, match="a config is a mapping"):
+        load(tmp_path / "my.yaml")
+
+
+def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
+                 "--validation", "validation.txt"]  # fmt: skip
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--set", "triggers.top=25", "mutations.top=20", "composition.memories=all"])
+    assert end.value.code == 0
+    made = load("my.yaml")
+    assert (made.run, made.triggers.top, made.composition.memories) == ("my", 25, "all")
+    assert "there is such a file already" in says(capsys, *arguments)
+    assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
+    assert load("my.yaml") == made
+    assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
+
+
+def test_a_checkpoint_with_extra_training_state_still_reads(tmp_path):
+    write_checkpoint(tmp_path / "model.pt", TYPES)
+    rewrite(tmp_path, lambda c: c["extra_state"].update(val_loss=1.5, train_iterator={"epoch": 2}))
+    assert checkpoint.read(tmp_path / "model.pt")[0].layers == 3

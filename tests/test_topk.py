@@ -1,0 +1,134 @@
+"""Laws of the top-t lists: whatever the order, the batches and the shards, they are the t first of a full sort."""
+
+import itertools
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ff_memories.memories.topk import Entries, TopTriggers
+
+KEYS = 3
+# few distinct coefficients, so that ties abound; a text decides the coefficient up to noise
+ENTRY = st.tuples(st.integers(0, KEYS - 1), st.integers(1, 6), st.integers(0, 3))
+
+
+@st.composite
+def offers(draw):
+    """Entries of different prefixes: prefixes of one text share their coefficient but for the last bits."""
+    drawn = draw(st.lists(ENTRY, max_size=60))
+    out = []
+    for prefix, (key, text, noise) in enumerate(drawn):
+        out.append((key, float(text // 2 + 1) * (1 + noise * 2e-7), prefix, text))
+    return draw(st.permutations(out))
+
+
+def entries(rows):
+    key, coefficient, prefix, text = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Entries(
+        torch.tensor(key, dtype=torch.int64), torch.tensor(coefficient, dtype=torch.float32),
+        torch.tensor(prefix, dtype=torch.int64), torch.tensor(text, dtype=torch.int64),
+    )  # fmt: skip
+
+
+def lists(best):
+    found, rank = best.ranked(0)
+    rows = zip(found.key.tolist(), rank.tolist(), found.coefficient.tolist(), found.prefix.tolist(), strict=True)
+    return sorted(rows)
+
+
+def collect(parts, top, copies=None, limit=None):
+    best = TopTriggers(1, KEYS, top, copies)
+    if limit:
+        best._limit = limit
+    for part in parts:
+        best.offer(0, entries(part))
+    return best
+
+
+def full_sort(rows, top, copies):
+    out = []
+    for key in range(KEYS):
+        own = [r for r in rows if r[0] == key]
+        level = {}
+        for _, coefficient, _, text in own:
+            level[text] = max(level.get(text, 0.0), float(torch.tensor(coefficient, dtype=torch.float32)))
+        kept = []
+        for text, coefficient in level.items():
+            prefixes = sorted(r[2] for r in own if r[3] == text)
+            kept += [(-coefficient, prefix) for prefix in prefixes[:copies]]
+        kept.sort()
+        out += [(key, rank, -c, p) for rank, (c, p) in enumerate(kept[:top], 1)]
+    return out
+
+
+@settings(deadline=None, max_examples=200)
+@given(offers(), st.integers(1, 5), st.booleans())
+def test_a_list_is_the_head_of_a_full_sort(rows, top, drop):
+    copies = 1 if drop else top
+    assert lists(collect([rows], top, copies)) == full_sort(rows, top, copies)
+
+
+@settings(deadline=None, max_examples=200)
+@given(offers(), st.integers(1, 5), st.lists(st.integers(0, 60), max_size=4), st.integers(1, 20))
+def test_batches_and_compactions_change_nothing(rows, top, cuts, limit):
+    cuts = sorted({0, len(rows), *(c for c in cuts if c <= len(rows))})
+    parts = [rows[a:b] for a, b in itertools.pairwise(cuts)]
+    assert lists(collect(parts, top, limit=limit)) == lists(collect([rows], top))
+
+
+@settings(deadline=None, max_examples=200)
+@given(offers(), st.integers(1, 5), st.integers(0, 60), st.integers(0, 60))
+def test_merging_is_associative_and_commutative(rows, top, first, second):
+    a, b = sorted((min(first, len(rows)), min(second, len(rows))))
+    part = lambda rows_: collect([rows_], top)
+    x, y, z = rows[:a], rows[a:b], rows[b:]
+    left, right, turned = part(x), part(x), part(z)
+    left.merge(part(y))
+    left.merge(part(z))
+    tail = part(y)
+    tail.merge(part(z))
+    right.merge(tail)
+    turned.merge(part(x))
+    turned.merge(part(y))
+    assert lists(left) == lists(right) == lists(turned)
+
+
+@settings(deadline=None, max_examples=100)
+@given(offers(), st.integers(1, 5))
+def test_merging_the_same_part_twice_changes_nothing(rows, top):
+    best = collect([rows], top)
+    before = lists(best)
+    best.merge(collect([rows], top))
+    assert lists(best) == before
+
+
+@settings(deadline=None, max_examples=100)
+@given(offers(), st.integers(1, 4))
+def test_a_gate_lets_everything_through_that_matters(rows, top):
+    """Raising the gate by some prefixes' coefficients, and filtering by it, loses nothing."""
+    best = TopTriggers(1, KEYS, top)
+    dense = torch.zeros(len(rows), KEYS)
+    for i, (key, coefficient, _, _) in enumerate(rows):
+        dense[i, key] = coefficient
+    best.raise_gate(0, dense)
+    gate = best.gate[0].tolist()
+    best.offer(0, entries([r for r in rows if r[1] >= gate[r[0]]]))
+    assert lists(best) == lists(collect([rows], top))
+
+
+def test_a_shard_comes_back_from_its_file_as_it_was(tmp_path):
+    import pytest
+
+    from ff_memories.errors import UserError
+    from ff_memories.memories.shards import load, save
+
+    rows = [(0, 2.0, 5, 11), (0, 2.0000002, 3, 11), (2, 1.5, 4, 12), (0, 1.0, 9, 13)]
+    best = collect([rows], 2)
+    save(best, tmp_path / "shard.safetensors")
+    back = load(tmp_path / "shard.safetensors")
+    assert lists(back) == lists(best)
+    assert torch.equal(back.gate, best.gate)
+    (tmp_path / "shard.safetensors").write_bytes(b"xx")
+    with pytest.raises(UserError, match="not a readable shard"):
+        load(tmp_path / "shard.safetensors")
