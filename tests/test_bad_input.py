@@ -318,6 +318,7 @@ CONFIGS = {
     "name either a source or the checkpoint's path": {"model__checkpoint": None},
     "figures.figure1: there is no such figure": {"figures": {"figure1": {}}},
     "figures.figure4.colour: unknown key": {"figures": {"figure4": {"colour": "red"}}},
+    "figures.figure4.width: .*(found 130)": {"figures": {"figure4": {"width": 130}}},  # would clip what it says
     "run: ": {"run": "../outside"},
     "values.target: 'next' contradicts fidelity: released": {"fidelity": "released", "values__target": "next"},
     "triggers.per_sentence: fidelity: released means 'best'": {

@@ -261,11 +261,6 @@ def test_options_without_use_are_refused(figure, options):
         looking(figure, **options)
 
 
-def test_a_width_that_would_clip_the_surrogate_mark_is_refused():
-    with pytest.raises(UserError, match=r"figures\.figure4\.width"):
-        looking("figure4", width=130)
-
-
 def test_the_papers_values_are_whole_and_say_how_they_are_known():
     values = paper.all_values()
     assert set(values["figure"]) <= set(FIGURES)

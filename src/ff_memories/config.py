@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from ff_memories.errors import UserError
 
@@ -270,19 +270,14 @@ class Settings:
     """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
 
     def __init__(self, data: dict[str, Any]):
-        self._data = data
         for name, value in data.items():
             field = Config.model_fields.get(name)
             if field is None:
                 raise UserError(f"{name}: unknown key")
-            kind = field.annotation
-            if isinstance(kind, type) and issubclass(kind, Section):
-                try:
-                    value = kind.model_validate(value)
-                except ValidationError as error:
-                    raise UserError(f"config:\n  {_faults(error, name)}") from None
-            elif name == "figures":
-                value = {k: FigureOptions.model_validate(v or {}) for k, v in (value or {}).items()}
+            try:
+                value = TypeAdapter(field.annotation).validate_python(value)
+            except ValidationError as error:
+                raise UserError(f"config:\n  {_faults(error, name)}") from None
             setattr(self, name, value)
 
     def __getattr__(self, name: str):

@@ -18,8 +18,8 @@ from ff_memories.errors import UserError
 SAVE_EVERY = 250  # updates between resumable checkpoints: a few minutes on two cores
 
 
-def fairseq(tool: str, *arguments: str, threads: int = 1) -> str:
-    """Run one of fairseq's tools, its output on stderr line by line; return what it printed."""
+def fairseq(tool: str, *arguments: str, threads: int = 1, log: Path | None = None) -> str:
+    """Run one of fairseq's tools, its output on stderr and at the end of ``log``; return what it printed."""
     env = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, "-W", "ignore", "-m", "ff_memories.fairseq_tools", tool, *arguments]
     printed = []
@@ -27,6 +27,9 @@ def fairseq(tool: str, *arguments: str, threads: int = 1) -> str:
         for line in process.stdout:
             printed.append(line)
             print(line, end="", file=sys.stderr, flush=True)
+            if log is not None:
+                with log.open("a") as file:
+                    file.write(line)
     if process.returncode:
         raise UserError(f"fairseq {tool} ended with status {process.returncode}; its last line: {printed[-1:]}")
     return "".join(printed)
@@ -48,6 +51,13 @@ def train(folder: Path, options: dict[str, Any], save: Path, threads: int) -> Pa
             *flags, "--save-dir", str(save), "--save-interval-updates", str(SAVE_EVERY), "--keep-interval-updates", "1",
             "--no-epoch-checkpoints", "--no-progress-bar", "--log-interval", "25", threads=threads)  # fmt: skip
     return save / "checkpoint_last.pt"
+
+
+def curve(log: Path) -> str:
+    """Return a training log's validation perplexities as CSV: ``updates``, ``perplexity``."""
+    found = re.findall(r"valid on 'valid' subset .*?\| ppl ([\d.]+) \| num_updates (\d+)", log.read_text())
+    rows = sorted({int(updates): ppl for ppl, updates in found}.items())
+    return "updates,perplexity\n" + "".join(f"{updates},{ppl}\n" for updates, ppl in rows)
 
 
 def perplexity(folder: Path, checkpoint: Path, options: dict[str, Any], threads: int) -> float:

@@ -11,6 +11,7 @@ rule train_demo_model:
         checkpoint="results/train/model.pt",
         dictionary="results/train/dict.txt",
         perplexities="results/train/perplexities.json",
+        curve="results/train/curve.csv",
     log:
         "results/train/train.log",
     conda:
@@ -18,5 +19,5 @@ rule train_demo_model:
     threads: 2
     shell:
         "ff-memories train-demo-model --recipe {input.recipe} --train {input.train} --validation {input.validation} "
-        "--checkpoint {output.checkpoint} --dictionary {output.dictionary} --perplexities {output.perplexities} "
+        "--checkpoint {output.checkpoint} --dictionary {output.dictionary} --perplexities {output.perplexities} --curve {output.curve} "
         "--threads {threads} --work results/train/work 2> {log}"

@@ -14,7 +14,6 @@ from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT
 
 SURROGATE_MARK = "surrogate model, not the paper's"
 DEFAULT_BINS = 9
-NARROWEST = 160
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,6 @@ class Look:
     def __post_init__(self):
         if self.figure not in FIGURES:
             raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(FIGURES)}")
-        if self.width < NARROWEST:
-            raise UserError(
-                f"figures.{self.figure}.width: {self.width} points leave no room for the text",
-                f"set at least {NARROWEST}",
-            )
         given = {name for name in ("bins", "rank_limit") if getattr(self.options, name) is not None}
         if useless := sorted(given - FIGURES[self.figure].options):
             raise UserError(f"figures.{self.figure}.{useless[0]}: this figure has no use for it", "remove the key")

@@ -6,6 +6,7 @@ within the tail. A tail can hold the top word only where its class logit exceeds
 computed for those rows alone.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -75,17 +76,24 @@ class Vocabulary:
         self._description, self._weights = description, weights
         self.kind = kind
 
-    def reading(self, kind: str) -> "Vocabulary":
+    def reading(self, kind: str, seed: int = 1) -> "Vocabulary":
         """Return the same vocabulary read another way.
 
         ``adaptive``: the model's own softmax. ``flat``: the paper's softmax(h E), one softmax over all words, the
-        tails' embeddings projected to the model's width. ``head``: the head's words alone.
+        tails' embeddings projected to the model's width. ``head``: the head's words alone. ``random``: the released
+        script's adaptive softmax, whose class and tail projections were initialised (Xavier uniform) but never loaded;
+        ``seed`` draws them.
         """
-        if kind not in ("adaptive", "flat", "head"):
+        if kind not in ("adaptive", "flat", "head", "random"):
             raise ValueError(kind)
         other = Vocabulary(self._description, self._weights, kind)
         if kind == "head":
             other.clusters, other.classes, other.size = other.clusters[:1], None, other.clusters[0].size
+        if kind == "random" and self.classes is not None:
+            draw = torch.Generator().manual_seed(seed)
+            other.classes = _xavier(self.classes, draw)
+            for cluster in other.clusters[1:]:
+                cluster.projection = _xavier(cluster.projection, draw)
         return other
 
     def output(self, h: torch.Tensor) -> torch.Tensor:
@@ -190,3 +198,10 @@ class Vocabulary:
             for _, tile in cluster.tiles(h):
                 count += (tile > bar[:, None]).sum(1)
         out.target_rank = torch.where(logit.isnan(), -1, count)
+
+
+def _xavier(like: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
+    """Return a matrix of another's shape as fairseq's adaptive softmax initialises it."""
+    bound = math.sqrt(6 / sum(like.shape))
+    drawn = torch.rand(like.shape, generator=draw) * (2 * bound) - bound
+    return drawn.to(like.device, like.dtype)

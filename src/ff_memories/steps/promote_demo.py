@@ -30,9 +30,8 @@ def run(args):
             "train longer: more max-update in config/demo_model.yaml",
         )
     args.demo.mkdir(parents=True, exist_ok=True)
-    for name in ("model.pt", "dict.txt"):
+    for name in ("model.pt", "dict.txt", "perplexities.json", "curve.csv"):
         shutil.copyfile(args.trained / name, args.demo / name)
-    shutil.copyfile(args.trained / "perplexities.json", args.demo / "perplexities.json")
     digest = hashlib.sha256((args.demo / "model.pt").read_bytes()).hexdigest()
     text, n = re.subn(r"(?m)^(model:\n(?:  .*\n)*?  sha256: ).*$", rf"\g<1>{digest}", args.config.read_text())
     if n != 1:

@@ -19,6 +19,7 @@ def arguments(parser):
     parser.add_argument("--checkpoint", required=True, type=Path, help="model.pt to write")
     parser.add_argument("--dictionary", required=True, type=Path, help="dict.txt to write")
     parser.add_argument("--perplexities", required=True, type=Path, help="perplexities.json to write")
+    parser.add_argument("--curve", required=True, type=Path, help="curve.csv to write: perplexity by updates")
 
 
 def run(args):
@@ -32,4 +33,5 @@ def run(args):
     found = training.baselines(args.train, args.validation, Dictionary.read(args.dictionary))
     found["model"] = training.perplexity(text, args.checkpoint, options, args.threads)
     args.perplexities.write_text(json.dumps({k: round(v, 3) for k, v in found.items()}, indent=1) + "\n")
+    args.curve.write_text(training.curve(args.work / "train.log"))
     print(args.perplexities.read_text())

@@ -16,6 +16,6 @@ def arguments(parser):
 
 def run(args):
     options, decoder = args.config.values, load_decoder(args)
-    vocabulary = decoder.vocabulary.reading(options.projection)
+    vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     triggers, corpus = tables.read(args.triggers), store.read(args.corpus)
     tables.write(values.table(decoder, vocabulary, triggers, corpus, options.target), args.values)

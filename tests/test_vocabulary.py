@@ -1,0 +1,95 @@
+"""Predictions in tiles equal those of the full log-probabilities, however vectors are read."""
+
+import pytest
+import torch
+from factories import fairseq_model, words, write_checkpoint
+
+from ff_memories.model import checkpoint, vocabulary
+from ff_memories.model.vocabulary import Vocabulary
+
+TYPES = words(44)
+MODELS = {"adaptive": {}, "untied": {"tie_adaptive_proj": False}, "plain": {"adaptive": False},
+          "final norm": {"no_decoder_final_norm": False}}  # fmt: skip
+
+
+def load(tmp_path, dtype=torch.float64, **options):
+    model, _ = write_checkpoint(tmp_path / "model.pt", TYPES, seed=4, **options)
+    description, weights = checkpoint.read(tmp_path / "model.pt")
+    return model, Vocabulary(description, {n: t.to(dtype) for n, t in weights.items()})
+
+
+def vectors(n, d=16, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    scale = torch.rand(n, 1, generator=draw, dtype=torch.float64) * 6
+    return torch.randn(n, d, generator=draw, dtype=torch.float64) * scale
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("kind", ["adaptive", "flat", "head", "random"])
+def test_tops_probabilities_and_ranks_are_those_of_the_full_distribution(tmp_path, monkeypatch, options, kind):
+    monkeypatch.setattr(vocabulary, "TILE", 5)
+    monkeypatch.setattr(vocabulary, "ROWS", 7)
+    read = load(tmp_path, **options)[1].reading(kind)
+    h = vectors(60)
+    full = read.log_probabilities(h)
+    assert torch.allclose(full.exp().sum(1), torch.ones(60, dtype=torch.float64))
+    target = torch.arange(60) % read.size
+    target[::7] = -1
+    found = read.predict(h, target)
+    assert torch.equal(found.top, full.argmax(1))
+    assert torch.allclose(found.probability, full.max(1).values.exp())
+    known = target >= 0
+    own = full.gather(1, target.clamp(0)[:, None])
+    assert torch.equal(found.target_rank[known], (full > own).sum(1)[known])
+    assert (found.target_rank[~known] == -1).all()
+    assert torch.allclose(found.target_probability[known], own.exp().squeeze(1)[known])
+    plain = read.predict(h)
+    assert torch.equal(plain.top, found.top)
+    assert plain.target_rank is None
+    assert torch.allclose(read.predict(h, target, rank=False).target_probability[known], own.exp().squeeze(1)[known])
+
+
+def test_tail_words_are_among_the_tops_tested(tmp_path):
+    read = load(tmp_path)[1]
+    assert (read.predict(vectors(400)).top >= 12).any()
+
+
+def test_a_flat_reading_is_softmax_of_projected_embeddings(tmp_path):
+    model, read = load(tmp_path)
+    bands = [model.decoder.embed_tokens.weights_for_band(i) for i in range(3)]
+    rows = [bands[0][0], *(embedding @ projection.T for embedding, projection in bands[1:])]
+    expected = torch.log_softmax(vectors(20) @ torch.cat(rows).double().T, 1)
+    assert torch.allclose(read.reading("flat").log_probabilities(vectors(20)), expected)
+
+
+def test_a_head_reading_is_a_softmax_of_head_words(tmp_path):
+    model, read = load(tmp_path)
+    expected = torch.log_softmax(vectors(20) @ model.decoder.embed_tokens.weights_for_band(0)[0].double().T, 1)
+    assert torch.allclose(read.reading("head").log_probabilities(vectors(20)), expected)
+
+
+def test_a_random_reading_is_an_adaptive_softmax_as_initialised_with_the_words_tied(tmp_path):
+    from fairseq.modules import AdaptiveSoftmax
+
+    model, read = load(tmp_path)
+    theirs = AdaptiveSoftmax(48, 16, [12, 24], 0.0, factor=2, adaptive_inputs=model.decoder.embed_tokens).double()
+    ours = read.reading("random", seed=5)
+    assert not torch.equal(ours.classes, read.classes)
+    with torch.no_grad():
+        theirs.head.class_proj.weight.copy_(ours.classes)
+        for tail, cluster in zip(theirs.tail, ours.clusters[1:], strict=True):
+            tail[0].weight.copy_(cluster.projection)
+    theirs.head.word_proj.weight.data = theirs.head.word_proj.weight.double()
+    expected = theirs.get_log_prob(vectors(20)[None], None)[0]
+    assert torch.allclose(ours.log_probabilities(vectors(20)), expected)
+    assert torch.equal(ours.classes, read.reading("random", seed=5).classes)
+    assert not torch.equal(ours.classes, read.reading("random", seed=6).classes)
+    bound = (6 / (16 + 2)) ** 0.5
+    assert ours.classes.abs().max() <= bound
+    spread = fairseq_model(TYPES, 9)[0].decoder.adaptive_softmax.head.class_proj.weight.abs().max()
+    assert spread <= bound
+
+
+def test_an_unknown_reading_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="sideways"):
+        load(tmp_path)[1].reading("sideways")
