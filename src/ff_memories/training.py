@@ -47,9 +47,11 @@ def train(folder: Path, options: dict[str, Any], save: Path, threads: int) -> Pa
     flags = []
     for name, value in options.items():
         flags += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    save.mkdir(parents=True, exist_ok=True)
     fairseq("train", str(folder), "--task", "language_modeling", *([] if torch.cuda.is_available() else ["--cpu"]),
             *flags, "--save-dir", str(save), "--save-interval-updates", str(SAVE_EVERY), "--keep-interval-updates", "1",
-            "--no-epoch-checkpoints", "--no-progress-bar", "--log-interval", "25", threads=threads)  # fmt: skip
+            "--no-epoch-checkpoints", "--no-progress-bar", "--log-interval", "25", threads=threads,
+            log=save.parent / "train.log")  # fmt: skip
     return save / "checkpoint_last.pt"
 
 
@@ -79,7 +81,9 @@ def shipped(checkpoint: Path, target: Path) -> None:
     for name, tensor in loaded["model"].items():
         own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         state[name] = halves.setdefault(own, tensor.half() if tensor.is_floating_point() else tensor)
-    torch.save({"args": loaded["args"], "model": state}, target)
+    # what fairseq's own loading asks for stays, so that its tools read the file too
+    rest = {"optimizer_history": loaded["optimizer_history"], "last_optimizer_state": None, "extra_state": {}}
+    torch.save({"args": loaded["args"], "model": state, **rest}, target)
 
 
 def baselines(train: Path, validation: Path, dictionary: Dictionary) -> dict[str, float]:

@@ -19,5 +19,5 @@ rule train_demo_model:
     threads: 2
     shell:
         "ff-memories train-demo-model --recipe {input.recipe} --train {input.train} --validation {input.validation} "
-        "--checkpoint {output.checkpoint} --dictionary {output.dictionary} --perplexities {output.perplexities} --curve {output.curve} "
-        "--threads {threads} --work results/train/work 2> {log}"
+        "--checkpoint {output.checkpoint} --dictionary {output.dictionary} --perplexities {output.perplexities} "
+        "--curve {output.curve} --threads {threads} --work results/train/work 2> {log}"
