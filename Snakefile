@@ -34,9 +34,9 @@ rule all:
 
 onsuccess:
     # times and memory change from run to run: their page is no rule's output
-    if not run_.inside_dvc:
+    if run_.has_logs and not run_.inside_dvc:
         shell(
-            "ff-memories cost --benchmarks {0}/logs/*.tsv {0}/logs/*/*.tsv --out {0}/report/cost.html".format(
+            "ff-memories cost --logs {0}/logs --out {0}/report/cost.html".format(
                 run_.results
             )
         )

@@ -11,7 +11,8 @@ import torch
 class Reference:
     """A fairseq model in float64, and everything the paper reads from it at one prefix."""
 
-    def __init__(self, model, types):
+    def __init__(self, model, types, flat=False):
+        self.flat = flat
         self.model = model.double().eval()
         decoder = model.decoder
         if hasattr(decoder.embed_positions, "weights"):
@@ -45,6 +46,12 @@ class Reference:
         decoder = self.model.decoder
         if final and decoder.layer_norm is not None:
             h = decoder.layer_norm(h)
+        if self.flat:  # softmax(h E), the tails' embeddings brought to the width of h
+            bands = [decoder.embed_tokens.weights_for_band(i) for i in range(len(decoder.embed_tokens.embeddings))]
+            logits = [
+                embedding @ (h if i == 0 else projection.T @ h) for i, (embedding, projection) in enumerate(bands)
+            ]
+            return torch.log_softmax(torch.cat(logits), 0)
         if decoder.adaptive_softmax is not None:
             return decoder.adaptive_softmax.get_log_prob(h.view(1, 1, -1), None).view(-1)
         return torch.log_softmax(decoder.output_layer(h.view(1, 1, -1)), -1).view(-1)

@@ -2,6 +2,7 @@
 
 import argparse
 import copy
+import json
 import os
 import pickle
 import zipfile
@@ -9,6 +10,7 @@ import zipfile
 import pytest
 import torch
 import yaml
+from conftest import ROOT
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import SMALL, config, run_steps, write_inputs
 
@@ -17,8 +19,10 @@ from ff_memories.config import load, parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.model import checkpoint
+from ff_memories.workflow import Run
 
 TYPES = words(44)
+CARD = dict(scope="surrogate", layers=3, keys=24, vocab=48, adaptive_output=True, final_norm=False, max_positions=64)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def model_step(folder):
 def run_corpus(folder, **changes):
     settings = config(**changes)
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    (folder / "card.json").write_text('{"max_positions": 64}')
+    (folder / "card.json").write_text(json.dumps(CARD))
     return ["corpus", "--config", folder / "config.yaml", "--train", folder / "train.txt", "--validation",
             folder / "validation.txt", "--dictionary", folder / "dict.txt", "--card", folder / "card.json",
             "--sentences", folder / "out" / "sentences.parquet", "--corpus", folder / "out" / "corpus.safetensors",
@@ -320,6 +324,8 @@ CONFIGS = {
     "figures.figure4.colour: unknown key": {"figures": {"figure4": {"colour": "red"}}},
     "figures.figure4.width: .*(found 130)": {"figures": {"figure4": {"width": 130}}},  # would clip what it says
     "run: ": {"run": "../outside"},
+    "run: results/train is where": {"run": "train"},
+    "{a}.pt: Snakemake takes braces": {"model__checkpoint": "{a}.pt"},
     "values.target: 'next' contradicts fidelity: released": {"fidelity": "released", "values__target": "next"},
     "triggers.per_sentence: fidelity: released means 'best'": {
         "fidelity": "released", "triggers__per_sentence": "all"
@@ -375,6 +381,90 @@ def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
     assert load("my.yaml") == made
     assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda a: a.update(adaptive_input_cutoff=None), "its options are not those of a transformer_lm"),
+        (lambda a: a.update(adaptive_input_cutoff="a,b"), "its options are not those of a transformer_lm"),
+        (lambda a: a.update(max_target_positions=1), "it takes 1 positions"),
+        (lambda a: a.update(max_target_positions=70_000), "it takes 70000 positions"),
+    ],
+)
+def test_options_that_make_no_sense(folder, capsys, change, said):
+    rewrite(folder, lambda c: change(vars(c["args"])))
+    assert said in says(capsys, *model_step(folder))
+
+
+def test_numbers_given_as_text_are_numbers(folder):
+    rewrite(folder, lambda c: vars(c["args"]).update(decoder_attention_heads="2", decoder_layers="3"))
+    assert checkpoint.read(folder / "model.pt")[0].heads == 2
+
+
+def test_a_damaged_card(folder, capsys):
+    arguments = run_corpus(folder)
+    (folder / "card.json").write_text("{")
+    assert "card.json: not readable as JSON" in says(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["my.yaml", "--set", "triggers.top.x=3"], "top is no section"),
+        (["my.yaml", "--set", "triggers.top=["], "not readable as YAML"),
+        (["my.yaml", "--set", "=5"], "expected KEY=VALUE"),
+        (["nowhere/my.yaml"], "nowhere: no such folder"),
+        (["demo.yaml"], "results/demo belongs to the demo run"),
+        (["train.yaml"], "results/train is where the demo model is trained"),
+    ],
+)
+def test_init_refuses_what_makes_no_run(folder, capsys, monkeypatch, arguments, said):
+    monkeypatch.chdir(folder)
+    where, *rest = arguments
+    given = [
+        "--checkpoint",
+        "model.pt",
+        "--dictionary",
+        "dict.txt",
+        "--train",
+        "train.txt",
+        "--validation",
+        "validation.txt",
+    ]
+    assert said in says(capsys, "init", where, *given, *rest)
+    assert not (folder / where).exists()
+
+
+def test_what_would_fail_late_is_refused_at_the_start():
+    for changes, said in (
+        ({"figures": {"figure4": {"bins": 5}}}, "figures.figure4.bins: this figure has no use for it"),
+        (
+            {"corpus__source": "nowhere", "corpus__train__files": [], "corpus__validation__files": []},
+            "'nowhere' is none of",
+        ),
+        ({"model__source": "nowhere", "model__checkpoint": None, "model__dictionary": None}, "'nowhere' is none of"),
+    ):
+        with pytest.raises(UserError, match=said):
+            Run(config(**changes))
+
+
+def test_only_the_papers_own_model_and_text_have_the_papers_scope():
+    from argparse import Namespace
+
+    from ff_memories.config import Settings
+    from ff_memories.steps.model import PAPER_SIZE, scope
+
+    paper = load(ROOT / "config" / "paper.yaml").resolved()
+    size = Namespace(parameters=PAPER_SIZE[0], vocab=PAPER_SIZE[1])
+    assert scope(Settings(paper), size) == "paper"
+    assert scope(Settings(paper), Namespace(parameters=size.parameters + 1, vocab=size.vocab)) == "surrogate"
+    capped = copy.deepcopy(paper)
+    capped["corpus"]["train"]["max_sentences"] = 1000
+    assert scope(Settings(capped), size) == "surrogate"
+    foreign = copy.deepcopy(paper)
+    foreign["corpus"] |= {"source": None, "train": {"files": ["x"]}, "validation": {"files": ["x"]}}
+    assert scope(Settings(foreign), size) == "surrogate"
 
 
 def test_a_checkpoint_with_extra_training_state_still_reads(tmp_path):

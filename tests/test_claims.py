@@ -271,7 +271,7 @@ def test_a_mean_difference_lies_inside_its_interval():
 def test_a_single_third_token_is_too_much_under_a_flat_softmax():
     case = refinement(lambda e, i: "third" if (e, i) == (0, 1) else "residual")
     assert verdict("K29", case)["verdict"] == "reproduced"
-    assert verdict("K29", case, projection="flat")["verdict"] == "not_reproduced"
+    assert verdict("K29", case, one_softmax=True)["verdict"] == "not_reproduced"
 
 
 def test_layers_and_counts_of_layers_scale_with_depth():
@@ -330,7 +330,19 @@ CONFIG = {
 
 
 def run(folder, *more):
-    (folder / "card.json").write_text(json.dumps({"scope": "surrogate", "layers": 16, "keys": KEYS, "vocab": VOCAB}))
+    (folder / "card.json").write_text(
+        json.dumps(
+            {
+                "scope": "surrogate",
+                "layers": 16,
+                "keys": KEYS,
+                "vocab": VOCAB,
+                "adaptive_output": True,
+                "final_norm": False,
+                "max_positions": 64,
+            }
+        )
+    )
     (folder / "dict.txt").write_text("the 3\nbees 2\n")
     (folder / "counts").mkdir(exist_ok=True)
     tables.write(mutations()[1], folder / "mutations.parquet")

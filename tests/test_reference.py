@@ -25,6 +25,9 @@ RUNS = {
         {"triggers__per_sentence": "all", "triggers__duplicates": "drop", "composition__memories": "all",
          "composition__layer_prediction": "output", "mutations__single_token": "bos"}, {"seed": 7}
     ),
+    "flat reading, last token, empty prefixes": (
+        {"values__projection": "flat", "values__target": "last", "triggers__positions": "released"}, {"seed": 11}
+    ),
     "plain softmax, learned positions, final norm": (
         {}, {"adaptive": False, "decoder_learned_pos": True, "no_decoder_final_norm": False, "seed": 2}
     ),
@@ -38,7 +41,7 @@ def run(request, tmp_path_factory):
     settings = config(**changes)
     model = write_inputs(folder, TYPES, **options)
     out = run_steps(folder, settings)
-    reference = Reference(model, TYPES)
+    reference = Reference(model, TYPES, flat=settings["values"]["projection"] == "flat")
     sentences = {s: [reference.encode(w) for w in rule_sentences(folder / f"{s}.txt")] for s in ("train", "validation")}
     frames = {p.stem: tables.read(p) for p in out.glob("*.parquet")}
     return settings, reference, sentences, frames
@@ -112,7 +115,7 @@ def test_values(run):
     for row in frames["triggers"].iter_rows(named=True):
         tokens = sentences["train"][row["sentence"]]
         if settings["values"]["target"] == "last":
-            target = tokens[row["position"] - 1] if row["position"] else None
+            target = tokens[row["position"] - 1] if row["position"] else 0  # <s>
         else:
             target = row["next_token"]
         listed.setdefault((row["layer"], row["key"]), []).append(target)

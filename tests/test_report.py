@@ -228,7 +228,8 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/>
 
 
 def made_report(folder, scope="surrogate", card_scope=None, config=CONFIG):
-    card = {"scope": card_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "heads": 2,
+    card = {"scope": card_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
+            "final_norm": False, "max_positions": 64, "heads": 2,
             "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
     (folder / "card.json").write_text(json.dumps(card))
     judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)
@@ -306,7 +307,10 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
     save_file({"tokens": held.tokens, "offsets": held.offsets}, tmp_path / "corpus.safetensors", {"train": "2"})
     assert len(store.read(tmp_path / "corpus.safetensors")) == 2
     (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in HOSTILE))
-    (tmp_path / "card.json").write_text('{"scope": "surrogate", "layers": 16, "keys": 64, "vocab": 11}')
+    (tmp_path / "card.json").write_text(
+        '{"scope": "surrogate", "layers": 16, "keys": 64, "vocab": 11, "adaptive_output": true, '
+        '"final_norm": false, "max_positions": 64}'
+    )
     sentences = [
         {"sentence": i, "split": "train", "file": "f", "line": i, "first_token": 0, "tokens": 2} for i in (0, 1)
     ]
@@ -362,8 +366,8 @@ def test_costs_are_summed_by_rule_and_gaps_are_no_zeros(tmp_path):
 def test_the_page_of_costs_names_a_file_that_is_no_benchmark(tmp_path, capsys):
     (tmp_path / "x.tsv").write_text("not\ta benchmark\n1\t2\n")
     with pytest.raises(SystemExit) as end:
-        cli.main(["cost", "--benchmarks", f"{tmp_path}/x.tsv", "--out", f"{tmp_path}/cost.html"])
+        cli.main(["cost", "--logs", f"{tmp_path}", "--out", f"{tmp_path}/cost.html"])
     assert end.value.code == 2 and "x.tsv" in capsys.readouterr().err
     with pytest.raises(SystemExit) as end:
-        cli.main(["cost", "--out", f"{tmp_path}/cost.html"])
+        cli.main(["cost", "--logs", f"{tmp_path}/none", "--out", f"{tmp_path}/cost.html"])
     assert end.value.code == 0 and not Tags((tmp_path / "cost.html").read_text()).open

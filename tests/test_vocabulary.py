@@ -60,6 +60,7 @@ def test_a_flat_reading_is_softmax_of_projected_embeddings(tmp_path):
     rows = [bands[0][0], *(embedding @ projection.T for embedding, projection in bands[1:])]
     expected = torch.log_softmax(vectors(20) @ torch.cat(rows).double().T, 1)
     assert torch.allclose(read.reading("flat").log_probabilities(vectors(20)), expected)
+    assert torch.allclose(torch.log_softmax(vectors(20) @ read.word_vectors().T, 1), expected)
 
 
 def test_a_head_reading_is_a_softmax_of_head_words(tmp_path):

@@ -13,14 +13,6 @@ KINDS = ("residual", "agreement", "composition", "ffn")
 LABELS = ("shallow", "both", "semantic", "none")
 
 
-def is_upper(layer: int | pl.Expr, layers: int):
-    """Say whether a layer is an upper one: layers 10.. of the paper's 16, l/L > 0.625 in another depth.
-
-    The paper's boundary for agreement is between layers 10 and 11; it is the same one.
-    """
-    return layer / layers > 0.625
-
-
 def interval(values: np.ndarray, seed: int, weights: np.ndarray | None = None) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of a mean: percentiles over resamples of the units given.
 

@@ -17,7 +17,8 @@ import yaml
 from ff_memories.errors import UserError
 
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
-PRIVATE = ("corpus.safetensors",)  # holds running text, as token ids: recorded, never pushed
+# what holds running text, also as token ids: recorded, never pushed
+PRIVATE = ("data/docstrings/", "/corpus/", "/report/")
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def declaration(config_path: str, snakefile: Path = Path("Snakefile"), default: 
             "cmd": f"snakemake{option} --allowed-rules {rules} -- {targets}  # {code}",
             "deps": sorted(stage["deps"]),
             "params": [{config_path: sorted(stage["keys"])}] if stage["keys"] else [],
-            "outs": [{f: {"push": False}} if f.endswith(PRIVATE) else f for f in sorted(stage["outs"])],
+            "outs": [{f: {"push": False}} if any(part in f for part in PRIVATE) else f for f in sorted(stage["outs"])],
         }
         out[name] = {key: value for key, value in entry.items() if value}
         plots += [f for f in sorted(stage["outs"]) if f.endswith(".svg")]

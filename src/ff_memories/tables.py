@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories.errors import UserError
+from ff_memories.files import replacing
 
 LAYER, KEY, RANK = pl.UInt8, pl.UInt16, pl.UInt16
 SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
@@ -136,12 +137,9 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 def write(frame: pl.DataFrame, path: str | Path) -> None:
     """Check a table against its schema and write it whole or not at all, sorted by its key."""
-    path = Path(path)
     frame = conform(frame, TABLES[name_of(path)])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    frame.write_parquet(partial, compression="zstd", compression_level=9, row_group_size=1 << 17)
-    partial.replace(path)
+    with replacing(path) as partial:
+        frame.write_parquet(partial, compression="zstd", compression_level=9, row_group_size=1 << 17)
 
 
 def read(path: str | Path) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 from ff_memories import config as configs
 from ff_memories.errors import UserError
+from ff_memories.figures.catalogue import FIGURES
 
 PACKAGE = Path(__file__).parent
 MODEL_SOURCES = {"adaptive_lm_wiki103.v2": "data/adaptive_lm_wiki103.v2"}
@@ -32,11 +34,29 @@ class Run:
         self.resolved = self.config.resolved()
         self.given = config
         self.results = f"results/{self.config.run}"
+        self._refuse_what_would_fail_later()
+
+    def _refuse_what_would_fail_later(self) -> None:
+        _ = self.checkpoint, self.dictionary, self.texts("train")
+        for name, options in self.config.figures.items():
+            given = {key for key in ("bins", "rank_limit") if getattr(options, key) is not None}
+            if useless := sorted(given - FIGURES[name].options):
+                raise UserError(f"figures.{name}.{useless[0]}: this figure has no use for it", "remove the key")
+        wants_spacy = self.config.corpus.segmenter.startswith("spacy:") or self.config.composition.stop_words == "spacy"
+        if wants_spacy and importlib.util.find_spec("spacy") is None:
+            raise UserError(
+                "the config asks for spaCy, which is not installed", "pip install -c constraints.txt -e '.[spacy]'"
+            )
 
     @property
     def inside_dvc(self) -> bool:
         """Whether Snakemake runs as one stage of ``dvc repro``."""
         return "DVC_STAGE" in os.environ
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether a job of this run left its times."""
+        return Path(self.path("logs")).is_dir()
 
     def path(self, *parts: str) -> str:
         return "/".join([self.results, *parts])

@@ -19,7 +19,7 @@ rule claims:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("claims", "seed", "mutations", "composition", "values", "patterns"),
+        **run_.step("claims", "seed", "mutations", "composition", "values"),
     shell:
         "ff-memories claims --config {params.config:q} --card {input.card} --dictionary {input.dictionary:q} "
         "--tables {input.tables} --counts {input.counts} --out {output.claims} --out-counts {output.counts} "

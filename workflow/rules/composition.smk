@@ -23,7 +23,7 @@ rule composition:
     resources:
         **execution(),
     params:
-        **run_.step("composition", "seed", "composition"),
+        **run_.step("composition", "seed", "composition", "values"),
     shell:
         "ff-memories composition --config {params.config:q} --corpus {input.corpus} --values {input.values} "
         "--weights {input.weights} --description {input.description} "

@@ -6,7 +6,7 @@ from typing import Any
 
 from ff_memories.errors import UserError
 
-NEEDED = ("scope", "layers", "keys", "vocab")
+NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "max_positions")
 
 
 def read_card(path: str | Path) -> dict[str, Any]:

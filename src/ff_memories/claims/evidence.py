@@ -22,7 +22,7 @@ class Evidence:
         seed: of the bootstrap.
         mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
-        projection: how vectors became distributions over the vocabulary.
+        one_softmax: whether r, y and o were read by one softmax of linear logits, so that logits add up.
         stop_words: token ids.
     """
 
@@ -33,7 +33,7 @@ class Evidence:
     seed: int = 1
     mean: str = "of_ratios"
     prediction: str = "ffn_top"
-    projection: str = "adaptive"
+    one_softmax: bool = False
     stop_words: frozenset[int] = field(default_factory=frozenset)
 
     def table(self, name: str) -> pl.DataFrame:

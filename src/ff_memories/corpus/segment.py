@@ -6,7 +6,7 @@ from ff_memories.errors import UserError
 
 Segmenter = Callable[[list[str]], list[int]]  # tokens of a paragraph -> index of each sentence's first token
 
-_ENDS = {".", "!", "?", "..."}
+_ENDS = {".", "!", "?"}
 _CLOSERS = {'"', "'", "''", ")", "]", "}", "”", "’"}
 
 

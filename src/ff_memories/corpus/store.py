@@ -1,4 +1,4 @@
-"""The corpus as the model reads it: token ids of all sentences in one file, read back without a copy."""
+"""The corpus as the model reads it: token ids of all sentences in one file."""
 
 import json
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from ff_memories.corpus.text import Sentences
 from ff_memories.errors import UserError
+from ff_memories.files import replacing
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,13 @@ class Corpus:
 
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
     """Write the corpus whole or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     first, second = (np.frombuffer(s.offsets, dtype=np.int64) for s in (train, validation))
     arrays = {
         "tokens": np.concatenate([np.frombuffer(s.tokens, dtype=np.int32) for s in (train, validation)]),
         "offsets": np.concatenate([first, first[-1] + second[1:]]),
     }
-    partial = path.with_name(path.name + ".partial")
-    save_file(arrays, partial, metadata={"train": json.dumps(len(train))})
-    partial.replace(path)
+    with replacing(path) as partial:
+        save_file(arrays, partial, metadata={"train": json.dumps(len(train))})
 
 
 def read(path: str | Path) -> Corpus:

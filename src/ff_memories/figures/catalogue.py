@@ -59,7 +59,8 @@ FIGURES: dict[str, Entry] = {
     ),
     "figure8": Entry(
         "E9", "5.1",
-        "How often a layer's prediction differs from the prediction of every single memory in it.",
+        "How often a layer's prediction differs from the predictions of all its memories "
+        "(of the active ones, unless configured otherwise).",
         ("composition",),
     ),
     "figure9": Entry(

@@ -29,9 +29,9 @@ class Sample:
 
 
 def sample_keys(triggers: pl.DataFrame, layers: int, keys: int, per_layer: int, seed: int) -> pl.DataFrame:
-    """Draw keys that have triggers, ``per_layer`` of each layer without replacement: ``layer``, ``key``.
+    """Draw keys with triggers that can be mutated, ``per_layer`` of each layer without replacement: ``layer``, ``key``.
 
-    A key that never fires is passed over, as if drawn again; layers with fewer keys that fire give all of them.
+    Other keys are passed over, as if drawn again; layers with fewer keys give all of them.
     """
     rng = generator(seed, "mutation keys")
     fires = set(triggers.select("layer", "key").unique().iter_rows())
@@ -56,15 +56,21 @@ def sample(
         single_token: ``skip`` prefixes of one token, or ``bos``: read the coefficient at ``</s>``.
         seed: of keys and random tokens.
     """
-    chosen = sample_keys(triggers, layers, keys, keys_per_layer, seed)
-    rows = triggers.filter(pl.col("rank") <= top).join(chosen, on=["layer", "key"]).sort("layer", "key", "rank")
+    shortest = 2 if single_token == "skip" else 1
+    shown = triggers.filter(pl.col("rank") <= top)
+    mutable = shown.filter(pl.col("position") >= shortest)
+    chosen = sample_keys(mutable, layers, keys, keys_per_layer, seed)
+    rows = shown.join(chosen, on=["layer", "key"]).sort("layer", "key", "rank")
     counts = {
         "keys_without_triggers": layers * keys - triggers.select("layer", "key").unique().height,
+        "keys_without_mutable_prefix": shown.join(mutable, on=["layer", "key"], how="anti")
+        .select("layer", "key")
+        .n_unique(),
         "keys_missing": layers * keys_per_layer - len(chosen),
         "prefixes_of_no_token": rows.filter(pl.col("position") == 0).height,
         "prefixes_of_one_token": rows.filter(pl.col("position") == 1).height,
     }
-    rows = rows.filter(pl.col("position") >= (2 if single_token == "skip" else 1))
+    rows = rows.filter(pl.col("position") >= shortest)
     length = rows["position"].cast(pl.Int64).to_numpy()
     draw = generator(seed, "mutation tokens").random(len(rows))
     if random == "any":

@@ -7,6 +7,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ff_memories.errors import UserError
+from ff_memories.files import replacing
 from ff_memories.memories.topk import Entries, TopTriggers
 
 _COLUMNS = ("key", "coefficient", "prefix", "text")
@@ -15,14 +16,12 @@ _COLUMNS = ("key", "coefficient", "prefix", "text")
 def save(best: TopTriggers, path: str | Path) -> None:
     """Write the lists of a shard, whole or not at all."""
     best.finish()
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     every = Entries.cat(best.lists)
     arrays = {name: getattr(every, name).cpu().contiguous() for name in _COLUMNS}
     arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
     shape = {"keys": str(best.keys), "top": str(best.top), "copies": str(best.copies)}
-    save_file(arrays, f"{path}.partial", metadata=shape)
-    Path(f"{path}.partial").replace(path)
+    with replacing(path) as partial:
+        save_file(arrays, partial, metadata=shape)
 
 
 def load(path: str | Path) -> TopTriggers:

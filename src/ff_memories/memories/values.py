@@ -9,6 +9,7 @@ from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.progress import Progress
 
+BOS = 0
 TILE = 4096  # values projected between two progress reports
 
 
@@ -16,14 +17,14 @@ def targets(triggers: pl.DataFrame, corpus: Corpus, target: str) -> pl.DataFrame
     """Return triggers with the ``target`` token that a value is compared with.
 
     ``next``: the token after the prefix (the paper), null where the sentence ends. ``last``: the prefix's own last
-    token (the released code), null for the empty prefix.
+    token (the released code), ``<s>`` for the empty prefix.
     """
     if target == "next":
         return triggers.with_columns(pl.col("next_token").alias("target"))
     position = triggers["position"].to_numpy().astype(np.int64)
     at = corpus.offsets[triggers["sentence"].to_numpy()] + np.maximum(position, 1) - 1
     token = pl.Series("target", corpus.tokens[at].astype(np.uint32))
-    return triggers.with_columns(pl.when(pl.col("position") > 0).then(token).alias("target"))
+    return triggers.with_columns(pl.when(pl.col("position") > 0).then(token).otherwise(BOS).alias("target"))
 
 
 def value_predictions(
@@ -53,6 +54,12 @@ def value_predictions(
                 progress.step(len(found.top))
     shape = target.shape
     return tuple(np.concatenate(parts).reshape(shape) for parts in (tops, probabilities, ranks))
+
+
+def value_tops(decoder: Decoder, vocabulary: Vocabulary) -> np.ndarray:
+    """Return the top token (layers, d_m) int64 of every value as it is."""
+    with torch.inference_mode():
+        return np.stack([vocabulary.predict(layer.values).top.cpu().numpy() for layer in decoder.layers])
 
 
 def table(

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ff_memories.errors import UserError
+from ff_memories.files import replacing
 
 Weights = dict[str, torch.Tensor]
 
@@ -37,6 +38,7 @@ class Description:
     output_cutoffs: tuple[int, ...]  # where the clusters of an adaptive softmax end; (vocab,) for a plain one
     adaptive_output: bool
     learned_positions: bool
+    final_norm: bool  # whether the last layer's output is normalised before the softmax
     max_positions: int  # tokens that the model takes, </s> included
     embedding_scale: float
     parameters: int
@@ -255,6 +257,13 @@ def read(path: str | Path) -> tuple[Description, Weights]:
     """
     path = Path(path)
     loaded = load_pickle(path)
+    try:
+        return _read(loaded, path)
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
+        raise UserError(f"{path}: its options are not those of a transformer_lm ({error})") from None
+
+
+def _read(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
     options, state = _options(loaded, path), loaded["model"]
     if not isinstance(state, dict) or not all(isinstance(t, torch.Tensor) for t in state.values()):
         raise UserError(f"{path}: its 'model' is not a dictionary of tensors")
@@ -263,12 +272,12 @@ def read(path: str | Path) -> tuple[Description, Weights]:
     layers = 1 + max((int(m[1]) for n in state if (m := re.match(r"decoder\.layers\.(\d+)\.", n))), default=-1)
     if not layers:
         raise UserError(f"{path}: the checkpoint has no decoder layers")
-    if (said := options.get("decoder_layers")) not in (None, layers):
+    if (said := options.get("decoder_layers")) is not None and int(said) != layers:
         raise UserError(f"{path}: {layers} layers, but its options say {said}")
     keys, d = take("layers.0.fc1.weight", None, None).shape
     bands = [t for n, t in state.items() if re.fullmatch(r"decoder\.embed_tokens\.(embeddings\.\d+\.0\.)?weight", n)]
     vocab = sum(t.shape[0] for t in bands)
-    heads = options.get("decoder_attention_heads") or 8
+    heads = int(options.get("decoder_attention_heads") or 8)
     if d % heads:
         raise UserError(f"{path}: {heads} attention heads do not divide {d} dimensions")
     weights: Weights = {}
@@ -277,12 +286,14 @@ def read(path: str | Path) -> tuple[Description, Weights]:
     entering, input_cutoffs = _input(take, options, vocab, d)
     leaving, output_cutoffs = _output(take, options, vocab)
     weights |= entering | leaving
-    positions = options.get("max_target_positions") or options.get("tokens_per_sample") or 1024
+    positions = int(options.get("max_target_positions") or options.get("tokens_per_sample") or 1024)
     if learned := "embed_positions.weight" in take:
         weights["positions"] = take("embed_positions.weight", None, d)
         positions = min(positions, weights["positions"].shape[0] - 2)
     elif options.get("no_token_positional_embeddings"):
         raise UserError(f"{path}: it has no position embeddings, which is not supported")
+    if not 2 <= positions <= 65_535:
+        raise UserError(f"{path}: it takes {positions} positions; from 2 to 65535 are supported")
     _refuse_unread(take, state, path)
     aliases, parameters = _tied(weights)
     for name, tensor in weights.items():
@@ -294,7 +305,7 @@ def read(path: str | Path) -> tuple[Description, Weights]:
         layers=layers, model=d, keys=keys, heads=heads, vocab=vocab,
         input_cutoffs=input_cutoffs, adaptive_input=bool(options.get("adaptive_input")),
         output_cutoffs=output_cutoffs, adaptive_output=bool(options.get("adaptive_softmax_cutoff")),
-        learned_positions=learned, max_positions=int(positions),
+        learned_positions=learned, final_norm="final_norm.weight" in weights, max_positions=positions,
         embedding_scale=1.0 if options.get("no_scale_embedding") else math.sqrt(d),
         parameters=parameters, aliases=aliases,
     ), weights  # fmt: skip
@@ -330,16 +341,18 @@ def _tied(weights: Weights) -> tuple[dict[str, str], int]:
 
 
 def convert(path: str | Path, weights_path: str | Path, description_path: str | Path) -> Description:
-    """Convert a fairseq checkpoint to safetensors and a readable JSON description, tied weights stored once."""
+    """Convert a fairseq checkpoint to safetensors and a readable JSON description."""
     description, weights = read(path)
-    stored = {n: t.float().contiguous() for n, t in weights.items() if n not in description.aliases}
-    for target in (weights_path, description_path):
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(f"{weights_path}.partial")
-    save_file(stored, partial)
-    Path(description_path).write_text(json.dumps(asdict(description), indent=1) + "\n")
-    partial.replace(weights_path)
+    write(description, weights, weights_path, description_path)
     return description
+
+
+def write(description: Description, weights: Weights, weights_path: str | Path, description_path: str | Path) -> None:
+    """Write a model as safetensors and a readable JSON description, tied weights stored once."""
+    stored = {n: t.float().contiguous() for n, t in weights.items() if n not in description.aliases}
+    with replacing(weights_path) as partial, replacing(description_path) as text:
+        save_file(stored, partial)
+        text.write_text(json.dumps(asdict(description), indent=1) + "\n")
 
 
 def load(weights_path: str | Path, description_path: str | Path) -> tuple[Description, Weights]:

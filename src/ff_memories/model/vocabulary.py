@@ -96,6 +96,11 @@ class Vocabulary:
                 cluster.projection = _xavier(cluster.projection, draw)
         return other
 
+    def word_vectors(self) -> torch.Tensor:
+        """Return what every word is read by, (vocab, d): h . E of the paper's softmax(h E)."""
+        vectors = [c.embedding if c.projection is None else c.embedding @ c.projection for c in self.clusters]
+        return torch.cat(vectors)
+
     def output(self, h: torch.Tensor) -> torch.Tensor:
         """Return layer vectors (rows, d) as the output softmax takes them: through the final norm, if there is one."""
         return h if self.norm is None else F.layer_norm(h, h.shape[1:], *self.norm)

@@ -1,7 +1,7 @@
 """E14, section 5.2: how far the last layer's compositions lie from what they compose, by proxy.
 
 A composition is a prediction that neither the residual nor the feed-forward layer made. It is *related* if it is a form
-of one of the two words, spelled nearly like it, or closer to it in the model's input embeddings than 95 % of random
+of one of the two words, spelled nearly like it, or closer to it in the model's output embeddings than 95 % of random
 pairs of words as frequent as the two; else *distant*. There are two words to be close to, so that about one in ten
 compositions would be called related by embeddings alone if they were random words.
 """
@@ -46,7 +46,7 @@ class Closeness:
 
     @classmethod
     def of(cls, embedding: torch.Tensor, counts: np.ndarray, seed: int) -> "Closeness":
-        """Take a model's input embeddings (vocab, d) and how often each type occurs (vocab,)."""
+        """Take a model's output embeddings (vocab, d) and how often each type occurs (vocab,)."""
         order = np.argsort(-counts, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))

@@ -41,7 +41,8 @@ def run(args):
         seed=settings.seed,
         mean=settings.mutations.mean,
         prediction="output_top" if settings.composition.layer_prediction == "output" else "ffn_top",
-        projection=settings.values.projection,
+        one_softmax=not card["final_norm"]
+        and (settings.values.projection in ("flat", "head") or not card["adaptive_output"]),
         stop_words=stop_words(settings.composition.stop_words, Dictionary.read(args.dictionary)),
     )
     judged = verdicts(register(), evidence, card["scope"])

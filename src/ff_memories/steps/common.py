@@ -3,11 +3,10 @@
 import argparse
 import os
 
-import polars as pl
-
 from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.errors import UserError
+from ff_memories.files import replacing
 
 
 def config_argument(parser: argparse.ArgumentParser) -> None:
@@ -45,14 +44,6 @@ def load_decoder(args: argparse.Namespace):
 
 def write_counts(step: str, reasons: dict[str, int], path: str) -> None:
     """Write a step's own rows of the ``counts`` table."""
-    from pathlib import Path
-
     frame = tables.conform(tables.counts(step, reasons), tables.TABLES["counts"])
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    frame.write_parquet(f"{path}.partial", compression="zstd")
-    Path(f"{path}.partial").replace(path)
-
-
-def require_rows(frame: pl.DataFrame, what: str, mend: str) -> None:
-    if frame.is_empty():
-        raise UserError(what, mend)
+    with replacing(path) as partial:
+        frame.write_parquet(partial, compression="zstd")

@@ -4,7 +4,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.memories import composition
+from ff_memories.memories import composition, values
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments, write_counts
 
 
@@ -29,7 +29,12 @@ def run(args):
         positions=options.positions,
         seed=args.config.seed,
     )
-    tops = tables.read(args.values).sort("layer", "key")["top_token"].to_numpy().reshape(shape.layers, shape.keys)
+    projection = args.config.values.projection
+    if projection == "random":  # the released code draws projections in its agreement script alone
+        tops = values.value_tops(decoder, decoder.vocabulary)
+    else:
+        decoder.vocabulary = decoder.vocabulary.reading(projection)
+        tops = tables.read(args.values).sort("layer", "key")["top_token"].to_numpy().reshape(shape.layers, shape.keys)
     seen = composition.observe(
         decoder,
         corpus,

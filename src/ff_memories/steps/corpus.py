@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.claims.card import read_card
 from ff_memories.corpus import moses, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import segmenter
@@ -24,8 +25,6 @@ def arguments(parser):
 
 
 def run(args):
-    import json
-
     corpus = args.config.corpus
     if corpus.sha256 is not None and (found := _digest([*args.train, *args.validation])) != corpus.sha256:
         raise UserError(_changed(corpus, found), "set corpus.sha256 to the new value if the change is meant")
@@ -33,7 +32,7 @@ def run(args):
     options = {
         "dictionary": dictionary,
         "segmenter": segmenter(corpus.segmenter),
-        "max_tokens": json.loads(Path(args.card).read_text())["max_positions"] - 1,
+        "max_tokens": read_card(args.card)["max_positions"] - 1,
         "headings": corpus.headings,
         "too_long": corpus.too_long,
         "tokenize": moses.tokenizer() if corpus.tokenizer == "moses" else None,

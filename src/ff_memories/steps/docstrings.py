@@ -1,8 +1,7 @@
 """Build the demo corpus from the documentation strings of pinned packages."""
 
-from pathlib import Path
-
 from ff_memories.corpus import docstrings
+from ff_memories.files import replacing
 
 
 def arguments(parser):
@@ -12,8 +11,5 @@ def arguments(parser):
 
 def run(args):
     for split, paragraphs in docstrings.build().items():
-        path = Path(getattr(args, split))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text("\n".join(paragraphs) + "\n", encoding="utf-8")
-        partial.replace(path)
+        with replacing(getattr(args, split)) as partial:
+            partial.write_text("\n".join(paragraphs) + "\n", encoding="utf-8")

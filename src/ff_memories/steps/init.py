@@ -58,6 +58,10 @@ def run(args):
             raise UserError(f"{path}: no such file")
     data = copy.deepcopy(DEFAULTS)
     data["run"] = args.config.stem
+    if data["run"] == "demo":
+        raise UserError("run: results/demo belongs to the demo run", "give the config another name")
+    if not args.config.parent.is_dir():
+        raise UserError(f"{args.config.parent}: no such folder")
     data["model"] |= {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     data["corpus"]["train"]["files"] = args.train
     data["corpus"]["validation"]["files"] = args.validation
@@ -71,13 +75,18 @@ def run(args):
 
 def _set(data: dict, setting: str) -> None:
     path, equals, value = setting.partition("=")
-    if not equals:
+    if not equals or not all(path.split(".")):
         raise UserError(f"--set {setting}: expected KEY=VALUE")
     *sections, key = path.split(".")
     place = data
     for section in sections:
-        place = place.setdefault(section, {}) if isinstance(place, dict) else {}
-    place[key] = yaml.safe_load(value)
+        place = place.setdefault(section, {})
+        if not isinstance(place, dict):
+            raise UserError(f"--set {setting}: {section} is no section")
+    try:
+        place[key] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UserError(f"--set {setting}: the value is not readable as YAML") from None
 
 
 def render(data: dict) -> str:

@@ -3,12 +3,15 @@
 import hashlib
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
+from ff_memories.files import replacing
 from ff_memories.model import checkpoint
 from ff_memories.steps.common import config_argument
+
+PAPER_SOURCES = ("adaptive_lm_wiki103.v2", "wikitext-103")
+PAPER_SIZE = (246_933_504, 267_744)  # parameters and token types of the paper's model (appendix B)
 
 
 def arguments(parser):
@@ -30,25 +33,29 @@ def run(args):
             "fetch the file again, or set model.sha256 to the new file's",
         )
     dictionary = Dictionary.read(args.dictionary)
-    description, _ = checkpoint.read(args.checkpoint)
+    description, weights = checkpoint.read(args.checkpoint)
     if len(dictionary) != description.vocab:
         raise UserError(
             f"{args.dictionary}: {len(dictionary)} token types with the four specials, "
             f"the checkpoint has {description.vocab}",
             "give the dict.txt that the checkpoint was trained with",
         )
-    checkpoint.convert(args.checkpoint, args.weights, args.description)
     card = {
-        "scope": scope(settings),
+        "scope": scope(settings, description),
         **{f"{name}_sha256": digest for name, digest in digests.items()},
         **{k: v for k, v in asdict(description).items() if k != "aliases"},
     }
-    Path(args.card).write_text(json.dumps(card, indent=1, sort_keys=True) + "\n")
+    checkpoint.write(description, weights, args.weights, args.description)
+    with replacing(args.card) as partial:
+        partial.write_text(json.dumps(card, indent=1, sort_keys=True) + "\n")
 
 
-def scope(settings) -> str:
-    """Say whose results a run's are: ``paper`` for the paper's own model, ``surrogate`` for any other."""
-    return "paper" if settings.model.source == "adaptive_lm_wiki103.v2" else "surrogate"
+def scope(settings, description: checkpoint.Description) -> str:
+    """Say whose results a run's are: ``paper`` with the paper's own model and whole text, else ``surrogate``."""
+    own_model = (description.parameters, description.vocab) == PAPER_SIZE
+    whole_text = settings.corpus.train.max_sentences is None and settings.corpus.validation.max_sentences is None
+    sources = (settings.model.source, settings.corpus.source)
+    return "paper" if own_model and whole_text and sources == PAPER_SOURCES else "surrogate"
 
 
 def _sha256(path: str) -> str:

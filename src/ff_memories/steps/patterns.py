@@ -25,12 +25,15 @@ def arguments(parser):
 
 
 def run(args):
+    import torch
+
     from ff_memories.model.decoder import Decoder
 
     seed, options = args.config.seed, args.config.patterns
     triggers, refinement = tables.read(args.triggers), tables.read(args.refinement)
     distance.check_examples(refinement, tables.read(args.examples))
     corpus, dictionary = store.read(args.corpus), Dictionary.read(args.dictionary)
+    torch.set_num_threads(1)  # seconds of work on small matrices: the same numbers on any machine
     decoder = Decoder.load(args.weights, args.description)
     shape, embedding = decoder.description, decoder.embedding
     if len(dictionary) != shape.vocab:
@@ -42,7 +45,7 @@ def run(args):
     annotator = proxy.Annotator.of(corpus, dictionary, embedding, triggers, seed)
     annotations, labels = proxy.annotate(annotator, keys)
     cases = distance.compositions(refinement, seed)
-    closer = distance.Closeness.of(embedding, train_counts(corpus, len(dictionary)), seed)
+    closer = distance.Closeness.of(decoder.vocabulary.word_vectors(), train_counts(corpus, len(dictionary)), seed)
     distances = distance.label(cases, dictionary.types, closer)
     counts = {
         "keys_with_too_few_triggers": shape.layers * shape.keys - sample.keys_with_enough(triggers).height,

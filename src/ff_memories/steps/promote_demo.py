@@ -39,4 +39,4 @@ def run(args):
     args.config.write_text(text)
     dvc = Path(sys.executable).with_name("dvc")
     subprocess.run([dvc, "add", "--quiet", args.demo / "model.pt", args.demo / "dict.txt"], check=True)
-    print(f"{args.demo} is now the model with perplexity {found['model']}; publish it with: dvc push")
+    print(f"{args.demo} is now the model with perplexity {found['model']}; publish it:\n  dvc push {args.demo}/*.dvc")

@@ -8,6 +8,7 @@ import yaml
 
 from ff_memories import training
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.text import sha256
 
 
 def arguments(parser):
@@ -24,7 +25,8 @@ def arguments(parser):
 
 def run(args):
     recipe = yaml.safe_load(args.recipe.read_text(encoding="utf-8"))
-    text, options = args.work / "text", recipe["options"]
+    text = args.work / f"text-{sha256([args.train, args.validation])[:12]}"  # another text is binarised anew
+    options = recipe["options"]
     training.binarise(args.train, args.validation, recipe["dictionary"]["thresholdsrc"], text)
     last = training.train(text, options, args.work / "checkpoints", args.threads)
     args.checkpoint.parent.mkdir(parents=True, exist_ok=True)

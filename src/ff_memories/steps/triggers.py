@@ -19,9 +19,9 @@ def arguments(parser):
 
 def run(args):
     corpus, options = store.read(args.corpus), args.config.triggers
-    best, *others = (shards.load(path) for path in args.shards)
-    for part in others:
-        best.merge(part)
+    best = shards.load(args.shards[0])
+    for path in args.shards[1:]:
+        best.merge(shards.load(path))
     table = triggers.table(best, corpus)
     if table.is_empty():
         raise UserError(

@@ -106,8 +106,8 @@ def rises_with_probability(evidence: Evidence, *, bins: int, correlation: float,
 def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], at_least: float) -> Measurement:
     """K16: the share of upper layers among the values with the highest top probability."""
     best = predictive_values(evidence.table("values"), most)
-    if best.is_empty():
-        return Measurement(reason="no values")
+    if evidence.table("values").height <= most:
+        return Measurement(reason=f"the model has no more than {most} values, so all of them are among the top {most}")
     above = best["layer"].is_in(between(layers, evidence.layers)).cast(pl.Float64).to_numpy()
     share = float(above.mean())
     return Measurement(share, *interval(above, evidence.seed), n=len(above), ok=share >= at_least)

@@ -3,7 +3,7 @@
 import polars as pl
 
 from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.layers import at, between, tally
+from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.statistics import average, by_layer, percent, rank_correlation
 from ff_memories.measures import interval, key_changes, mutation_changes
@@ -61,7 +61,7 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
 def first_layer_loss(evidence: Evidence, *, below: float) -> Measurement:
     """K5: the mean change by removing the last token in the first layer."""
     changes = mutation_changes(evidence.table("mutations"), evidence.mean, evidence.seed)
-    first = changes.filter((pl.col("mutation") == "last") & (pl.col("layer") == at(1, evidence.layers)))
+    first = changes.filter((pl.col("mutation") == "last") & (pl.col("layer") == 1))
     if first.is_empty():
         return Measurement(reason="no mutated trigger in the first layer")
     row = first.row(0, named=True)

@@ -120,7 +120,7 @@ def no_third_token(evidence: Evidence, *, at_most: float) -> Measurement:
     if share is None:
         return Measurement(reason=EMPTY)
     # Under one flat softmax the logits add up, so that there cannot be a single case.
-    limit = 0.0 if evidence.projection in ("flat", "head") else at_most
+    limit = 0.0 if evidence.one_softmax else at_most
     return Measurement(*share, n=table.height, ok=share[0] <= limit)
 
 

@@ -1,0 +1,22 @@
+"""Files, written whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a path to write to; what was written takes ``path``'s place when the block ends without an error."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        yield partial
+        mask = os.umask(0)
+        os.umask(mask)
+        partial.chmod(0o666 & ~mask)  # some writers leave files that only their owner can read
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,112 @@
+"""What the authors' released code measures at a prefix: its 'layer' and 'dim' columns, under its names.
+
+It differs from the paper's text where docs/deviations.md says so: a memory's prediction is that of its *scaled* value,
+inactive memories predict ``<s>``, they are compared with the layer's *output*, and the residual counts as one more
+coefficient.
+"""
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories import plan
+from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.progress import Progress
+
+LAYER_COLUMNS = (
+    "layer_output_argmax", "layer_output_argmax_prob", "residual_argmax", "residual_argmax_prob",
+    "residual_argmax_change", "residual_output_rank", "residual_output_prob", "ffn_matching_dims_count",
+    "ffn_output_rank", "ffn_output_prob", "ffn_residual_output_rank", "ffn_residual_output_prob",
+    "ffn_argmax", "ffn_argmax_prob", "coeffs_l0", "coeffs_residual_rank",
+)  # fmt: skip
+
+
+def scaled_value_tops(
+    vocabulary: Vocabulary, values: torch.Tensor, coefficients: torch.Tensor, tops: torch.Tensor, scalable: torch.Tensor
+) -> torch.Tensor:
+    """Return the top token (rows, d_m) of every m_i v_i.
+
+    A positive factor leaves the order of logits, so the top can only move to or from a tail of the adaptive softmax,
+    and only where a class logit exceeds every head word's; inactive memories are zero vectors, whose top is id 0.
+
+    Args:
+        values: (d_m, d).
+        coefficients: (rows, d_m), not negative.
+        tops: (d_m,) top tokens of the values as they are.
+        scalable: (d_m,) bool, whether a class logit exceeds every head word's.
+    """
+    out = torch.where(coefficients > 0, tops, 0)
+    row, key = ((coefficients > 0) & scalable).nonzero(as_tuple=True)
+    if len(row):
+        out[row, key] = vocabulary.predict(values[key] * coefficients[row, key, None]).top
+    return out
+
+
+def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
+    """Return (d_m,) bool: values whose top may change when they are scaled."""
+    if vocabulary.classes is None:
+        return torch.zeros(len(values), dtype=torch.bool, device=values.device)
+    h = values if vocabulary.out is None else torch.nn.functional.linear(values, vocabulary.out)
+    head = torch.cat([tile for _, tile in vocabulary.clusters[0].tiles(h)], 1).amax(1)
+    return torch.nn.functional.linear(h, vocabulary.classes).amax(1) > head
+
+
+def layer_columns(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
+    """Return the ``released_layer`` table of examples (``example``, ``sentence``, ``position``)."""
+    vocabulary, shape = decoder.vocabulary, decoder.description
+    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
+    parts = []
+    with torch.inference_mode(), Progress(len(examples), "examples", "released columns") as progress:
+        tops = [vocabulary.predict(layer.values).top for layer in decoder.layers]
+        may_move = [scalable(vocabulary, layer.values) for layer in decoder.layers]
+        norms = [layer.values.norm(dim=1) for layer in decoder.layers]
+        for part in plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens):
+            batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
+            last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
+            seen, x = [], decoder.embed(batch)
+            for layer in decoder.layers:
+                residual = layer.attend(x, batch)
+                coefficients = layer.coefficients(residual)
+                update = layer.combine(coefficients)
+                x = residual + update
+                seen.append((residual[last], update[last], coefficients[last]))
+            model_top = vocabulary.predict(vocabulary.output(x[last])).top
+            for index, (r, y, m) in enumerate(seen):
+                own = _layer(vocabulary, r, y, model_top)
+                scaled = scaled_value_tops(vocabulary, decoder.layers[index].values, m, tops[index], may_move[index])
+                own["ffn_matching_dims_count"] = (scaled == own["layer_output_argmax"][:, None]).sum(1)
+                weights, residual_norm = m * norms[index], r.norm(dim=1)
+                own["coeffs_l0"] = (weights > 0).sum(1) + (residual_norm > 0)
+                own["coeffs_residual_rank"] = (weights > residual_norm[:, None]).sum(1)
+                columns = {name: own[name].cpu().numpy() for name in LAYER_COLUMNS}
+                example = examples["example"].to_numpy()[part]
+                parts.append(pl.DataFrame({"example": example, "layer": np.full(len(part), index + 1), **columns}))
+            progress.step(len(part))
+    assert shape.layers == len(decoder.layers)
+    return pl.concat(parts)
+
+
+def _layer(
+    vocabulary: Vocabulary, r: torch.Tensor, y: torch.Tensor, model_top: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """One layer's columns that come from distributions of residual, feed-forward and output: (rows,) each."""
+    read = lambda h, target=None: vocabulary.predict(vocabulary.output(h), target)
+    output, residual, ffn = read(r + y), read(r, model_top), read(y, model_top)
+    ffn_of_residual = read(y, residual.top)
+    return {
+        "layer_output_argmax": output.top,
+        "layer_output_argmax_prob": output.probability,
+        "residual_argmax": residual.top,
+        "residual_argmax_prob": residual.probability,
+        "residual_argmax_change": (output.top != ffn.top).to(torch.uint8),
+        "residual_output_rank": residual.target_rank,
+        "residual_output_prob": residual.target_probability,
+        "ffn_output_rank": ffn.target_rank,
+        "ffn_output_prob": ffn.target_probability,
+        "ffn_residual_output_rank": ffn_of_residual.target_rank,
+        "ffn_residual_output_prob": ffn_of_residual.target_probability,
+        "ffn_argmax": ffn.top,
+        "ffn_argmax_prob": ffn.probability,
+    }
