@@ -11,6 +11,7 @@ include: "workflow/rules/triggers.smk"
 include: "workflow/rules/mutations.smk"
 include: "workflow/rules/values.smk"
 include: "workflow/rules/composition.smk"
+include: "workflow/rules/released.smk"
 include: "workflow/rules/patterns.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/claims.smk"
@@ -30,6 +31,7 @@ rule all:
         rules.table1.output,
         rules.table2.output,
         expand(rules.figure.output, figure=FIGURES),
+        rules.released.output if run_.config.fidelity == "released" else [],
 
 
 onsuccess:

@@ -33,6 +33,14 @@ FIDELITY = {
     },
 }
 
+# What the released code does without a key of its own to say so.
+RELEASED_ONLY = {
+    "triggers.per_sentence": "best",
+    "triggers.duplicates": "keep",
+    "corpus.headings": "keep",
+    "corpus.too_long": "refuse",
+}
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -199,7 +207,7 @@ class Config(Section):
             if self.fidelity == "released" and given not in ("auto", value):
                 faults.append(f"{path}: {given!r} contradicts fidelity: released, which means {value!r}")
         if self.fidelity == "released":
-            for path, value in {"triggers.per_sentence": "best", "triggers.duplicates": "keep"}.items():
+            for path, value in RELEASED_ONLY.items():
                 section, key = path.split(".")
                 if getattr(getattr(self, section), key) != value:
                     faults.append(f"{path}: fidelity: released means {value!r}")

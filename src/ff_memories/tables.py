@@ -93,6 +93,16 @@ TABLES = {
         ("annotator", "example"),
         {"annotator": pl.String, "example": EXAMPLE, "label": pl.Enum(["distant", "related"])},
     ),
+    "released_layer": Schema(
+        "the released code's 'layer' columns, under its names; only with fidelity: released",
+        ("example", "layer"),
+        {"example": EXAMPLE, "layer": LAYER, "layer_output_argmax": TOKEN, "layer_output_argmax_prob": pl.Float32,
+         "residual_argmax": TOKEN, "residual_argmax_prob": pl.Float32, "residual_argmax_change": pl.UInt8,
+         "residual_output_rank": pl.UInt32, "residual_output_prob": pl.Float32,
+         "ffn_matching_dims_count": pl.UInt32, "ffn_output_rank": pl.UInt32, "ffn_output_prob": pl.Float32,
+         "ffn_residual_output_rank": pl.UInt32, "ffn_residual_output_prob": pl.Float32, "ffn_argmax": TOKEN,
+         "ffn_argmax_prob": pl.Float32, "coeffs_l0": pl.UInt32, "coeffs_residual_rank": pl.UInt32},
+    ),
     "counts": Schema(
         "what was skipped, split, cut or left unfilled, and why",
         ("step", "reason"),

@@ -1,8 +1,8 @@
-"""What the authors' released code measures at a prefix: its 'layer' and 'dim' columns, under its names.
+"""What the authors' released code measures at a prefix: its 'layer' columns, under its names.
 
-It differs from the paper's text where docs/deviations.md says so: a memory's prediction is that of its *scaled* value,
-inactive memories predict ``<s>``, they are compared with the layer's *output*, and the residual counts as one more
-coefficient.
+It differs from the paper's text: a memory's prediction is that of its *scaled* value, inactive memories predict
+``<s>``, they are compared with the layer's *output*, and the residual's norm counts as one more coefficient. Vectors
+are read as they are, without the final norm that some models have; only the model's own output passes it.
 """
 
 import numpy as np
@@ -55,7 +55,7 @@ def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
 
 def layer_columns(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
     """Return the ``released_layer`` table of examples (``example``, ``sentence``, ``position``)."""
-    vocabulary, shape = decoder.vocabulary, decoder.description
+    vocabulary = decoder.vocabulary
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     parts = []
     with torch.inference_mode(), Progress(len(examples), "examples", "released columns") as progress:
@@ -84,7 +84,6 @@ def layer_columns(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batc
                 example = examples["example"].to_numpy()[part]
                 parts.append(pl.DataFrame({"example": example, "layer": np.full(len(part), index + 1), **columns}))
             progress.step(len(part))
-    assert shape.layers == len(decoder.layers)
     return pl.concat(parts)
 
 
@@ -92,9 +91,9 @@ def _layer(
     vocabulary: Vocabulary, r: torch.Tensor, y: torch.Tensor, model_top: torch.Tensor
 ) -> dict[str, torch.Tensor]:
     """One layer's columns that come from distributions of residual, feed-forward and output: (rows,) each."""
-    read = lambda h, target=None: vocabulary.predict(vocabulary.output(h), target)
-    output, residual, ffn = read(r + y), read(r, model_top), read(y, model_top)
-    ffn_of_residual = read(y, residual.top)
+    output = vocabulary.predict(r + y)
+    residual, ffn = vocabulary.predict(r, model_top), vocabulary.predict(y, model_top)
+    ffn_of_residual = vocabulary.predict(y, residual.top)
     return {
         "layer_output_argmax": output.top,
         "layer_output_argmax_prob": output.probability,

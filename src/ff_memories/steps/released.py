@@ -1,0 +1,20 @@
+"""The released code's 'layer' columns at the run's examples (the `released_layer` table)."""
+
+from ff_memories import tables
+from ff_memories.corpus import store
+from ff_memories.memories import released
+from ff_memories.steps.common import load_decoder, model_arguments
+
+
+def arguments(parser):
+    model_arguments(parser)
+    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
+    parser.add_argument("--examples", required=True, help="table")
+    parser.add_argument("--released-layer", required=True, help="table to write")
+
+
+def run(args):
+    frame = released.layer_columns(
+        load_decoder(args), store.read(args.corpus), tables.read(args.examples), args.batch_tokens
+    )
+    tables.write(frame, args.released_layer)

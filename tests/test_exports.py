@@ -1,0 +1,192 @@
+"""Exports in the released formats, against a literal rendering of what the released scripts write."""
+
+import html
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from factories import words
+from pipeline import config, run_steps, step, write_inputs
+from reference import Reference, rule_sentences
+from safetensors.torch import load_file
+
+from ff_memories.exports.agreement import target
+from ff_memories.exports.triggers import sentence_texts
+from ff_memories.model import checkpoint
+
+TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]
+TOP = 6
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    model = write_inputs(folder, TYPES, seed=8, train=120, decoder_layers=2)
+    model.decoder.layers[0].fc1.bias.data[:2] = -1e4  # keys that never fire
+    torch.save(
+        {"args": checkpoint.load_pickle(folder / "model.pt")["args"], "model": model.state_dict()}, folder / "model.pt"
+    )
+    plain = TYPES[4:30]
+    odd = [f"{plain[1]} 's {plain[2]} @-@ {plain[3]} <unk> .", f"{plain[4]}-{plain[5]} {plain[6]} {plain[7]} ."]
+    with (folder / "train.txt").open("a", encoding="utf-8") as file:
+        file.write("\n".join(odd * 3) + "\n")
+    settings = config(fidelity="released", triggers__top=TOP)
+    out = run_steps(folder, settings)
+    model_ = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
+    texts = ["--sentences", out / "sentences.parquet"]
+    step("released", *model_, "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet",
+         "--released-layer", out / "released_layer.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
+    step("export-triggers", "--triggers", out / "triggers.parquet", *texts, "--card", out / "card.json", "--top", TOP,
+         "--out", out / "triggers.jsonl")  # fmt: skip
+    step("export-texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
+    step("export-agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
+         "--projection-seed", 7, "--projections", out / "projections.safetensors", "--out",
+         out / "agreement")  # fmt: skip
+    step("export-layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
+         *texts, "--out", out / "layer.parquet")  # fmt: skip
+    return folder, out, Reference(model, TYPES)
+
+
+def scorer_tokens(text):
+    from sacremoses import MosesTokenizer
+
+    return MosesTokenizer(lang="en").tokenize(text, aggressive_dash_splits=True, escape=True)
+
+
+@pytest.fixture(scope="module")
+def released(run):
+    """The released trigger search, literally: arrays of zeros, the least entry replaced by what is greater."""
+    folder, _, reference = run
+    sentences = [" ".join(s) for s in rule_sentences(folder / "train.txt")]
+    layers, keys = len(reference.blocks), reference.blocks[0].fc1.weight.shape[0]
+    values = np.zeros((layers, TOP, keys))
+    positions, numbers = np.zeros((layers, TOP, keys)), np.zeros((layers, TOP, keys), dtype=int)
+    least = np.zeros((layers, keys), dtype=int)
+    once = {}
+    for number, text in enumerate(sentences):
+        tokens = reference.encode(scorer_tokens(text))
+        for layer, (r, _, _) in enumerate(reference.layers(tokens)):
+            block = reference.blocks[layer]
+            with torch.no_grad():
+                raw = block.fc1(block.final_layer_norm(r))[: len(tokens)]
+            # the same prefix has one value, whatever follows it
+            raw = torch.stack([once.setdefault((layer, *tokens[:p]), raw[p]) for p in range(len(raw))])
+            best, where = raw.max(0)
+            for key in range(keys):
+                at = least[layer, key]
+                if best[key] > values[layer, at, key]:
+                    values[layer, at, key] = best[key]
+                    positions[layer, at, key], numbers[layer, at, key] = where[key], number
+                    least[layer, key] = values[layer, :, key].argmin()
+    return sentences, values, positions, numbers
+
+
+def test_triggers_are_those_of_the_released_search(run, released):
+    _, out, _ = run
+    sentences, values, positions, numbers = released
+    lines = [json.loads(line) for line in (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["dim"] for line in lines] == list(range(values.shape[2]))
+    empty = 0
+    for line in lines:
+        assert len(line["top_values"]) == values.shape[0]
+        for layer, records in enumerate(line["top_values"]):
+            key = line["dim"]
+            assert [r["rank"] for r in records] == list(range(TOP))
+            assert {r["layer_index"] for r in records} == {layer}
+            expected = sorted(values[layer, :, key], reverse=True)
+            for record, value in zip(records, expected, strict=True):
+                assert math.isclose(record["fc1_value"], value, rel_tol=1e-4)
+                assert record["text"] in sentences
+            # which of equal values is kept or comes first is not determined there; where all differ, all is
+            if len(set(expected)) == TOP and expected[-1] > 0:
+                order = values[layer, :, key].argsort()[::-1]
+                got = [(r["text"], r["token_indice"]) for r in records]
+                assert got == [(sentences[numbers[layer, i, key]], positions[layer, i, key]) for i in order]
+            empty += sum(r["fc1_value"] == 0.0 for r in records)
+            assert all(r["text"] == sentences[0] and r["token_indice"] == 0 for r in records if r["fc1_value"] == 0.0)
+    assert empty
+
+
+def test_every_key_has_its_text_file_with_the_next_token_starred(run):
+    from sacremoses import MosesTokenizer
+
+    _, out, reference = run
+    printer, seen = MosesTokenizer(lang="en"), 0
+    for line in (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        for layer, triggers in enumerate(record["top_values"]):
+            shown = (out / "texts" / f"{record['dim']}_{layer}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+            assert len(shown) == len(triggers) == TOP
+            for row, trigger in zip(shown, triggers, strict=True):
+                value, text = row.split("\t")
+                assert value == str(trigger["fc1_value"])
+                tokens = printer.tokenize(trigger["text"])[: int(trigger["token_indice"]) + 1]
+                assert text == " ".join([*tokens[:-1], f"*{tokens[-1]}*"])
+                seen += 1
+    assert seen == TOP * len(reference.blocks) * reference.blocks[0].fc1.weight.shape[0]
+
+
+def test_agreement_is_what_the_released_script_tabulates(run):
+    _, out, reference = run
+    drawn = load_file(out / "projections.safetensors")
+    softmax = reference.model.decoder.adaptive_softmax
+    softmax.head.class_proj.weight.data = drawn["class_proj"].double()
+    bands = [reference.model.decoder.embed_tokens.weights_for_band(i)[0] for i in range(3)]
+
+    @torch.no_grad()
+    def log_probabilities(v):
+        head = torch.log_softmax(torch.cat([bands[0] @ v, drawn["class_proj"].double() @ v]), 0)
+        tails = [torch.log_softmax(bands[k + 1] @ (drawn[f"tail.{k}"].double() @ v), 0) for k in (0, 1)]
+        return torch.cat([head[:12], *(t + head[12 + k] for k, t in enumerate(tails))])
+
+    table = pl.read_csv(out / "agreement.tsv", separator="\t")
+    assert table.columns == ["layer", "W2_dim", "max_prob", "embedding_index", "embedding_token",
+                             "embedding_token_target_count", "target_rankings"]  # fmt: skip
+    vocab = ["<s>", "<pad>", "</s>", "<unk>", *TYPES]
+    maxima = json.loads((out / "agreement_max_probs.json").read_text())
+    for row in table.iter_rows(named=True):
+        value = reference.blocks[row["layer"]].fc2.weight[:, row["W2_dim"]].detach()
+        logp = log_probabilities(value)
+        assert row["embedding_index"] == int(logp.argmax())
+        assert row["embedding_token"] == vocab[row["embedding_index"]]
+        assert math.isclose(row["max_prob"], float(logp.max().exp()), rel_tol=1e-4)
+        assert maxima[row["layer"]][row["W2_dim"]] == row["max_prob"]
+        lines = (out / "texts" / f"{row['W2_dim']}_{row['layer']}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        found = []
+        for line in lines:
+            tokens = line.split("\t")[1].split(" ")
+            word = html.unescape(tokens[-2]) if len(tokens) > 1 else "<s>"
+            found.append(f"<{word}>" if word in ("unk", "pad") else word)
+        assert row["embedding_token_target_count"] == found.count(row["embedding_token"])
+        ids = [vocab.index(w) if w in vocab else 3 for w in found]
+        assert sorted(json.loads(row["target_rankings"])) == sorted(int((logp > logp[i]).sum()) for i in ids)
+
+
+@pytest.mark.parametrize(
+    "record, word",
+    [("a b *c*", "b"), ("*a*", "<s>"), ("it &apos; *s*", "'"), ("&lt; unk *&gt;*", "<unk>"), ("pad *x*", "<pad>")],
+)
+def test_a_records_target_is_the_token_before_the_starred_one(record, word):
+    assert target(record) == word
+
+
+def test_the_layer_columns_come_as_lists_with_their_text(run):
+    folder, out, reference = run
+    frame, examples = pl.read_parquet(out / "layer.parquet"), pl.read_parquet(out / "examples.parquet")
+    released = pl.read_parquet(out / "released_layer.parquet").sort("example", "layer")
+    texts = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
+    assert frame["text"].to_list() == [texts[i] for i in examples["sentence"]]
+    assert frame["random_pos"].to_list() == examples["position"].to_list()
+    for name in ("residual_argmax", "ffn_matching_dims_count", "coeffs_l0"):
+        assert frame[name].list.len().unique().to_list() == [len(reference.blocks)]
+        assert frame[name].explode().to_list() == released[name].to_list()
+
+
+def test_sentences_are_found_again_in_their_files(run):
+    folder, out, _ = run
+    texts = sentence_texts(pl.read_parquet(out / "sentences.parquet"))
+    expected = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
+    assert [texts[i] for i in range(len(texts))] == expected

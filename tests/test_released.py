@@ -1,0 +1,118 @@
+"""The released code's columns, against a literal rendering of what that code does: one sentence at a time, float64."""
+
+import math
+
+import polars as pl
+import pytest
+import torch
+from factories import words
+from pipeline import config, run_steps, step, write_inputs
+from reference import Reference
+
+from ff_memories import tables
+from ff_memories.corpus import store
+
+TYPES = words(44)
+RUNS = {
+    "paper's architecture": {"seed": 1},
+    "large values": {"seed": 4, "scale": 3.0},
+    "untied": {"seed": 6, "tie_adaptive_proj": False},
+}
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=str)
+def run(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("released")
+    model = write_inputs(folder, TYPES, **RUNS[request.param])
+    settings = config(composition__positions="0..N")
+    out = run_steps(folder, settings)
+    step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
+         out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
+         out / "released_layer.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
+    return Reference(model, TYPES), out
+
+
+def literal(reference, tokens):
+    """The 'layer' columns at the last position of a prefix, as the released scorer computes them."""
+    layers, rows = reference.layers(tokens), []
+    model_top = int(reference.log_probabilities(layers[-1][0][-1] + layers[-1][2][-1]).argmax())
+    for block, (r, m, y) in zip(reference.blocks, layers, strict=True):
+        r, m, y = r[-1], m[-1], y[-1]
+        output, residual, ffn = (reference.log_probabilities(h).exp() for h in (r + y, r, y))
+        rank = lambda p, token: int((p > p[token]).sum())
+        values = block.fc2.weight.detach()
+        weights = [*(m * values.norm(dim=0)).tolist(), float(r.norm())]
+        scaled = [int(reference.log_probabilities(values[:, i] * m[i]).argmax()) for i in range(len(m))]
+        top = int(output.argmax())
+        rows.append(
+            {
+                "layer_output_argmax": top,
+                "layer_output_argmax_prob": float(output.max()),
+                "residual_argmax": int(residual.argmax()),
+                "residual_argmax_prob": float(residual.max()),
+                "residual_argmax_change": int(top != int(ffn.argmax())),
+                "residual_output_rank": rank(residual, model_top),
+                "residual_output_prob": float(residual[model_top]),
+                "ffn_matching_dims_count": sum(s == top for s in scaled),
+                "ffn_output_rank": rank(ffn, model_top),
+                "ffn_output_prob": float(ffn[model_top]),
+                "ffn_residual_output_rank": rank(ffn, int(residual.argmax())),
+                "ffn_residual_output_prob": float(ffn[int(residual.argmax())]),
+                "ffn_argmax": int(ffn.argmax()),
+                "ffn_argmax_prob": float(ffn.max()),
+                "coeffs_l0": sum(w > 0 for w in weights),
+                "coeffs_residual_rank": sorted(range(len(weights)), key=lambda i: -weights[i]).index(len(weights) - 1),
+            }
+        )
+    return rows
+
+
+def test_every_layer_column_is_the_released_codes(run):
+    reference, out = run
+    corpus = store.read(out / "corpus.safetensors")
+    frame = tables.read(out / "released_layer.parquet").join(tables.read(out / "examples.parquet"), on="example")
+    positions = set()
+    for _, part in frame.sort("example", "layer").group_by("example", maintain_order=True):
+        part = part.to_dicts()
+        tokens = corpus.sentence(part[0]["sentence"])[: part[0]["position"]].tolist()
+        positions.add(len(tokens))
+        for got, expected in zip(part, literal(reference, tokens), strict=True):
+            for name, value in expected.items():
+                if isinstance(value, float):
+                    assert math.isclose(got[name], value, rel_tol=1e-3, abs_tol=1e-7), name
+                else:
+                    assert got[name] == value, name
+    assert 0 in positions
+    assert len(frame) == 40 * len(reference.blocks)
+
+
+def test_scaling_moves_some_memories_predictions(tmp_path):
+    """The shortcut for scaled values is needed, and right: tops of v and of m v differ for some tail words."""
+    from ff_memories.memories.released import scalable, scaled_value_tops
+    from ff_memories.model import checkpoint
+    from ff_memories.model.vocabulary import Vocabulary
+
+    write_inputs(tmp_path, TYPES, seed=3)
+    description, weights = checkpoint.read(tmp_path / "model.pt")
+    vocabulary = Vocabulary(description, {n: t.double() for n, t in weights.items()})
+    draw = torch.Generator().manual_seed(0)
+    values = torch.randn(300, 16, generator=draw, dtype=torch.float64) * 4
+    coefficients = torch.relu(torch.randn(9, 300, generator=draw, dtype=torch.float64) * 0.3)
+    tops = vocabulary.predict(values).top
+    got = scaled_value_tops(vocabulary, values, coefficients, tops, scalable(vocabulary, values))
+    every = torch.stack([vocabulary.log_probabilities(values * row[:, None]).argmax(1) for row in coefficients])
+    assert torch.equal(got, every)
+    active = coefficients > 0
+    assert (got[active] != tops.expand_as(got)[active]).any()
+    assert (got[~active] == 0).all()
+
+
+def test_a_run_with_fidelity_released_makes_them(planted_copy):
+    from conftest import change, snakemake
+
+    change(planted_copy, "fidelity", "released")
+    snakemake(
+        planted_copy, "--", "results/planted/tables/released_layer.parquet", "results/planted/tables/values.parquet"
+    )
+    frame = tables.read(planted_copy / "results/planted/tables/released_layer.parquet")
+    assert frame.select(pl.col("coeffs_l0").min()).item() >= 1  # the residual is always counted

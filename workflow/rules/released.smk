@@ -1,0 +1,27 @@
+# What the authors' released code measures; only with fidelity: released.
+
+
+rule released:
+    """The released code's 'layer' columns at the run's examples."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        examples=rules.composition.output.examples,
+    output:
+        layer=run_.table("released_layer"),
+    log:
+        run_.path("logs", "released.log"),
+    benchmark:
+        run_.path("logs", "released.tsv")
+    conda:
+        "../envs/environment.yaml"
+    threads: 4
+    resources:
+        **execution(),
+    params:
+        **run_.step("released"),
+    shell:
+        "ff-memories released --weights {input.weights} --description {input.description} --corpus {input.corpus} "
+        "--examples {input.examples} --released-layer {output.layer} "
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
