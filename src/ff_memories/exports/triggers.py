@@ -6,6 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
+from ff_memories.corpus.text import lines
+
 
 def sentence_texts(sentences: pl.DataFrame) -> dict[int, str]:
     """Return every sentence's text as it stands in the text files: {sentence number: blank-separated words}.
@@ -18,13 +20,12 @@ def sentence_texts(sentences: pl.DataFrame) -> dict[int, str]:
         wanted: dict[int, list[tuple[int, int]]] = {}
         for number, line, first in rows.select("sentence", "line", "first_token").iter_rows():
             wanted.setdefault(line, []).append((first, number))
-        with Path(file).open(encoding="utf-8", newline="\n") as text:
-            for line, content in enumerate(text, 1):
-                if starts := wanted.get(line):
-                    words = content.split()
-                    ends = [first for first, _ in starts[1:]] + [len(words)]
-                    for (first, number), end in zip(starts, ends, strict=True):
-                        out[number] = " ".join(words[first:end])
+        for line, content in lines(Path(file)):
+            if starts := wanted.get(line):
+                words = content.split()
+                ends = [first for first, _ in starts[1:]] + [len(words)]
+                for (first, number), end in zip(starts, ends, strict=True):
+                    out[number] = " ".join(words[first:end])
     return out
 
 
