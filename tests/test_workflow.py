@@ -123,7 +123,9 @@ def test_a_steps_sources_are_what_it_imports():
     assert "src/ff_memories/figures/paper_values.toml" in sources("figure")
 
 
-def test_the_snakefile_passes_lint_and_is_formatted():
+def test_the_snakefile_and_the_sources_pass_lint_and_are_formatted():
+    command("ruff", "check", "src", "tests")
+    command("ruff", "format", "--check", "src", "tests")
     command("snakemake", "--lint")
     command("snakefmt", "--check", "Snakefile", "workflow")
 

@@ -93,8 +93,15 @@ def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
 
 
 def mutation_changes(mutations: pl.DataFrame, mean: str, seed: int) -> pl.DataFrame:
-    """E3, Figure 3: mean change over keys, per ``layer`` and ``mutation``: ``mean``, ``low``, ``high``, ``n``."""
-    return means(key_changes(mutations, mean), ["layer", "mutation"], "change", seed)
+    """E3, Figure 3: change over keys, per ``layer`` and ``mutation``: ``mean``, ``low``, ``high``, ``n``, ``median``.
+
+    A key whose coefficients are near zero can outweigh all others in a mean of ratios; the median tells.
+    """
+    keys = key_changes(mutations, mean)
+    medians = keys.group_by("layer", "mutation").agg(pl.col("change").median().alias("median"))
+    return means(keys, ["layer", "mutation"], "change", seed).join(
+        medians, on=["layer", "mutation"], how="left", maintain_order="left"
+    )
 
 
 def agreement(values: pl.DataFrame, seed: int) -> pl.DataFrame:

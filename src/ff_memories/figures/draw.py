@@ -34,7 +34,7 @@ LABEL_NAMES = {"shallow": "shallow", "both": "shallow + semantic", "semantic": "
 KIND_NAMES = {kind: kind for kind in measures.KINDS}
 LABEL_COLOURS = [BLUE, GREEN, ORANGE, LIGHT_GREY]
 KIND_COLOURS = [BLUE, GREEN, ORANGE, BLACK]
-MUTATION_COLOURS = dict(zip(measures.MUTATIONS, [ORANGE, BLUE, BLACK], strict=True))
+MUTATION_COLOURS = dict(zip(measures.MUTATIONS, [BLUE, ORANGE, BLACK], strict=True))  # as in the paper, for print
 PROXY = "proxy"
 
 
