@@ -38,13 +38,17 @@ def run(tmp_path_factory):
     model_ = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     texts = ["--sentences", out / "sentences.parquet"]
     step("released", *model_, "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet",
-         "--released-layer", out / "released_layer.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
+         "--released-layer", out / "released_layer.parquet",
+         "--released-dim", out / "released_dim.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
     step("export-triggers", "--triggers", out / "triggers.parquet", *texts, "--card", out / "card.json", "--top", TOP,
          "--out", out / "triggers.jsonl")  # fmt: skip
     step("export-texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
     step("export-agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
          "--projection-seed", 7, "--projections", out / "projections.safetensors", "--out",
          out / "agreement")  # fmt: skip
+    step("export-dim", "--released-layer", out / "released_layer.parquet", "--released-dim",
+         out / "released_dim.parquet", "--examples", out / "examples.parquet", *texts, "--out",
+         out / "dim.parquet")  # fmt: skip
     step("export-layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
          *texts, "--out", out / "layer.parquet")  # fmt: skip
     return folder, out, Reference(model, TYPES)
@@ -183,6 +187,22 @@ def test_the_layer_columns_come_as_lists_with_their_text(run):
     for name in ("residual_argmax", "ffn_matching_dims_count", "coeffs_l0"):
         assert frame[name].list.len().unique().to_list() == [len(reference.blocks)]
         assert frame[name].explode().to_list() == released[name].to_list()
+
+
+def test_the_dim_columns_come_as_lists_and_pairs(run):
+    _, out, reference = run
+    frame, examples = pl.read_parquet(out / "dim.parquet"), pl.read_parquet(out / "examples.parquet")
+    layer, dim = (pl.read_parquet(out / f"released_{n}.parquet") for n in ("layer", "dim"))
+    keys, last = reference.blocks[-1].fc2.weight.shape[1], layer.filter(pl.col("layer") == len(reference.blocks))
+    assert frame["text"].to_list() == pl.read_parquet(out / "layer.parquet")["text"].to_list()
+    assert frame["random_pos"].to_list() == examples["position"].to_list()
+    assert frame["coeffs_vals"].list.len().unique().to_list() == [keys + 1]
+    assert frame["dim_pattern_ffn_output_rank"].list.len().unique().to_list() == [keys]
+    ordered = dim.sort("example", "key")
+    assert frame["dim_pattern_preds"].explode().to_list() == ordered["dim_pattern_preds"].to_list()
+    pairs = list(zip(last["residual_argmax"], last["ffn_argmax"], strict=True))
+    assert [tuple(p) for p in frame["residual_ffn_argmax"]] == pairs
+    assert frame["ffn_residual_output_rank"].to_list() == last["ffn_residual_output_rank"].to_list()
 
 
 def test_sentences_are_found_again_in_their_files(run):

@@ -28,7 +28,8 @@ def run(request, tmp_path_factory):
     out = run_steps(folder, settings)
     step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
          out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
-         out / "released_layer.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
+         out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet",
+         "--device", "cpu", "--threads", 1)  # fmt: skip
     return Reference(model, TYPES), out
 
 
@@ -84,6 +85,36 @@ def test_every_layer_column_is_the_released_codes(run):
                     assert got[name] == value, name
     assert 0 in positions
     assert len(frame) == 40 * len(reference.blocks)
+
+
+def test_every_dim_column_is_the_released_codes(run):
+    reference, out = run
+    corpus, block = store.read(out / "corpus.safetensors"), reference.blocks[-1]
+    values = block.fc2.weight.detach()
+    frame = tables.read(out / "released_dim.parquet").join(tables.read(out / "examples.parquet"), on="example")
+    assert frame["layer"].unique().to_list() == [len(reference.blocks)]
+    rank = lambda logp, token: int((logp > logp[token]).sum())
+    silent = 0
+    for _, part in frame.filter(pl.col("example") < 12).sort("example", "key").group_by("example"):
+        part = part.sort("key").to_dicts()
+        assert len(part) == values.shape[1] + 1
+        tokens = corpus.sentence(part[0]["sentence"])[: part[0]["position"]].tolist()
+        own = literal(reference, tokens)[-1]
+        r, m, y = (h[-1] for h in reference.layers(tokens)[-1])
+        model_top, ffn_top = int(reference.log_probabilities(r + y).argmax()), own["ffn_argmax"]
+        for i, row in enumerate(part[:-1]):
+            logp = reference.log_probabilities(values[:, i] * m[i])
+            assert math.isclose(row["coeffs_vals"], float(m[i] * values[:, i].norm()), rel_tol=1e-3, abs_tol=1e-6)
+            assert row["dim_pattern_preds"] == int(logp.argmax())
+            assert row["dim_pattern_output_rank"] == rank(logp, model_top)
+            assert row["dim_pattern_ffn_output_rank"] == rank(logp, ffn_top)
+            assert math.isclose(row["dim_pattern_ffn_output_prob"], float(logp[ffn_top].exp()), rel_tol=1e-3)
+            silent += m[i] == 0
+        assert math.isclose(part[-1]["coeffs_vals"], float(r.norm()), rel_tol=1e-4)
+        assert part[-1]["dim_pattern_preds"] == own["residual_argmax"]
+        assert part[-1]["dim_pattern_output_rank"] == own["residual_output_rank"]
+        assert part[-1]["dim_pattern_ffn_output_rank"] is part[-1]["dim_pattern_ffn_output_prob"] is None
+    assert silent
 
 
 def test_scaling_moves_some_memories_predictions(tmp_path):

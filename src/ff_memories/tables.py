@@ -103,6 +103,14 @@ TABLES = {
          "ffn_residual_output_rank": pl.UInt32, "ffn_residual_output_prob": pl.Float32, "ffn_argmax": TOKEN,
          "ffn_argmax_prob": pl.Float32, "coeffs_l0": pl.UInt32, "coeffs_residual_rank": pl.UInt32},
     ),
+    "released_dim": Schema(
+        "the released code's 'dim' columns of the last layer; key d_m is the residual; only with fidelity: released",
+        ("example", "layer", "key"),
+        {"example": EXAMPLE, "layer": LAYER, "key": pl.UInt32, "coeffs_vals": pl.Float32, "dim_pattern_preds": TOKEN,
+         "dim_pattern_output_rank": pl.UInt32, "dim_pattern_ffn_output_rank": pl.UInt32,
+         "dim_pattern_ffn_output_prob": pl.Float32},
+        frozenset({"dim_pattern_ffn_output_rank", "dim_pattern_ffn_output_prob"}),
+    ),
     "counts": Schema(
         "what was skipped, split, cut or left unfilled, and why",
         ("step", "reason"),

@@ -2,7 +2,7 @@
 
 
 rule released:
-    """The released code's 'layer' columns at the run's examples."""
+    """The released code's 'layer' and 'dim' columns at the run's examples."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -10,6 +10,7 @@ rule released:
         examples=rules.composition.output.examples,
     output:
         layer=run_.table("released_layer"),
+        dim=run_.table("released_dim"),
     log:
         run_.path("logs", "released.log"),
     benchmark:
@@ -23,5 +24,5 @@ rule released:
         **run_.step("released"),
     shell:
         "ff-memories released --weights {input.weights} --description {input.description} --corpus {input.corpus} "
-        "--examples {input.examples} --released-layer {output.layer} "
+        "--examples {input.examples} --released-layer {output.layer} --released-dim {output.dim} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"

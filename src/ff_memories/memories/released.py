@@ -1,4 +1,4 @@
-"""What the authors' released code measures at a prefix: its 'layer' columns, under its names.
+"""What the authors' released code measures at a prefix: its 'layer' and 'dim' columns, under its names.
 
 It differs from the paper's text: a memory's prediction is that of its *scaled* value, inactive memories predict
 ``<s>``, they are compared with the layer's *output*, and the residual's norm counts as one more coefficient. Vectors
@@ -15,6 +15,7 @@ from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.progress import Progress
 
+ACTIVE = 1 << 16  # scaled values held at once
 LAYER_COLUMNS = (
     "layer_output_argmax", "layer_output_argmax_prob", "residual_argmax", "residual_argmax_prob",
     "residual_argmax_change", "residual_output_rank", "residual_output_prob", "ffn_matching_dims_count",
@@ -53,15 +54,16 @@ def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(h, vocabulary.classes).amax(1) > head
 
 
-def layer_columns(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
-    """Return the ``released_layer`` table of examples (``example``, ``sentence``, ``position``)."""
+def columns(
+    decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the tables ``released_layer`` and ``released_dim`` of rows of ``examples``."""
     vocabulary = decoder.vocabulary
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    parts = []
+    layers, dims = [], []
     with torch.inference_mode(), Progress(len(examples), "examples", "released columns") as progress:
         tops = [vocabulary.predict(layer.values).top for layer in decoder.layers]
         may_move = [scalable(vocabulary, layer.values) for layer in decoder.layers]
-        norms = [layer.values.norm(dim=1) for layer in decoder.layers]
         for part in plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens):
             batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
             last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
@@ -73,18 +75,55 @@ def layer_columns(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batc
                 x = residual + update
                 seen.append((residual[last], update[last], coefficients[last]))
             model_top = vocabulary.predict(vocabulary.output(x[last])).top
+            example = examples["example"].to_numpy()[part]
             for index, (r, y, m) in enumerate(seen):
+                values = decoder.layers[index].values
                 own = _layer(vocabulary, r, y, model_top)
-                scaled = scaled_value_tops(vocabulary, decoder.layers[index].values, m, tops[index], may_move[index])
+                scaled = scaled_value_tops(vocabulary, values, m, tops[index], may_move[index])
                 own["ffn_matching_dims_count"] = (scaled == own["layer_output_argmax"][:, None]).sum(1)
-                weights, residual_norm = m * norms[index], r.norm(dim=1)
-                own["coeffs_l0"] = (weights > 0).sum(1) + (residual_norm > 0)
-                own["coeffs_residual_rank"] = (weights > residual_norm[:, None]).sum(1)
-                columns = {name: own[name].cpu().numpy() for name in LAYER_COLUMNS}
-                example = examples["example"].to_numpy()[part]
-                parts.append(pl.DataFrame({"example": example, "layer": np.full(len(part), index + 1), **columns}))
+                weights = torch.cat([m * values.norm(dim=1), r.norm(dim=1, keepdim=True)], 1)
+                own["coeffs_l0"] = (weights > 0).sum(1)
+                own["coeffs_residual_rank"] = (weights > weights[:, -1:]).sum(1)
+                shown = {name: own[name].cpu().numpy() for name in LAYER_COLUMNS}
+                layers.append(pl.DataFrame({"example": example, "layer": np.full(len(part), index + 1), **shown}))
+            # the loop ends at the last layer, the one that the 'dim' columns are of
+            dims.append(_dims(vocabulary, values, m, weights, scaled, own, model_top, example, len(seen)))
             progress.step(len(part))
-    return pl.concat(parts)
+    return pl.concat(layers), pl.concat(dims)
+
+
+def _dims(vocabulary, values, m, weights, scaled, own, model_top, example, layer: int) -> pl.DataFrame:
+    """One batch's 'dim' rows: every scaled value's prediction and its ranks of two tokens; then the residual's."""
+    wanted = {"output": model_top, "ffn": own["ffn_argmax"]}
+    ranks, probabilities = {}, {}
+    row, key = (m > 0).nonzero(as_tuple=True)
+    for name, token in wanted.items():
+        silent = vocabulary.predict(torch.zeros(len(m), values.shape[1], device=m.device, dtype=m.dtype), token)
+        rank = silent.target_rank[:, None].repeat(1, m.shape[1])
+        probability = silent.target_probability[:, None].repeat(1, m.shape[1])
+        for start in range(0, len(row), ACTIVE):
+            i, k = row[start : start + ACTIVE], key[start : start + ACTIVE]
+            found = vocabulary.predict(values[k] * m[i, k, None], token[i])
+            rank[i, k], probability[i, k] = found.target_rank, found.target_probability
+        ranks[name], probabilities[name] = rank, probability
+    residual = lambda column: own[column][:, None]
+    nothing = torch.full((len(m), 1), -1, device=m.device)
+    flat = lambda *parts: torch.cat(parts, 1).flatten().cpu().numpy()
+    return pl.DataFrame(
+        {
+            "example": np.repeat(example, m.shape[1] + 1),
+            "layer": np.full(weights.numel(), layer),
+            "key": np.tile(np.arange(m.shape[1] + 1), len(m)),
+            "coeffs_vals": flat(weights),
+            "dim_pattern_preds": flat(scaled, residual("residual_argmax")),
+            "dim_pattern_output_rank": flat(ranks["output"], residual("residual_output_rank")),
+            "dim_pattern_ffn_output_rank": flat(ranks["ffn"], nothing),
+            "dim_pattern_ffn_output_prob": flat(probabilities["ffn"], nothing.to(m.dtype)),
+        }
+    ).with_columns(
+        pl.when(pl.col(c) >= 0).then(pl.col(c)).alias(c)
+        for c in ("dim_pattern_ffn_output_rank", "dim_pattern_ffn_output_prob")
+    )
 
 
 def _layer(

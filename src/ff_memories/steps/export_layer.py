@@ -1,7 +1,7 @@
 """Export the 'layer' columns as the released code's data frame (Parquet with lists over layers)."""
 
 from ff_memories import tables
-from ff_memories.exports.layer import layer_frame
+from ff_memories.exports.information import layer_frame
 from ff_memories.exports.triggers import sentence_texts
 from ff_memories.files import replacing
 

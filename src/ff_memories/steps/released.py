@@ -1,4 +1,4 @@
-"""The released code's 'layer' columns at the run's examples (the `released_layer` table)."""
+"""The released code's 'layer' and 'dim' columns at the run's examples (`released_layer`, `released_dim`)."""
 
 from ff_memories import tables
 from ff_memories.corpus import store
@@ -11,10 +11,12 @@ def arguments(parser):
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
     parser.add_argument("--examples", required=True, help="table")
     parser.add_argument("--released-layer", required=True, help="table to write")
+    parser.add_argument("--released-dim", required=True, help="table to write")
 
 
 def run(args):
-    frame = released.layer_columns(
+    layer, dim = released.columns(
         load_decoder(args), store.read(args.corpus), tables.read(args.examples), args.batch_tokens
     )
-    tables.write(frame, args.released_layer)
+    tables.write(dim, args.released_dim)
+    tables.write(layer, args.released_layer)
