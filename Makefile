@@ -2,16 +2,19 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test setup
+.PHONY: demo test setup inputs
 
 # everything from a bare clone to figures, claims and report
-demo: setup
-	$(BIN)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
+demo: inputs
 	$(BIN)/snakemake --cores all --resources gpu=1
 	@echo "open results/demo/report/report.html"
 
-test: .venv/.tests
+test: .venv/.tests inputs
 	$(BIN)/python -m pytest
+
+# the demo run's model and dictionary, from the remote inside the repository
+inputs: setup
+	$(BIN)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
 
 setup: .venv/.ready
 
