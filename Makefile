@@ -1,4 +1,4 @@
-# The two commands of the README, and what they need: Python 3.11 or newer, a C++ compiler and make.
+# The two commands of the README, and what they need: Python 3.11, a C++ compiler and make.
 PYTHON ?= python3
 BIN = .venv/bin
 
