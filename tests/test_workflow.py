@@ -123,6 +123,12 @@ def test_a_steps_sources_are_what_it_imports():
     assert "src/ff_memories/figures/paper_values.toml" in sources("figure")
 
 
+@pytest.mark.parametrize("step", ["model", "corpus", "trigger_shard", "triggers", "values", "composition", "patterns"])
+def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(step):
+    late = ("/claims/", "/report/", "/exports/", "/figures/")
+    assert not [name for name in sources(step) if any(part in name for part in late)]
+
+
 def test_the_snakefile_and_the_sources_pass_lint_and_are_formatted():
     command("ruff", "check", "src", "tests")
     command("ruff", "format", "--check", "src", "tests")

@@ -20,3 +20,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Write a text file, in UTF-8 with plain line ends, that never stands there half-written."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ff_memories.claims.writing import write_whole
 from ff_memories.errors import UserError
+from ff_memories.files import write_whole
 
 
 def text_arguments(parser) -> None:

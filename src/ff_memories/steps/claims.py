@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.card import read_card
 from ff_memories.claims import Evidence, natural, register, verdicts
-from ff_memories.claims.card import read_card
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.stop_words import stop_words
-from ff_memories.claims.writing import write_whole
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
+from ff_memories.files import write_whole
 from ff_memories.steps.common import config_argument
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.claims.card import read_card
+from ff_memories.card import read_card
 from ff_memories.corpus import moses, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import segmenter

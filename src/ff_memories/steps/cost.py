@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ff_memories.claims.writing import write_whole
+from ff_memories.files import write_whole
 from ff_memories.report.cost import costs, duration, hardware
 from ff_memories.report.rendering import render
 

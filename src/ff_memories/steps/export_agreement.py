@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from ff_memories.claims.writing import write_whole
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.exports import agreement
+from ff_memories.files import write_whole
 from ff_memories.steps.common import load_decoder, model_arguments
 
 

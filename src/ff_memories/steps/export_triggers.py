@@ -1,7 +1,7 @@
 """Export triggers as the released code's JSON lines (one per dimension)."""
 
 from ff_memories import tables
-from ff_memories.claims.card import read_card
+from ff_memories.card import read_card
 from ff_memories.exports.triggers import jsonl, sentence_texts
 from ff_memories.files import replacing
 

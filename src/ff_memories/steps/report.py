@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from ff_memories import tables
-from ff_memories.claims.card import read_card
-from ff_memories.claims.writing import write_whole
+from ff_memories.card import read_card
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import FIGURES
+from ff_memories.files import write_whole
 from ff_memories.report.page import page
 from ff_memories.steps.common import config_argument
 

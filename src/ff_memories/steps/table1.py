@@ -1,7 +1,7 @@
 """Table 1: keys, their patterns and example prefixes, as HTML, CSV and LaTeX."""
 
 from ff_memories import tables
-from ff_memories.claims.card import read_card
+from ff_memories.card import read_card
 from ff_memories.report import table1
 from ff_memories.report.joining import text_arguments, write_formats
 from ff_memories.report.passages import Texts

@@ -1,7 +1,7 @@
 """Table 2: the most predictive values and a trigger of each, as HTML, CSV (100 values) and LaTeX."""
 
 from ff_memories import tables
-from ff_memories.claims.card import read_card
+from ff_memories.card import read_card
 from ff_memories.report import table2
 from ff_memories.report.joining import text_arguments, write_formats
 from ff_memories.report.passages import Texts
