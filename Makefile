@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test setup inputs
+.PHONY: demo test setup inputs pull publish
 
 # everything from a bare clone to figures, claims and report
 demo: inputs
@@ -11,6 +11,18 @@ demo: inputs
 
 test: .venv/.tests inputs
 	$(BIN)/python -m pytest
+
+# the published results of the demo run, and what is rebuilt here because it shows text: a minute, and nothing is due
+pull: setup
+	$(BIN)/dvc pull
+	$(BIN)/ff-memories restore
+
+# record a finished demo run and make artefacts/ hold that run alone; then commit artefacts/ and dvc.lock
+publish: setup
+	$(BIN)/ff-memories adopt
+	$(BIN)/dvc push
+	$(BIN)/dvc gc --workspace --cloud --force --quiet
+	@du --apparent-size -sm artefacts | awk '{ print $$1 " MB in artefacts/, 40 at most"; exit $$1 > 40 }'
 
 # the demo run's model and dictionary, from the remote inside the repository
 inputs: setup

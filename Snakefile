@@ -4,10 +4,15 @@ from snakemake.utils import min_version
 min_version("9.27")
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
+include: "workflow/rules/sources.smk"
 include: "workflow/rules/model.smk"
 include: "workflow/rules/corpus.smk"
 include: "workflow/rules/triggers.smk"
+include: "workflow/rules/golden.smk"
 include: "workflow/rules/mutations.smk"
 include: "workflow/rules/values.smk"
 include: "workflow/rules/composition.smk"
@@ -15,8 +20,11 @@ include: "workflow/rules/released.smk"
 include: "workflow/rules/patterns.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/claims.smk"
+include: "workflow/rules/sensitivity.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/gallery.smk"
 include: "workflow/rules/training.smk"
+include: "workflow/rules/benchmark.smk"
 
 
 localrules:
@@ -28,10 +36,19 @@ rule all:
     input:
         rules.claims.output,
         rules.report.output,
+        rules.agreeing.output,
+        rules.gallery.output,
         rules.table1.output,
         rules.table2.output,
+        rules.table3.output,
         expand(rules.figure.output, figure=FIGURES),
+        run_.golden_triggers,
         rules.released.output if run_.config.fidelity == "released" else [],
+
+
+onstart:
+    if not run_.inside_dvc:  # DVC has compared all inputs with its lock
+        refuse_edited(workflow)
 
 
 onsuccess:

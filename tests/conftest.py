@@ -45,6 +45,26 @@ def planted_run(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def recorded_run(planted_run, tmp_path_factory):
+    """The project as a checkout whose default run is the planted one, recorded by DVC."""
+    folder = tmp_path_factory.mktemp("recorded")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    for name in listed.split("\n"):
+        if name and not name.startswith(("artefacts/", "data/", "tests/")) and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    for name in ("model.pt", "dict.txt", "train.txt", "validation.txt"):
+        shutil.copy(planted_run / name, folder / name)
+    shutil.copy(planted_run / "my.yaml", folder / "config" / "config.yaml")
+    shutil.copytree(planted_run / "results", folder / "results")
+    (folder / "dvc.lock").unlink(missing_ok=True)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    command("ff-memories", "dvc-yaml", cwd=folder)
+    command("dvc", "commit", "--force", "--quiet", cwd=folder)
+    return folder
+
+
 @pytest.fixture
 def planted_copy(planted_run, tmp_path):
     """A copy of the planted run, to change."""
@@ -67,7 +87,7 @@ def pytest_terminal_summary(terminalreporter):
     left = terminalreporter.stats.get("deselected", [])
     if left:
         terminalreporter.section("not run")
-        for marker in ("browser", "long"):
+        for marker in ("browser", "long", "slurm"):
             names = [item.nodeid for item in left if item.get_closest_marker(marker)]
             if names:
                 terminalreporter.line(f"{len(names)} marked {marker}: pytest -m {marker}")

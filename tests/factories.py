@@ -101,3 +101,40 @@ def write_text(path, types, sentences, seed=0, longest=9, unknown=0.02):
             left -= 1
         lines.append(" " + " ".join(line) + " ")
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+ODD = ["'s", "n't", "@-@", '"', "(", ")", "<unk>", "zzz", "&", "|", "etc.", "1,234", "a-b-c"]  # Moses changes most
+PIECES = ["&apos;s", "&quot;", "@", "-", "(", ")", "unk", "&lt;", "&gt;", "@-@", "etc"]  # and some pieces are known
+
+
+def drawn(folder, seed):
+    """Write a model and texts of which all is drawn: shapes, cutoffs, ties, odd words; return (fairseq model, types).
+
+    Some sentences have one token, some occur again, some begin alike, and some words only Moses or nobody knows.
+    """
+    rng = random.Random(seed)
+    pieces = rng.sample(PIECES, rng.randint(4, len(PIECES)))
+    types = [*words(rng.randint(24, 40), seed), *pieces]
+    cutoffs = sorted(rng.sample(range(8, len(types)), rng.choice([1, 2])))
+    tie = rng.random() < 0.7
+    model, _ = write_checkpoint(
+        folder / "model.pt", types, seed, decoder_layers=rng.randint(1, 3), decoder_embed_dim=rng.choice([8, 16]),
+        decoder_ffn_embed_dim=rng.randint(5, 24), decoder_attention_heads=rng.choice([1, 2]),
+        adaptive_input_cutoff=",".join(map(str, cutoffs)), adaptive_softmax_cutoff=",".join(map(str, cutoffs)),
+        tie_adaptive_proj=tie, scale=rng.choice([None, 2.0]), no_decoder_final_norm=rng.random() < 0.7,
+    )  # fmt: skip
+    write_dictionary(folder / "dict.txt", types)
+    for split, n in (("train", 70), ("validation", 25)):
+        plain, lines = [t for t in types if t.isalpha()], []
+        for _ in range(n):
+            kind = rng.random()
+            if kind < 0.1:
+                lines.append(rng.choice([*plain, *ODD]))
+            elif kind < 0.2 and lines:
+                lines.append(rng.choice(lines))
+            else:
+                start = lines[-1].split()[:2] if lines and kind < 0.4 else []
+                body = [rng.choice(ODD) if rng.random() < 0.15 else rng.choice(plain) for _ in range(rng.randint(1, 7))]
+                lines.append(" ".join([*start, *body, *rng.choice([["."], ["!"], []])]))
+        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return model, types

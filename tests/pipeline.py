@@ -36,6 +36,7 @@ composition:
   layer_prediction: auto
   memories: active
   stop_words: sklearn
+figures: {figure4: {}}
 """
 )
 
@@ -95,6 +96,9 @@ def run_steps(folder: Path, settings: dict) -> Path:
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
          "--counts", c("mutations"))  # fmt: skip
     step("values", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"))
-    step("composition", *config_, *model, *execution, *corpus, "--values", t("values"), "--examples", t("examples"),
-         "--composition", t("composition"), "--refinement", t("refinement"), "--counts", c("composition"))  # fmt: skip
+    given = settings["composition"].get("sample_file")
+    sample = ["--sample", folder / given, "--sentences", t("sentences")] if given else []
+    step("composition", *config_, *model, *execution, *corpus, *sample, "--values", t("values"),
+         "--examples", t("examples"), "--composition", t("composition"), "--refinement", t("refinement"),
+         "--counts", c("composition"))  # fmt: skip
     return out

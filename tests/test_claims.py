@@ -89,8 +89,11 @@ def composition(active=lambda i: 80 - 6 * min(i, 10) + 2 * max(i - 10, 0), agree
     return "composition", table("composition", rows)
 
 
-def examples(position):
-    rows = [{"example": e, "sentence": e, "position": position(e), "next_token": 1, "model_top": 1} for e in range(20)]
+def examples(position, following=lambda e: 1):
+    rows = [
+        {"example": e, "sentence": e, "position": position(e), "next_token": following(e), "model_top": 1}
+        for e in range(20)
+    ]
     return "examples", table("examples", rows)
 
 
@@ -248,6 +251,9 @@ def test_stop_words_and_short_prefixes_come_with_their_base_rate():
     assert row["measured"] == pytest.approx(0.6) and row["n"] == 160 and row["reason"] == "base rate 30 %"
     assert row["low"] < 0.6 < row["high"]
     assert verdict("K21", tops, prediction="output_top")["measured"] == 0
+    followed = examples(lambda e: 5, following=lambda e: 10 if e in (0, 12) else 20)
+    text = verdict("K21", tops, followed)["reason"]
+    assert text == "base rate 30 %; of the tokens that follow in the text 10 %, base rate 10 %"
     row = verdict("K22", composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5))
     assert row["measured"] == pytest.approx(0.5) and row["reason"] == "base rate 25 %"
 

@@ -13,8 +13,8 @@ from pipeline import config, run_steps, step, write_inputs
 from reference import Reference, rule_sentences
 from safetensors.torch import load_file
 
+from ff_memories.corpus.texts import of_sentences
 from ff_memories.exports.agreement import target
-from ff_memories.exports.triggers import sentence_texts
 from ff_memories.model import checkpoint
 
 TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]
@@ -114,6 +114,18 @@ def test_triggers_are_those_of_the_released_search(run, released):
     assert empty
 
 
+def test_single_dimensions_are_exported_alone(run, capsys):
+    _, out, _ = run
+    options = ["--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--card",
+               out / "card.json", "--top", TOP, "--out", out / "few.jsonl", "--dims"]  # fmt: skip
+    step("export-triggers", *options, 5, 2)
+    every = (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()
+    assert (out / "few.jsonl").read_text(encoding="utf-8").splitlines() == [every[5], every[2]]
+    with pytest.raises(AssertionError):
+        step("export-triggers", *options, 24)
+    assert "--dims 24: the model's dimensions are 0 to 23" in capsys.readouterr().err
+
+
 def test_every_key_has_its_text_file_with_the_next_token_starred(run):
     from sacremoses import MosesTokenizer
 
@@ -136,8 +148,6 @@ def test_every_key_has_its_text_file_with_the_next_token_starred(run):
 def test_agreement_is_what_the_released_script_tabulates(run):
     _, out, reference = run
     drawn = load_file(out / "projections.safetensors")
-    softmax = reference.model.decoder.adaptive_softmax
-    softmax.head.class_proj.weight.data = drawn["class_proj"].double()
     bands = [reference.model.decoder.embed_tokens.weights_for_band(i)[0] for i in range(3)]
 
     @torch.no_grad()
@@ -167,6 +177,70 @@ def test_agreement_is_what_the_released_script_tabulates(run):
         assert row["embedding_token_target_count"] == found.count(row["embedding_token"])
         ids = [vocab.index(w) if w in vocab else 3 for w in found]
         assert sorted(json.loads(row["target_rankings"])) == sorted(int((logp > logp[i]).sum()) for i in ids)
+
+
+@pytest.fixture(scope="module")
+def script(run):
+    """The released script's softmax, by fairseq itself: made after a seed, embeddings loaded, in training mode."""
+    from fairseq.modules.adaptive_input import AdaptiveInput
+    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
+
+    folder, out, _ = run
+    state, vocab = checkpoint.load_pickle(folder / "model.pt")["model"], len(TYPES) + 4
+    torch.manual_seed(7)
+    embedding = AdaptiveInput(vocab, 0, 16, 2, 16, [12, 24])
+    embedding.load_state_dict({k.removeprefix("decoder.embed_tokens."): v for k, v in state.items() if "embed_t" in k})
+    softmax = AdaptiveSoftmax(vocab, 16, [12, 24], 0.2, adaptive_inputs=embedding)
+    torch.save(softmax.state_dict(), out / "softmax.pt")
+    with torch.no_grad():
+        values = [state[f"decoder.layers.{i}.fc2.weight"] for i in range(2)]
+        return [softmax.get_log_prob(v.T.unsqueeze(0), None).squeeze() for v in values]
+
+
+def agreement(out, folder, name, *options):
+    step("export-agreement", "--weights", out / "model.safetensors", "--description", out / "model.json", "--texts",
+         out / "texts", "--dictionary", folder / "dict.txt", *options, "--out", out / name)  # fmt: skip
+    return pl.read_csv(out / f"{name}.tsv", separator="\t")
+
+
+def test_a_seed_means_what_it_would_in_the_released_script_dropout_included(run, script):
+    folder, out, _ = run
+    table = agreement(out, folder, "dropped", "--dropout", "--projection-seed", 7)
+    ids = {w: i for i, w in enumerate(["<s>", "<pad>", "</s>", "<unk>", *TYPES])}
+    for row in table.iter_rows(named=True):
+        logp = script[row["layer"]][row["W2_dim"]]
+        assert row["embedding_index"] == int(logp.argmax())
+        assert math.isclose(row["max_prob"], float(logp.max().exp()), rel_tol=1e-4)
+        lines = (out / "texts" / f"{row['W2_dim']}_{row['layer']}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        order = logp.argsort(descending=True).tolist()
+        expected = [order.index(ids.get(target(line.split("\t")[1]), 3)) for line in lines]
+        assert sorted(json.loads(row["target_rankings"])) == sorted(expected)
+    calm = pl.read_csv(out / "agreement.tsv", separator="\t")
+    assert not table.equals(calm)  # dropout moves ranks
+    assert table.select("layer", "W2_dim").equals(calm.select("layer", "W2_dim"))
+
+
+def test_projections_drawn_elsewhere_are_taken(run, script):
+    folder, out, _ = run
+    drawn = pl.read_csv(out / "agreement.tsv", separator="\t")
+    for given in ("softmax.pt", "projections.safetensors"):
+        assert agreement(out, folder, "given", "--projections-from", out / given, "--projection-seed", 3).equals(drawn)
+    assert not agreement(out, folder, "other", "--projection-seed", 3).equals(drawn)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--dropout", "--projection", "flat"], "--dropout: only the random projections"),
+        (["--projections-from", "model.safetensors"], "no projections of a softmax"),
+    ],
+)
+def test_projections_that_do_not_fit_are_refused(run, capsys, options, said):
+    folder, out, _ = run
+    options = [out / o if o.endswith("safetensors") else o for o in options]
+    with pytest.raises(AssertionError, match="ended with 2"):
+        agreement(out, folder, "refused", *options)
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -205,8 +279,67 @@ def test_the_dim_columns_come_as_lists_and_pairs(run):
     assert frame["ffn_residual_output_rank"].to_list() == last["ffn_residual_output_rank"].to_list()
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "pkl"])
+def test_data_frames_have_the_released_columns_in_the_released_order(run, suffix):
+    import pandas
+
+    _, out, reference = run
+    model = ["--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
+             out / "corpus.safetensors"]  # fmt: skip
+    tables_ = ["--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
+               "--sentences", out / "sentences.parquet"]  # fmt: skip
+    step("export-layer", *tables_, "--distributions", *model, "--out", out / f"full.{suffix}")
+    step("export-dim", *tables_, "--released-dim", out / "released_dim.parquet", "--out", out / f"full_dim.{suffix}")
+    read = {"parquet": lambda p: pl.read_parquet(p).to_dicts(), "jsonl": lambda p: pl.read_ndjson(p).to_dicts(),
+            "pkl": lambda p: pandas.read_pickle(p).to_dict("records")}[suffix]  # fmt: skip
+    layer, dim = read(out / f"full.{suffix}"), read(out / f"full_dim.{suffix}")
+    assert " ".join(layer[0]) == (
+        "text output_dist_vals layer_output_argmax layer_output_argmax_prob residual_argmax residual_argmax_prob "
+        "residual_argmax_change residual_output_rank residual_output_prob ffn_matching_dims_count ffn_output_rank "
+        "ffn_output_prob ffn_residual_output_rank ffn_residual_output_prob ffn_argmax ffn_argmax_prob coeffs_l0 "
+        "coeffs_residual_rank random_pos"
+    )
+    assert " ".join(dim[0]) == (
+        "text residual_ffn_output_rank residual_ffn_output_prob residual_ffn_argmax residual_ffn_argmax_prob "
+        "ffn_residual_output_rank ffn_residual_output_prob dim_pattern_preds dim_pattern_output_rank "
+        "dim_pattern_ffn_output_rank dim_pattern_ffn_output_prob coeffs_vals random_pos"
+    )
+    for row in layer[:6]:
+        tokens = reference.encode(scorer_tokens(row["text"]))[: row["random_pos"]]
+        r, _, y = reference.layers(tokens)[-1]
+        expected = reference.log_probabilities(r[-1] + y[-1], final=True).exp()
+        assert np.allclose(row["output_dist_vals"], expected, rtol=1e-3, atol=1e-7)
+        assert row["layer_output_argmax"][-1] == int(np.argmax(row["output_dist_vals"]))
+
+
 def test_sentences_are_found_again_in_their_files(run):
     folder, out, _ = run
-    texts = sentence_texts(pl.read_parquet(out / "sentences.parquet"))
+    texts = of_sentences(pl.read_parquet(out / "sentences.parquet"))
     expected = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
     assert [texts[i] for i in range(len(texts))] == expected
+
+
+def test_tokens_are_those_of_fairseqs_hub_interface():
+    """The released scorer encodes by fairseq's wrapper of Moses; its printer calls Moses plainly."""
+    from argparse import Namespace
+
+    from factories import ODD
+    from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
+
+    from ff_memories.corpus import moses
+
+    hub = MosesTokenizer(Namespace(moses_no_dash_splits=False, moses_no_escape=False))
+    rng = np.random.default_rng(0)
+    pieces = [*ODD, "word", "Mr.", "U.S.", "x.", "…", "[", "é-è", "日本語", "<b>", "$5", "'", "--", "a\u00a0b", "it's"]
+    for _ in range(300):
+        text = " ".join(rng.choice(pieces, rng.integers(1, 9)))
+        assert moses.tokenizer()(text) == hub.encode(text).split()
+        assert moses.printer()(text) == hub.tok.tokenize(text)
+
+
+def test_a_sentences_text_keeps_what_is_no_plain_blank(tmp_path):
+    """As the released code does, which splits lines at blanks alone."""
+    path = tmp_path / "text.txt"
+    path.write_text(" a\u00a0b  c\td . e   f \n", encoding="utf-8")
+    rows = {"sentence": [0, 1], "split": ["train"] * 2, "file": [str(path)] * 2, "line": [1, 1], "first_token": [0, 5]}
+    assert of_sentences(pl.DataFrame(rows)) == {0: "a\u00a0b c\td .", 1: "e f"}

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.errors import UserError
 from ff_memories.figures import draw, paper, render, theme
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import DRAWN, FIGURES, caption
 from ff_memories.figures.look import SURROGATE_MARK, Look, from_card
 
 LAYERS, KEYS = 16, 12
@@ -111,7 +112,7 @@ def drawn(run_folder):
 
 def test_every_figure_is_drawn_from_the_tables_its_entry_names(drawn):
     assert {path.name for path in drawn.iterdir()} == {f + suffix for f in FIGURES for suffix in SUFFIXES}
-    assert set(draw.DRAW) == set(FIGURES) == {f"figure{i}" for i in range(2, 12)}
+    assert set(draw.DRAW) == set(DRAWN) and set(FIGURES) == {f"figure{i}" for i in range(2, 12)}
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -152,6 +153,18 @@ def test_the_page_needs_no_network(drawn):
     page = (drawn / "figure4.html").read_text()
     assert not re.findall(r"<(?:script|link)[^>]*(?:src|href)=", page)
     assert FIGURES["figure4"].caption in html.unescape(page)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_figure_of_last_tokens_speaks_of_no_next_one(figure):
+    """Where values are compared with a trigger's last token, neither caption nor axis says otherwise."""
+    look = replace(looking(figure), target="last")
+    frame = draw.data(chosen(figure, synthetic()), Settings(SECTIONS), look)
+    spec = render.spec(draw.chart(frame, look))
+    assert spec["description"] == caption(figure, "last")
+    shown = " ".join(re.findall(r'"(?:title|description)": (".*?"|\[.*?\])', json.dumps(spec)))
+    assert "next token" not in shown and "follow" not in shown.replace("output follows", "")
+    assert (caption(figure, "last") != caption(figure)) == (figure in ("figure4", "figure5", "figure6"))
 
 
 def test_drawings_can_stand_in_one_page(drawn):
@@ -298,3 +311,30 @@ def test_the_catalogue_is_light_enough_for_a_workflow_to_import():
     code = "import sys, ff_memories.figures.catalogue; print({'altair', 'polars', 'torch'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert out.strip() == "set()"
+
+
+@pytest.mark.parametrize("palette", [draw.LABEL_COLOURS, draw.KIND_COLOURS, list(draw.MUTATION_COLOURS.values())])
+@pytest.mark.parametrize("sight", ["protan", "deutan", "tritan"])
+def test_colours_of_one_figure_stay_apart_for_colour_blind_eyes(palette, sight):
+    color = pytest.importorskip("coloraide", reason="pip install -c constraints.txt -e '.[dev]'")
+    seen = [color.Color(colour).filter(sight) for colour in palette]
+    apart = min(a.delta_e(b, method="2000") for a, b in itertools.combinations(seen, 2))
+    assert apart > 10, apart  # CIEDE2000; a difference of 1 is just seen
+
+
+def test_every_mark_leads_to_the_keys_behind_it(drawn):
+    for figure in FIGURES:
+        spec = json.loads((drawn / f"{figure}.vl.json").read_text())
+        assert any("href" in layer.get("encoding", {}) for layer in spec["layer"])
+        addresses = re.findall(r'"href": "(\.[^"]*)"', json.dumps(spec))
+        assert addresses and all(address.startswith("../gallery/index.html#/?") for address in addresses)
+        assert "../gallery/index.html#/?" in html.unescape((drawn / f"{figure}.svg").read_text())
+        assert "href" not in (drawn / f"{figure}.csv").read_text().partition("\n")[0]
+
+
+def test_chance_is_the_share_of_equal_pairs_over_all_pairings():
+    frame = pl.DataFrame({"layer": [1, 1, 1, 2, 2], "said": [5, 5, 6, 1, 2], "wanted": [5, 7, 6, 3, None]})
+    held = frame.filter(pl.col("layer") == 1)
+    brute = np.mean([a == b for a in held["said"] for b in held["wanted"]])
+    made = measures.chance_agreement(frame, "said", "wanted")
+    assert made.rows() == [(1, pytest.approx(brute)), (2, 0.0)]

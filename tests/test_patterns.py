@@ -395,7 +395,7 @@ def test_a_composition_is_related_if_it_goes_with_either_part():
     assert labels["label"].to_list() == ["distant", "related", "related", "related"]
 
 
-TABLES_WRITTEN = ("annotations", "pattern_labels", "distance_labels", "counts")
+TABLES_WRITTEN = ("annotations", "pattern_labels", "annotation_scores", "counts", "distance_labels")
 
 
 @pytest.fixture(scope="module")
@@ -422,27 +422,38 @@ def inputs(tmp_path_factory):
     return at
 
 
-def command(at, out, **changed):
-    config = '{"seed": 1, "patterns": {"keys_per_layer": 2, "top": 25}}'
-    given = {
-        "triggers": at / "triggers.parquet", "corpus": at / "corpus.safetensors", "dictionary": at / "dict.txt",
-        "weights": at / "model.safetensors", "description": at / "model.json", "examples": at / "examples.parquet",
-        "refinement": at / "refinement.parquet", "annotations": out / "annotations.parquet",
-        "labels": out / "pattern_labels.parquet", "distances": out / "distance_labels.parquet",
-        "counts": out / "counts.parquet",
+def commands(at, out, **changed):
+    """The proxy's two steps: patterns of keys, distances of compositions."""
+    both = {
+        "corpus": at / "corpus.safetensors", "dictionary": at / "dict.txt", "weights": at / "model.safetensors",
+        "description": at / "model.json",
     }  # fmt: skip
-    given |= changed
-    return ["patterns", "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
+    steps = {
+        "proxy": {
+            "triggers": at / "triggers.parquet", "annotations": out / "annotations.parquet",
+            "labels": out / "pattern_labels.parquet", "scores": out / "annotation_scores.parquet",
+            "counts": out / "counts.parquet",
+        },
+        "distance": {
+            "examples": at / "examples.parquet", "refinement": at / "refinement.parquet",
+            "out": out / "distance_labels.parquet",
+        },
+    }  # fmt: skip
+    config = '{"seed": 1, "patterns": {"keys_per_layer": 2, "top": 25}}'
+    for step, own in steps.items():
+        given = both | own
+        given |= {name: path for name, path in changed.items() if name in given}
+        yield [step, "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
 
 
 def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
-    with pytest.raises(SystemExit) as end:
-        cli.main(command(inputs, tmp_path / "one"))
-    assert not end.value.code
+    for words in commands(inputs, tmp_path / "one"):
+        with pytest.raises(SystemExit) as end:
+            cli.main(words)
+        assert not end.value.code
     environment = {**os.environ, "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [sys.executable, "-m", "ff_memories.cli", *command(inputs, tmp_path / "two")], env=environment, check=True
-    )
+    for words in commands(inputs, tmp_path / "two"):
+        subprocess.run([sys.executable, "-m", "ff_memories.cli", *words], env=environment, check=True)
     for name in TABLES_WRITTEN:
         one, two = (tmp_path / part / f"{name}.parquet" for part in ("one", "two"))
         assert one.read_bytes() == two.read_bytes(), name
@@ -460,7 +471,6 @@ def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
     assert counts == {
         "keys_with_too_few_triggers": 3 * 24 - 2, "keys_sampled": 2, "keys_short_of_the_sample": 3 * 2 - 2,
         "keys_without_pattern": 0, "prefixes_shown": 50, "prefixes_short_of_the_sample": 0,
-        "compositions_labelled": 7, "compositions_short_of_the_sample": 93,
     }  # fmt: skip
 
 
@@ -468,9 +478,14 @@ def test_the_step_refuses_what_does_not_belong_together(inputs, tmp_path, capsys
     write_dictionary(tmp_path / "dict.txt", ["one", "two"])
     none = tmp_path / "examples.parquet"
     tables.write(tables.read(inputs / "examples.parquet").head(3), none)
-    for changed, message in (({"dictionary": tmp_path / "dict.txt"}, "types"), ({"examples": none}, "examples")):
+    dictionary = {"dictionary": tmp_path / "dict.txt"}
+    for place, changed, message in (
+        (0, dictionary, "types"),
+        (1, dictionary, "types"),
+        (1, {"examples": none}, "examples"),
+    ):
         with pytest.raises(SystemExit) as end:
-            cli.main(command(inputs, tmp_path / "out", **changed))
+            cli.main(list(commands(inputs, tmp_path / "out", **changed))[place])
         assert end.value.code == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

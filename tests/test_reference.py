@@ -9,7 +9,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 from reference import Reference, rule_sentences, triggers
 
-from ff_memories import tables
+from ff_memories import measures, tables
 
 TYPES = words(44)
 RUNS = {
@@ -44,6 +44,7 @@ def run(request, tmp_path_factory):
     reference = Reference(model, TYPES, flat=settings["values"]["projection"] == "flat")
     sentences = {s: [reference.encode(w) for w in rule_sentences(folder / f"{s}.txt")] for s in ("train", "validation")}
     frames = {p.stem: tables.read(p) for p in out.glob("*.parquet")}
+    frames["counts_triggers"] = pl.read_parquet(out / "counts" / "triggers.parquet")
     return settings, reference, sentences, frames
 
 
@@ -149,6 +150,38 @@ def test_examples_are_drawn_as_the_config_says(run):
         tokens = sentences["validation"][row["sentence"] - first]
         assert low <= row["position"] <= len(tokens) + high
         assert row["next_token"] == (tokens[row["position"]] if row["position"] < len(tokens) else None)
+
+
+def test_triggers_that_repeat_anothers_text_are_counted(run):
+    settings, _, sentences, frames = run
+    seen, repeated = set(), 0
+    for row in frames["triggers"].iter_rows(named=True):
+        text = tuple(sentences["train"][row["sentence"]][: row["position"]])
+        repeated += (row["layer"], row["key"], text) in seen
+        seen.add((row["layer"], row["key"], text))
+    counts = dict(frames["counts_triggers"].select("reason", "n").iter_rows())
+    assert counts["triggers_with_the_text_of_a_better_one"] == repeated
+    assert (repeated > 0) == (settings["triggers"]["duplicates"] == "keep")
+    assert counts["triggers"] == len(frames["triggers"])
+
+
+def test_agreeing_cases_by_layer(run):
+    """E10, row by row: a layer's pairs with an agreeing memory, stop words and short prefixes among them."""
+    _, _, _, frames = run
+    stop, examples = {4, 6, 9}, {e["example"]: e for e in frames["examples"].iter_rows(named=True)}
+    cases = measures.agreeing_cases(frames["composition"], frames["examples"], frozenset(stop))
+    share = lambda hits: sum(hits) / len(hits) if hits else None
+    made = measures.agreeing_by_layer(cases, 5)
+    for row in made.iter_rows(named=True):
+        pairs = [r for r in frames["composition"].iter_rows(named=True) if r["layer"] == row["layer"]]
+        some = [r for r in pairs if r["agreeing_memories"]]
+        assert (row["pairs"], row["agreeing"]) == (len(pairs), len(some))
+        for name, part in (("agreeing", some), ("every", pairs)):
+            following = [examples[r["example"]]["next_token"] for r in part]
+            assert row[f"{name}_stop_word"] == share([r["ffn_top"] in stop for r in part])
+            assert row[f"{name}_next_stop_word"] == share([t in stop for t in following if t is not None])
+            assert row[f"{name}_short"] == share([examples[r["example"]]["position"] < 5 for r in part])
+    assert made["agreeing"].sum()
 
 
 def test_composition_and_refinement(run):

@@ -117,9 +117,9 @@ def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_pro
     people = annotation([1, 2], "theirs", "ann", key=0)
     labels = frame("pattern_labels", *(label(r, a, k) for a, k in (("proxy", 1), ("ann", 0)) for r in (1, 2, 3, 4)))
     (row,) = table1.table1(frame("annotations", *proxy), labels, TRIGGERS, texts(), 16)
-    assert (row.pattern, row.proxy, row.covered, row.shown) == ("wide", True, 3, 4)
+    assert (row.pattern, row.mark, row.covered, row.shown) == ("wide", "automatic proxy", 3, 4)
     (row,) = table1.table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
-    assert (row.pattern, row.proxy) == ("theirs", False)
+    assert (row.pattern, row.mark) == ("theirs", "")
     assert [p.marked for p in row.passages] == [HOSTILE[1], "a[U+202E]b"]
 
 
@@ -189,7 +189,7 @@ def test_ids_in_figures_cannot_collide_and_nothing_in_them_runs():
 
 def test_every_claim_and_figure_has_its_place_in_the_outline():
     shown = [part for section in SECTIONS for part in section.parts]
-    assert set(shown) == {*FIGURES, "table1", "table2"} and len(shown) == len(set(shown))
+    assert set(shown) == {*FIGURES, "table1", "table2", "table3"} and len(shown) == len(set(shown))
     for claim in register():
         (section,) = (s for s in SECTIONS if s.number == section_of(claim))
         assert part_of(claim) is None or part_of(claim) in section.parts, claim.id
@@ -227,7 +227,7 @@ CONFIG = {
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/></svg>'
 
 
-def made_report(folder, scope="surrogate", card_scope=None, config=CONFIG):
+def made_report(folder, scope="surrogate", card_scope=None, config=CONFIG, more=()):
     card = {"scope": card_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
             "final_norm": False, "max_positions": 64, "heads": 2,
             "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
@@ -242,7 +242,7 @@ def made_report(folder, scope="surrogate", card_scope=None, config=CONFIG):
         cli.main(["report", "--config", json.dumps(config), "--card", f"{folder}/card.json",
                   "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
                   "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
-                  "--out", f"{folder}/report/report.html"])  # fmt: skip
+                  "--out", f"{folder}/report/report.html", *more])  # fmt: skip
     return end.value.code, folder / "report/report.html"
 
 
@@ -270,7 +270,7 @@ def test_the_report_shows_every_claim_once_in_the_list_and_once_in_its_section(t
     for claim in register():
         assert html.count(f'href="#{claim.id}"') == 1 and html.count(f'id="{claim.id}"') == 1
     assert html.index('id="verdicts"') < html.index('id="section-3.2"') < html.index('id="section-5.2"')
-    assert "12,345" in html and "b" * 64 in html and "snakemake --cores all --configfile CONFIG --force" in html
+    assert "12,345" in html and "b" * 64 in html and "snakemake --cores all --resources gpu=1 --force" in html
 
 
 def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,9 +118,62 @@ def test_a_gate_lets_everything_through_that_matters(rows, top):
     assert lists(best) == lists(collect([rows], top))
 
 
-def test_a_shard_comes_back_from_its_file_as_it_was(tmp_path):
-    import pytest
+@settings(deadline=None, max_examples=60)
+@given(offers(), st.integers(1, 5), st.sampled_from([float("nan"), float("inf")]), st.integers(0, 60))
+def test_what_is_not_finite_is_refused(rows, top, wrong, at):
+    best = TopTriggers(1, KEYS, top)
+    rows = [*rows[:at], (0, wrong, 10**6, 99), *rows[at:]]
+    with pytest.raises(ValueError, match="not finite"):
+        best.offer(0, entries(rows))
+        best.finish()
 
+
+@settings(deadline=None, max_examples=60)
+@given(offers(), st.integers(1, 80))
+def test_a_key_with_fewer_prefixes_than_asked_for_gives_those_it_has(rows, top):
+    found = lists(collect([rows], top))
+    for key in range(KEYS):
+        own = [r for r in rows if r[0] == key]
+        assert sum(row[0] == key for row in found) == min(top, len(own))
+
+
+@settings(deadline=None, max_examples=100)
+@given(offers(), st.integers(1, 5), st.integers(2, 5), st.randoms())
+def test_disjoint_shards_merge_to_the_same_in_any_order_and_grouping(rows, top, shards, random):
+    parts = [collect([rows[i::shards]], top, limit=3) for i in range(shards)]
+    while len(parts) > 1:
+        random.shuffle(parts)
+        first = parts.pop()
+        first.merge(parts.pop())
+        parts.append(first)
+    assert lists(parts[0]) == lists(collect([rows], top)) == full_sort(rows, top, top)
+
+
+@settings(deadline=None, max_examples=60)
+@given(offers(), st.integers(1, 5), st.integers(0, 60))
+def test_a_state_goes_on_exactly_where_it_was_taken(rows, top, at):
+    whole, first = collect([rows[:at]], top, limit=5), collect([rows[:at]], top, limit=5)
+    second = TopTriggers(1, KEYS, top)
+    second._limit = 5
+    second.restore(*first.state())
+    for best in (whole, second):
+        best.offer(0, entries(rows[at:]))
+        best.finish()
+    assert torch.equal(whole.gate, second.gate)
+    for name in ("key", "coefficient", "prefix", "text"):
+        assert torch.equal(getattr(whole.lists[0], name), getattr(second.lists[0], name))
+
+
+def test_many_prefixes_of_one_text_are_not_all_held():
+    best = TopTriggers(1, KEYS, 3)
+    best._limit, best._bound = 10, 40
+    for start in range(0, 2000, 10):
+        best.offer(0, entries([(0, 1.0, prefix, 7) for prefix in range(start, start + 10)]))
+        assert len(best.lists[0]) <= 60
+    assert [row[3] for row in lists(best)] == [0, 1, 2]
+
+
+def test_a_shard_comes_back_from_its_file_as_it_was(tmp_path):
     from ff_memories.errors import UserError
     from ff_memories.memories.shards import load, save
 

@@ -10,7 +10,7 @@ import yaml
 from conftest import ROOT, change, command, snakemake
 
 from ff_memories import tables
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import FIGURES, title
 from ff_memories.workflow import sources
 
 
@@ -24,7 +24,8 @@ def due(folder):
 def test_the_whole_workflow_leaves_tables_figures_claims_and_report(planted_run):
     results = planted_run / "results" / "planted"
     made = {path.stem for path in (results / "tables").glob("*.parquet")}
-    assert made == set(tables.TABLES) - {"released_layer", "released_dim"}
+    asked_for = {"benchmark", "released_layer", "released_dim", "sensitivity", "projection_seeds"}
+    assert made == set(tables.TABLES) - asked_for
     for name in made:
         frame = tables.read(results / "tables" / f"{name}.parquet")
         assert frame.equals(tables.conform(frame, tables.TABLES[name])), name
@@ -53,7 +54,7 @@ def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
 
 def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
     change(planted_copy, "mutations.random", "inner")
-    assert set(due(planted_copy)) == {"mutations", "figure", "claims", "report"}
+    assert set(due(planted_copy)) == {"mutations", "figure", "claims", "report", "gallery"}
     assert due(planted_copy)["figure"] == 1
 
 
@@ -206,3 +207,12 @@ def test_the_reference_of_config_keys_is_up_to_date():
     from ff_memories.steps.config_docs import reference
 
     assert (ROOT / "config" / "README.md").read_text(encoding="utf-8") == reference()
+
+
+@pytest.mark.long
+def test_snakemakes_own_report_shows_figures_with_captions_and_tables_by_category(planted_copy):
+    snakemake(planted_copy, "--report", "shown.html")
+    page = (planted_copy / "shown.html").read_text(encoding="utf-8")
+    for name, entry in FIGURES.items():
+        assert entry.caption[:40] in page and title(name) in page
+    assert all(word in page for word in ("Section 5.1", "Table 1", "Table 2", "every claim and its verdict"))

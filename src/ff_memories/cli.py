@@ -3,12 +3,14 @@
 import argparse
 import ast
 import importlib
+import json
 import os
 import sys
 import warnings
 from pathlib import Path
 
 from ff_memories.errors import UserError
+from ff_memories.report.cost import MACHINE, hardware
 
 STEPS = Path(__file__).parent / "steps"
 
@@ -41,6 +43,8 @@ def main(argv: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         args = parser.parse_args(argv)
+        if "FF_MEMORIES_LOGS_MACHINE" in os.environ:  # a job of Snakemake: what it ran on is part of its log
+            print(f"{MACHINE}{json.dumps(hardware())}", file=sys.stderr, flush=True)
         status = args.run(args)
     except UserError as error:
         sys.exit(_fail(str(error)))

@@ -94,6 +94,18 @@ class Model(Section):
         return self
 
 
+class Sources(Section):
+    """Where named sources come from, and whether the paper's checkpoint must show what is known of it."""
+
+    registry: str | None = Field(
+        None, description="another registry of sources (TOML): its rows take the place of the package's; null: none"
+    )
+    golden: Literal["check", "off"] = Field(
+        "check",
+        description="what is known of a named checkpoint: check it first | off: then no result counts as the paper's",
+    )
+
+
 class Execution(Section):
     """How a run is carried out. No result depends on it beyond near-ties, so it is no rule's params."""
 
@@ -157,6 +169,11 @@ class Composition(Section):
     sample: Literal["per_sentence", "uniform"] = Field(
         description="one prefix of each drawn sentence | uniform over all prefixes"
     )
+    sample_file: str | None = Field(
+        None,
+        description="JSON lines of `text` (a validation sentence) and `random_pos` (a prefix length): exactly these "
+        "prefixes, in this order, in place of a draw; export-sample writes such a file; null: drawn",
+    )
     positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
         description="prefix lengths: 1..N (paper) | 0..N (released) | 1..N-1"
     )
@@ -167,6 +184,24 @@ class Composition(Section):
     stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
         description="the list of stop words: of a package, or the most frequent types"
     )
+
+
+class Sensitivity(Section):
+    """What the choices that the paper leaves open do to its claims."""
+
+    choices: Literal["none", "quick", "all"] = Field(
+        "none",
+        description="measured with every run: none | quick: those that leave the triggers alone | all; "
+        "the target `sensitivity` measures all where this says none",
+    )
+
+
+class Gallery(Section):
+    """The gallery of keys and values: how much of them it shows."""
+
+    triggers: int = Field(25, ge=1, le=65_535, description="triggers shown of each key, at most triggers.top")
+    shaded: int = Field(3, ge=0, le=65_535, description="of these, shaded by the coefficient at every token")
+    tokens: int = Field(10, ge=1, le=100, description="top tokens shown of each value")
 
 
 class FigureOptions(Section):
@@ -194,6 +229,9 @@ class Config(Section):
     patterns: Patterns
     values: Values
     composition: Composition
+    sensitivity: Sensitivity = Field(default_factory=Sensitivity)
+    sources: Sources = Field(default_factory=Sources)
+    gallery: Gallery = Field(default_factory=Gallery)
     figures: dict[str, FigureOptions] = Field(
         default_factory=dict, description="options of single figures, by name: figure2 ... figure11"
     )
@@ -218,13 +256,21 @@ class Config(Section):
         if self.run == "train":
             faults.append("run: results/train is where the demo model is trained; take another name")
         every = [*self.corpus.train.files, *self.corpus.validation.files]
-        every += [path for path in (self.model.checkpoint, self.model.dictionary) if path]
+        others = (self.model.checkpoint, self.model.dictionary, self.composition.sample_file)
+        every += [path for path in others if path]
         faults += [f"{path}: Snakemake takes braces in a path for wildcards" for path in every if set(path) & set("{}")]
         unknown = set(self.figures) - {f"figure{i}" for i in range(2, 12)}
         faults += [f"figures.{name}: there is no such figure, only figure2 to figure11" for name in sorted(unknown)]
         if faults:
             raise ValueError("; ".join(faults))
         return self
+
+    def source_names(self) -> list[str]:
+        """Return the named sources that the run reads."""
+        named = [self.corpus.source, self.model.source]
+        if self.corpus.segmenter.startswith("spacy:"):
+            named.append(self.corpus.segmenter.removeprefix("spacy:"))
+        return [name for name in named if name not in (None, "docstrings", "blank")]
 
     def resolved(self) -> dict[str, Any]:
         """Return the config as plain data, with every ``auto`` replaced by what ``fidelity`` makes of it."""

@@ -7,7 +7,7 @@ Every function takes tables and returns a small frame, sorted, one row per mark 
 import numpy as np
 import polars as pl
 
-RESAMPLES = 1000
+RESAMPLES, BLOCK = 1000, 100
 MUTATIONS = ("first", "last", "random")
 KINDS = ("residual", "agreement", "composition", "ffn")
 LABELS = ("shallow", "both", "semantic", "none")
@@ -25,19 +25,29 @@ def interval(values: np.ndarray, seed: int, weights: np.ndarray | None = None) -
     if len(values) == 0:
         return float("nan"), float("nan")
     rng = np.random.default_rng(seed)
-    means = np.empty(RESAMPLES)
-    for start in range(0, RESAMPLES, 100):
-        draw = rng.integers(0, len(values), size=(100, len(values)))
-        if weights is None:
-            means[start : start + 100] = values[draw].mean(1)
-        else:
-            drawn = np.asarray(weights, dtype=np.float64)[draw]
+    if weights is None:
+        means = _resampled(values, rng)
+    else:
+        means = np.empty(RESAMPLES)
+        weights = np.asarray(weights, dtype=np.float64)
+        for start in range(0, RESAMPLES, BLOCK):
+            draw = rng.integers(0, len(values), size=(BLOCK, len(values)))
+            drawn = weights[draw]
             total = drawn.sum(1)
-            means[start : start + 100] = np.divide(
-                (values[draw] * drawn).sum(1), total, out=np.full(100, np.nan), where=total > 0
+            means[start : start + BLOCK] = np.divide(
+                (values[draw] * drawn).sum(1), total, out=np.full(BLOCK, np.nan), where=total > 0
             )
     low, high = np.nanpercentile(means, [2.5, 97.5]) if not np.isnan(means).all() else (np.nan, np.nan)
     return float(low), float(high)
+
+
+def _resampled(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the means of all resamples. Of few distinct values, only how often each is drawn needs drawing."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if 4 * len(distinct) <= len(values):  # the same distribution: a share's resamples are binomial
+        return rng.multinomial(len(values), counts / len(values), size=RESAMPLES) @ distinct / len(values)
+    size = (BLOCK, len(values))
+    return np.concatenate([values[rng.integers(0, len(values), size)].mean(1) for _ in range(RESAMPLES // BLOCK)])
 
 
 def means(frame: pl.DataFrame, by: list[str], value: str, seed: int) -> pl.DataFrame:
@@ -109,6 +119,26 @@ def agreement(values: pl.DataFrame, seed: int) -> pl.DataFrame:
     return means(values, ["layer"], "agrees", seed)
 
 
+def chance_agreement(frame: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:
+    """Return per ``layer`` how often prediction and target would be the same if they were paired at random: ``chance``.
+
+    The expectation over all pairings within a layer, in closed form: the sum over tokens of the share of predictions
+    times the share of targets that are that token.
+    """
+    known = frame.drop_nulls([prediction, target])
+
+    def shares(column: str, name: str) -> pl.DataFrame:
+        counted = known.group_by("layer", pl.col(column).alias("token")).agg(pl.len().alias(name))
+        return counted.with_columns(pl.col(name) / pl.col(name).sum().over("layer"))
+
+    both = shares(prediction, "predicted").join(shares(target, "wanted"), on=["layer", "token"])
+    chances = both.group_by("layer").agg((pl.col("predicted") * pl.col("wanted")).sort().sum().alias("chance"))
+    layers = known.select("layer").unique().sort("layer")
+    return layers.join(chances, on="layer", how="left", maintain_order="left").with_columns(
+        pl.col("chance").fill_null(0.0)
+    )
+
+
 def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
     """E5, Figure 5: quartiles of the target's rank in the value's distribution, per layer (0 = top)."""
     return boxes(values, "next_token_rank")
@@ -146,6 +176,49 @@ def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
 def zero_agreement(composition: pl.DataFrame, seed: int) -> pl.DataFrame:
     """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
     return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
+
+
+def agreeing_cases(
+    composition: pl.DataFrame, examples: pl.DataFrame, stop_words: frozenset[int], prediction: str = "ffn_top"
+) -> pl.DataFrame:
+    """E10: every example and layer: does a memory agree, are prediction and next token stop words, is it short.
+
+    Columns: ``example``, ``layer``, ``agrees``, ``is_stop_word``, ``next_is_stop_word`` (null where the sentence
+    ends), ``position``.
+    """
+    words = pl.Series(sorted(stop_words), dtype=pl.UInt32).implode()
+    pairs = composition.join(examples.select("example", "position", "next_token"), on="example", maintain_order="left")
+    return pairs.select(
+        "example",
+        "layer",
+        (pl.col("agreeing_memories") > 0).alias("agrees"),
+        pl.col(prediction).is_in(words).alias("is_stop_word"),
+        pl.col("next_token").is_in(words).alias("next_is_stop_word"),
+        "position",
+    )
+
+
+def agreeing_by_layer(cases: pl.DataFrame, shorter_than: int) -> pl.DataFrame:
+    """E10, by layer: shares among the pairs with an agreeing memory and among all of them.
+
+    Columns: ``layer``, ``pairs``, ``agreeing``, then two shares each for ``stop_word``, ``next_stop_word`` and
+    ``short``: ``agreeing_...``, null where no memory agrees, and ``every_...``, the base rate.
+    """
+    hits = {
+        "stop_word": pl.col("is_stop_word"),
+        "next_stop_word": pl.col("next_is_stop_word"),
+        "short": pl.col("position") < shorter_than,
+    }
+    return (
+        cases.group_by("layer")
+        .agg(
+            pl.len().alias("pairs"),
+            pl.col("agrees").sum().alias("agreeing"),
+            *(hit.filter(pl.col("agrees")).mean().alias(f"agreeing_{name}") for name, hit in hits.items()),
+            *(hit.mean().alias(f"every_{name}") for name, hit in hits.items()),
+        )
+        .sort("layer")
+    )
 
 
 def residual_predicts(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:

@@ -5,28 +5,34 @@ import time
 
 from tqdm import tqdm
 
+EVERY = 60.0  # seconds between two lines of a log
+
 
 class Progress(tqdm):
-    """tqdm in our units: rate and time left; in a log a line a minute instead of a bar."""
+    """tqdm in our units: rate, time left and sentences done; in a log a line a minute instead of a bar."""
 
     def __init__(self, total: int, unit: str, about: str):
-        self._about, self._unit, self._logged = about, unit, time.monotonic()
+        self._about, self._unit, self._begun = about, unit, time.monotonic()
+        self._logged, self._done, self._run, self._sentences, self._whole = self._begun, 0, 0, 0, total
         quiet = not sys.stderr.isatty()
         super().__init__(total=total, unit=f" {unit}", unit_scale=True, desc=about, disable=quiet, mininterval=0.5)
-        self._quiet_n, self._quiet_total, self._begun = 0, total, time.monotonic()
 
-    def step(self, n: int) -> None:
-        """Count ``n`` more units as done."""
+    def step(self, n: int, sentences: int = 0, skipped: bool = False) -> None:
+        """Count ``n`` more units as done, in so many sentences; ``skipped`` ones were done by an earlier run."""
+        self._done += n
+        self._run += 0 if skipped else n
+        self._sentences += sentences
+        if sentences and not self.disable:
+            self.set_postfix_str(f"{self._sentences:,} sentences", refresh=False)
         self.update(n)
-        self._quiet_n += n
         now = time.monotonic()
-        if self.disable and now - self._logged > 60:
+        if self.disable and not skipped and now - self._logged > EVERY:
             self._logged = now
-            rate = self._quiet_n / (now - self._begun)
-            left = (self._quiet_total - self._quiet_n) / rate
+            rate = self._run / (now - self._begun)
+            inside = f" in {self._sentences:,} sentences" if self._sentences else ""
             print(
-                f"{self._about}: {self._quiet_n:,} of {self._quiet_total:,} {self._unit}, "
-                f"{rate:,.0f}/s, {left:,.0f} s left",
+                f"{self._about}: {self._done:,} of {self._whole:,} {self._unit}{inside}, "
+                f"{rate:,.0f} {self._unit}/s, {(self._whole - self._done) / rate:,.0f} s left",
                 file=sys.stderr,
                 flush=True,
             )

@@ -7,6 +7,7 @@ compares dvc.yaml with the Snakefile says when they have moved.
 import difflib
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,84 +15,134 @@ from typing import Any
 
 import yaml
 
+from ff_memories.config import load
 from ff_memories.errors import UserError
+from ff_memories.files import write_whole
 
+DEFAULT = Path("config/config.yaml")
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
-# what holds running text, also as token ids: recorded, never pushed
-PRIVATE = ("data/docstrings/", "/corpus/", "/report/")
+# What a run shares. All else shows text, if only as token ids, or is made again from what is shared within seconds:
+# DVC records its hash and keeps no copy, so that no push can publish it.
+SHARED = re.compile(r"/(tables|counts|figures|sensitivity|golden|proxy)/|/claims\.json$|/model/(card|model)\.json$")
 
 
 @contextmanager
-def workflow(snakefile: Path = Path("Snakefile"), configfile: Path | None = None, forceall: bool = False) -> Iterator:
-    """Yield Snakemake's workflow of a Snakefile, with its jobs found."""
+def workflow(
+    configfile: Path | None = None, forceall: bool = False, snakefile: Path = Path("Snakefile"), cores: int = 1
+) -> Iterator[Any]:
+    """Yield Snakemake's workflow of a run, with its jobs found; ``forceall``: as if nothing had been made yet."""
     from snakemake.api import SnakemakeApi
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, Quietness, ResourceSettings
 
+    profile = yaml.safe_load((snakefile.parent / "profiles/default/config.yaml").read_text(encoding="utf-8"))
+    triggers = DAGSettings(rerun_triggers=_triggers(profile["rerun-triggers"])).rerun_triggers
     config = ConfigSettings(configfiles=[configfile] if configfile else [])
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
-        made = api.workflow(ResourceSettings(cores=1), config_settings=config, snakefile=snakefile)
-        made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15))
+        made = api.workflow(ResourceSettings(cores=cores), config_settings=config, snakefile=snakefile)
+        made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
         inner = made._workflow
         inner._prepare_dag(forceall=forceall, ignore_incomplete=forceall, lock_warn_only=True)
         inner._build_dag()
         yield inner
 
 
-def stage_of(job) -> str:
-    """Return the name of a job's stage; the shards of one rule are one stage."""
-    return "-".join([job.rule.name] + [v for k, v in job.wildcards_dict.items() if k != "scatteritem"])
+def _triggers(names: list[str]) -> frozenset:
+    from snakemake.settings.types import RerunTrigger
+
+    return frozenset(RerunTrigger.parse_choices_set(names))
 
 
-def _shard_folders(jobs) -> set[str]:
-    return {os.path.dirname(str(f)) for job in jobs for f in job.output if "scatteritem" in job.wildcards_dict}
+def is_shard(job: Any) -> bool:
+    """Whether a job makes one shard: working state of the job that gathers them, and no artefact."""
+    return "scatteritem" in job.wildcards_dict
 
 
-def declaration(config_path: str, snakefile: Path = Path("Snakefile"), default: bool = True) -> dict[str, Any]:
-    """Return dvc.yaml's content for the run of a config file.
+def stage_of(job: Any) -> str:
+    """Return the name of a job's stage, in DVC's letters; a shard belongs to the stage that gathers it."""
+    if is_shard(job):
+        return stage_of(next(iter(job.dag.depending[job])))
+    return re.sub(r"[^\w-]+", "-", "-".join([job.rule.name, *job.wildcards_dict.values()]))
 
-    Every job is a stage; the shards of a rule are folded into one with a directory as its output. A stage depends on
-    its rule's inputs and sources and on the config's keys, and its command carries a digest of the rule's own text, so
-    that it runs again when that is edited.
+
+def declaration(configfile: Path | None = None) -> dict[str, Any]:
+    """Return dvc.yaml's content for the default run, or the run of another config file.
+
+    Every job is a stage. It depends on its inputs, the sources of its step and the config's keys, and its command
+    carries a digest of the rules' own text, so that it runs again when that is edited. Outputs persist: Snakemake
+    removes them itself, once it knows that no other Snakemake is at work on them.
     """
-    with workflow(snakefile, None if default else Path(config_path), forceall=True) as found:
-        jobs = [job for job in found.dag.jobs if job.output]
-    folders = _shard_folders(jobs)
-    fold = lambda f: os.path.dirname(f) if os.path.dirname(f) in folders else f
+    with workflow(configfile, forceall=True) as found:
+        stages = _stages([job for job in found.dag.jobs if job.output])
+    config = configfile or DEFAULT
+    if configfile:  # what belongs to no run alone is a stage of the default run's
+        own = f"results/{load(configfile).run}/"
+        stages = {name: stage for name, stage in stages.items() if all(f.startswith(own) for f in stage["outs"])}
+    up = "../../" if configfile else ""
+    option = f" --configfile {configfile}" if configfile else ""
+    outs = sorted(f for stage in stages.values() for f in stage["outs"])
+    return {
+        "stages": {name: _entry(stage, config, option, up) for name, stage in sorted(stages.items())},
+        "metrics": [up + f for f in outs if f.endswith("/claims.json")],
+        "plots": [up + f for f in outs if f.endswith(".svg") and SHARED.search(f)],
+    }
+
+
+def _stages(jobs: list[Any]) -> dict[str, dict]:
     stages: dict[str, dict] = {}
-    for job in jobs:
-        stage = stages.setdefault(stage_of(job), {"rule": job.rule, "deps": set(), "outs": set(), "keys": set()})
-        params = dict(job.params.items())
-        stage["deps"] |= {fold(str(f)) for f in job.input} | set(params.get("sources", []))
-        stage["outs"] |= {fold(str(f)) for f in job.output}
-        stage["keys"] |= set(params.get("watched", []))
-    option = "" if default else f" --configfile {config_path}"
-    out, plots, metrics = {}, [], []
-    for name, stage in sorted(stages.items()):
-        rule, folded = stage["rule"], stage["outs"] & folders
-        code = hashlib.sha256((rule.shellcmd or "").encode()).hexdigest()[:8]
-        rules = f"{rule.name} {rule.name}_all" if folded else rule.name
-        targets = f"{rule.name}_all" if folded else " ".join(sorted(stage["outs"]))
-        entry = {
-            "desc": " ".join((rule.docstring or "").split()),
-            "cmd": f"snakemake{option} --allowed-rules {rules} -- {targets}  # {code}",
-            "deps": sorted(stage["deps"]),
-            "params": [{config_path: sorted(stage["keys"])}] if stage["keys"] else [],
-            "outs": [{f: {"push": False}} if any(part in f for part in PRIVATE) else f for f in sorted(stage["outs"])],
-        }
-        out[name] = {key: value for key, value in entry.items() if value}
-        plots += [f for f in sorted(stage["outs"]) if f.endswith(".svg")]
-        metrics += [f for f in sorted(stage["outs"]) if f.endswith("claims.json")]
-    return {"stages": out, "metrics": metrics, "plots": plots}
+    made = {str(f) for job in jobs if is_shard(job) for f in job.output}
+    for job in sorted(jobs, key=is_shard, reverse=True):  # the gathering rule last: its docstring is the stage's
+        stage = stages.setdefault(stage_of(job), {"deps": set(), "outs": set(), "keys": set(), "rules": {}})
+        stage["rules"][job.rule.name] = job.rule
+        stage["deps"] |= {_whole(str(f)) for f in job.input} - made | set(job.params.get("sources", []))
+        stage["outs"] |= {str(f) for f in job.output} - made
+        stage["keys"] |= set(job.params.get("watched", []))
+    return stages
 
 
-def text(config_path: str = "config/config.yaml", default: bool = True) -> str:
-    """Return dvc.yaml as text."""
-    return HEADER + yaml.safe_dump(declaration(config_path, default=default), sort_keys=False, width=1000)
+def _whole(file: str) -> str:
+    """Return what people annotated as its folder: a file more in it is a change, and no other dvc.yaml."""
+    return os.path.dirname(file) if file.startswith("annotations/") else file
 
 
-def check(path: Path, new: str) -> None:
-    """Raise ``UserError`` with the difference where a dvc.yaml does not follow from the Snakefile."""
-    old = path.read_text() if path.exists() else ""
+def _entry(stage: dict, config: Path, option: str, up: str) -> dict[str, Any]:
+    *_, last = stage["rules"].values()
+    code = hashlib.sha256("".join(rule.shellcmd or "" for rule in stage["rules"].values()).encode()).hexdigest()[:8]
+    rules, outs = " ".join(stage["rules"]), sorted(stage["outs"])
+    force = f"--allowed-rules {rules} --forcerun {last.name}"
+    entry = {
+        "desc": " ".join((last.docstring or "").split()),
+        "wdir": up,
+        "cmd": f"snakemake{option} {force} -- {' '.join(outs)}  # {code}",
+        "deps": sorted(stage["deps"]),
+        "params": [{str(config): sorted(stage["keys"])}] if stage["keys"] else [],
+        "outs": [{f: {"persist": True} if SHARED.search(f) else {"cache": False, "persist": True}} for f in outs],
+    }
+    return {key: value for key, value in entry.items() if value}
+
+
+def path_of(configfile: Path | None = None) -> Path:
+    """Return where a run's dvc.yaml is: at the top for the default run, so that no other one starts by accident."""
+    if configfile is None:
+        return Path("dvc.yaml")
+    return Path("runs", load(configfile).run, "dvc.yaml")
+
+
+def write(configfile: Path | None = None) -> Path:
+    """Write a run's dvc.yaml and return its path."""
+    write_whole(path_of(configfile), text(configfile))
+    return path_of(configfile)
+
+
+def text(configfile: Path | None = None) -> str:
+    """Return a run's dvc.yaml as text."""
+    return HEADER + yaml.safe_dump(declaration(configfile), sort_keys=False, width=1000)
+
+
+def check(configfile: Path | None = None) -> None:
+    """Raise ``UserError`` with the difference where a run's dvc.yaml does not follow from the Snakefile."""
+    path, new = path_of(configfile), text(configfile)
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
     if old != new:
         difference = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile"))
-        raise UserError(f"{path} no longer follows from the Snakefile\n{difference}", "ff-memories dvc-yaml")
+        mend = "ff-memories dvc-yaml" + (f" --configfile {configfile}" if configfile else "")
+        raise UserError(f"{path} no longer follows from the Snakefile\n{difference}", mend)

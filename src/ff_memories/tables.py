@@ -29,6 +29,8 @@ class Schema:
     nullable: frozenset[str] = frozenset()
 
 
+VERDICT = pl.Enum(["reproduced", "not_reproduced", "holds", "fails", "not_applicable", "not_attempted"])
+
 TABLES = {
     "sentences": Schema(
         "every sentence of the corpus and where it stands in the text files",
@@ -70,11 +72,34 @@ TABLES = {
         {"example": EXAMPLE, "layer": LAYER, "active": pl.UInt16, "ffn_top": TOKEN, "output_top": TOKEN,
          "agreeing_memories": pl.UInt16},
     ),
+    "agreeing": Schema(
+        "E10 by layer: how often stop words and short prefixes occur where a memory agrees, and where any does or none",
+        ("layer",),
+        {"layer": LAYER, "pairs": pl.UInt32, "agreeing": pl.UInt32, "agreeing_stop_word": pl.Float64,
+         "every_stop_word": pl.Float64, "agreeing_next_stop_word": pl.Float64, "every_next_stop_word": pl.Float64,
+         "agreeing_short": pl.Float64, "every_short": pl.Float64},
+        frozenset({"agreeing_stop_word", "agreeing_next_stop_word", "every_next_stop_word", "agreeing_short"}),
+    ),
     "refinement": Schema(
         "E11-E13: what residual, feed-forward and output predict at every layer",
         ("example", "layer"),
         {"example": EXAMPLE, "layer": LAYER, "residual_top": TOKEN, "ffn_top": TOKEN, "output_top": TOKEN,
          "model_top": TOKEN, "residual_probability": pl.Float32, "kind": KIND},
+    ),
+    "annotation_plan": Schema(
+        "E2: what annotators are shown and in which order: keys, some of them again, and foils of random prefixes",
+        ("item",),
+        {"item": pl.String, "content": pl.String, "kind": pl.Enum(["key", "repeat", "foil"]), "layer": LAYER,
+         "key": KEY, "prefixes": pl.UInt16, "order": pl.UInt16},
+        frozenset({"layer", "key"}),
+    ),
+    "annotation_scores": Schema(
+        "E2 and E14: how far annotators agree, with each other, with themselves and with the proxy, and what they see "
+        "in noise; `who` is an annotator, `people` together, or `proxy`",
+        ("who", "measure"),
+        {"who": pl.String, "measure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+         "n": pl.UInt32},
+        frozenset({"value", "low", "high"}),
     ),
     "annotations": Schema(
         "E2: the patterns found in keys, by annotator",
@@ -111,10 +136,34 @@ TABLES = {
          "dim_pattern_ffn_output_prob": pl.Float32},
         frozenset({"dim_pattern_ffn_output_rank", "dim_pattern_ffn_output_prob"}),
     ),
+    "projection_seeds": Schema(
+        "ranks of top triggers' targets under the released agreement script's random projections, by seed, and under "
+        "the model's own softmax (`adaptive`, seed 0): how many are not the model's, quartiles outside the head",
+        ("projection", "seed", "layer"),
+        {"projection": pl.Enum(["adaptive", "random"]), "seed": pl.UInt64, "layer": LAYER, "n": pl.UInt32,
+         "agreement": pl.Float64, "moved": pl.Float64, "n_tail": pl.UInt32, "q1": pl.Float64, "median": pl.Float64,
+         "q3": pl.Float64},
+        frozenset({"q1", "median", "q3"}),
+    ),
+    "benchmark": Schema(
+        "how fast the engine is, with targets: ratios are medians over rounds, low and high their extremes",
+        ("row",),
+        {"row": pl.UInt16, "model": pl.String, "machine": pl.String, "threads": pl.UInt16, "measure": pl.String,
+         "tokens": pl.UInt64, "unit": pl.String, "sign": pl.String, "target": pl.Float64, "reached": pl.Float64,
+         "low": pl.Float64, "high": pl.Float64, "rounds": pl.UInt8, "met": pl.Boolean},
+        frozenset({"sign", "target", "met"}),
+    ),
     "counts": Schema(
         "what was skipped, split, cut or left unfilled, and why",
         ("step", "reason"),
         {"step": pl.String, "reason": pl.String, "n": pl.UInt64},
+    ),
+    "sensitivity": Schema(
+        "every claim under each alternative choice; choice `baseline` is the run's own",
+        ("claim", "choice", "value"),
+        {"claim": pl.String, "choice": pl.String, "value": pl.String, "measured": pl.Float64, "low": pl.Float64,
+         "high": pl.Float64, "verdict": VERDICT},
+        frozenset({"measured", "low", "high"}),
     ),
     "claims": Schema(
         "every claim of the paper, with the value measured here and a verdict",
@@ -122,7 +171,7 @@ TABLES = {
         {"claim": pl.String, "statement": pl.String, "source": pl.String, "paper_value": pl.String,
          "measured": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.UInt64,
          "scope": pl.Enum(["paper", "surrogate"]),
-         "verdict": pl.Enum(["reproduced", "not_reproduced", "holds", "fails", "not_applicable", "not_attempted"]),
+         "verdict": VERDICT,
          "reason": pl.String},
         frozenset({"measured", "low", "high", "n", "reason"}),
     ),

@@ -14,16 +14,9 @@ from typing import Any
 from ff_memories import config as configs
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import FIGURES
+from ff_memories.sources import registry
 
 PACKAGE = Path(__file__).parent
-MODEL_SOURCES = {"adaptive_lm_wiki103.v2": "data/adaptive_lm_wiki103.v2"}
-TEXT_SOURCES = {
-    "docstrings": {s: f"data/docstrings/{s}.txt" for s in ("train", "validation")},
-    "wikitext-103": {
-        "train": "data/wikitext-103/wiki.train.tokens",
-        "validation": "data/wikitext-103/wiki.valid.tokens",
-    },
-}
 
 
 class Run:
@@ -33,11 +26,12 @@ class Run:
         self.config = configs.parse(config, name)
         self.resolved = self.config.resolved()
         self.given = config
+        self.file = os.path.relpath(name)
         self.results = f"results/{self.config.run}"
         self._refuse_what_would_fail_later()
 
     def _refuse_what_would_fail_later(self) -> None:
-        _ = self.checkpoint, self.dictionary, self.texts("train")
+        _ = self.checkpoint, self.dictionary, self.texts("train"), self.source("pipeline")
         for name, options in self.config.figures.items():
             given = {key for key in ("bins", "rank_limit") if getattr(options, key) is not None}
             if useless := sorted(given - FIGURES[name].options):
@@ -58,6 +52,11 @@ class Run:
         """Whether a job of this run left its times."""
         return Path(self.path("logs")).is_dir()
 
+    @property
+    def measures_choices(self) -> bool:
+        """Whether the run itself, and not a target of its own, measures what its choices do to the claims."""
+        return self.config.sensitivity.choices != "none"
+
     def path(self, *parts: str) -> str:
         return "/".join([self.results, *parts])
 
@@ -65,31 +64,87 @@ class Run:
         return self.path("tables", f"{name}.parquet")
 
     @property
+    def annotations(self) -> list[str]:
+        """What people annotated for this run: all files of its folder."""
+        folder = Path("annotations", self.config.run)
+        return sorted(p.as_posix() for p in folder.glob("*") if p.is_file() and not p.name.startswith("."))
+
+    @property
     def checkpoint(self) -> str:
         """The fairseq checkpoint: the config's own, or its source's."""
-        return self._model_file("model.pt", self.config.model.checkpoint)
+        return self._model_file("checkpoint", self.config.model.checkpoint)
 
     @property
     def dictionary(self) -> str:
         """The checkpoint's dictionary: the config's own, or its source's."""
-        return self._model_file("dict.txt", self.config.model.dictionary)
+        return self._model_file("dictionary", self.config.model.dictionary)
 
-    def _model_file(self, name: str, given: str | None) -> str:
-        source = self.config.model.source
-        if source is None:
-            return given
-        if source not in MODEL_SOURCES:
-            raise UserError(f"model.source: {source!r} is none of {', '.join(MODEL_SOURCES)}")
-        return f"{MODEL_SOURCES[source]}/{name}"
+    def _model_file(self, role: str, given: str | None) -> str:
+        return given if self.config.model.source is None else self.source("model").path(role)
+
+    def source(self, kind: str) -> registry.Source | None:
+        """Return the registry's row of the ``text``, ``model`` or ``pipeline`` that the config names, if it does."""
+        segmenter = self.config.corpus.segmenter
+        keys = {
+            "text": ("corpus.source", self.config.corpus.source),
+            "model": ("model.source", self.config.model.source),
+            "pipeline": ("corpus.segmenter", segmenter.removeprefix("spacy:") if "spacy:" in segmenter else None),
+        }
+        key, name = keys[kind]
+        others = self.config.sources.registry
+        if name is None or (kind == "pipeline" and name not in registry.sources(others)):
+            return None  # another pipeline, which the environment holds
+        return registry.source(name, others, kind, key)
+
+    def fetched(self, kind: str) -> dict[str, Any]:
+        """Return a fetching rule's name of its source, the files it makes and the registry to look in."""
+        source = self.source(kind)
+        if source is None or not source.downloads:
+            return {"name": "none", "files": [], "row": ""}
+        config = self.config
+        name = {"text": config.corpus.source, "model": config.model.source}.get(kind) or config.corpus.segmenter[6:]
+        sums = sorted(part.sha256 or "" for way in source.downloads for part in way.parts)
+        return {"name": name, "files": source.paths, "row": " ".join(sums).strip()}
+
+    @property
+    def golden(self) -> list[str]:
+        """What the golden checks leave behind, for the rules that wait for them: nothing where there are none."""
+        source = self.source("model")
+        text = self.source("text")
+        known = source is not None and source.golden is not None and text is not None and "test" in text.files
+        checked = known and self.config.sources.golden == "check"
+        return [self.path("golden", "golden.json")] if checked else []
+
+    @property
+    def golden_triggers(self) -> list[str]:
+        """What the golden check of the triggers leaves behind; on part of a text it can't be made."""
+        whole = self.config.corpus.train.max_sentences is None
+        return [self.path("golden", "triggers.json")] if self.golden and whole else []
+
+    @property
+    def test_text(self) -> list[str]:
+        """The test text on which a checkpoint's perplexity is known, where it is checked."""
+        text = self.source("text")
+        return [text.path("test")] if self.golden else []
 
     def texts(self, split: str) -> list[str]:
         """Return the text files of a split: the config's own, or its source's."""
-        source = self.config.corpus.source
-        if source is None:
+        if self.config.corpus.source is None:
             return getattr(self.config.corpus, split).files
-        if source not in TEXT_SOURCES:
-            raise UserError(f"corpus.source: {source!r} is none of {', '.join(TEXT_SOURCES)}")
-        return [TEXT_SOURCES[source][split]]
+        return [self.source("text").path(split)]
+
+    @property
+    def cuts_first(self) -> bool:
+        """Whether sentences are cut in shards, before the corpus is made: spaCy takes hours on one core."""
+        return self.config.corpus.segmenter.startswith("spacy:")
+
+    @property
+    def sample(self) -> dict[str, list[str]]:
+        """What a given sample is read from, for the rule that looks at it: nothing where the sample is drawn."""
+        given = self.config.composition.sample_file
+        if given is None:
+            return {"sample": [], "sentences": [], "texts": []}
+        return {"sample": [given], "sentences": [self.table("sentences")], "texts": self.texts("validation")}
 
     def step(self, name: str, *keys: str) -> dict[str, Any]:
         """Return a rule's ``params``: what its step depends on besides its inputs.

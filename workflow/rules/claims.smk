@@ -12,6 +12,7 @@ rule claims:
         claims=run_.table("claims"),
         counts=run_.table("counts"),
         metrics=run_.path("claims.json"),
+        tex=run_.path("report", "claims.tex"),
     log:
         run_.path("logs", "claims.log"),
     benchmark:
@@ -23,4 +24,4 @@ rule claims:
     shell:
         "ff-memories claims --config {params.config:q} --card {input.card} --dictionary {input.dictionary:q} "
         "--tables {input.tables} --counts {input.counts} --out {output.claims} --out-counts {output.counts} "
-        "--metrics {output.metrics} 2> {log}"
+        "--metrics {output.metrics} --latex {output.tex} 2> {log}"

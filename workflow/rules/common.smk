@@ -1,6 +1,8 @@
 # One run: its config, checked before anything starts. All logic is in ff_memories.workflow.
+from ff_memories.artefacts.guard import refuse_beside_dvc, refuse_edited
 from ff_memories.errors import UserError
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import DRAWN, FIGURES, title
+from ff_memories.patterns import SHEETS
 from ff_memories.workflow import Run, use_tools_of_this_environment
 from snakemake.exceptions import WorkflowError
 
@@ -17,10 +19,19 @@ if not workflow.config_settings.configfiles:
 
 try:
     run_ = Run(config, str(workflow.configfiles[-1]))
+    if not run_.inside_dvc:
+        refuse_beside_dvc()
 except UserError as error:
     raise WorkflowError(str(error))
 
 use_tools_of_this_environment()
+# Snakemake's own strictness, and a step's log begins with the machine it ran on
+shell.prefix("set -euo pipefail; export FF_MEMORIES_LOGS_MACHINE=yes; ")
+
+
+scattergather:
+    corpus=run_.config.execution.shards,
+
 
 # all that claims are judged by, and the steps that count what they left out
 CLAIM_TABLES = [
@@ -35,11 +46,21 @@ CLAIM_TABLES = [
     "pattern_labels",
     "distance_labels",
 ]
-COUNTED = ["corpus", "triggers", "mutations", "composition", "patterns"]
-SECTIONS = [name for name in run_.resolved if name not in ("execution", "figures")]
+COUNTED = ["corpus", "triggers", "mutations", "composition", "proxy", "patterns"]
+SECTIONS = [
+    name
+    for name in run_.resolved
+    if name not in ("execution", "figures", "sensitivity", "sources")
+]
 
 
 def execution():
     """How steps that run the model are carried out: resources, for no result depends on them."""
     chosen = run_.config.execution
     return dict(gpu=1, device=chosen.device, batch_tokens=chosen.batch_tokens)
+
+
+def registry():
+    """The option that names another registry of sources, where the config does."""
+    other = run_.config.sources.registry
+    return f"--registry {other}" if other else ""

@@ -4,6 +4,7 @@
 rule composition:
     """Active memories, agreement and refinement at every layer of validation prefixes."""
     input:
+        **run_.sample,
         weights=rules.model.output.weights,
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
@@ -26,7 +27,28 @@ rule composition:
         **run_.step("composition", "seed", "composition", "values"),
     shell:
         "ff-memories composition --config {params.config:q} --corpus {input.corpus} --values {input.values} "
-        "--weights {input.weights} --description {input.description} "
+        "--sample {input.sample:q} --sentences {input.sentences} --weights {input.weights} --description {input.description} "
         "--examples {output.examples} --composition {output.composition} "
         "--refinement {output.refinement} --counts {output.counts} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+
+
+rule agreeing:
+    """Stop words and short prefixes where a memory agrees with its layer, by layer, with their base rates."""
+    input:
+        composition=rules.composition.output.composition,
+        examples=rules.composition.output.examples,
+        dictionary=run_.dictionary,
+    output:
+        agreeing=run_.table("agreeing"),
+    log:
+        run_.path("logs", "agreeing.log"),
+    benchmark:
+        run_.path("logs", "agreeing.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("agreeing", "composition"),
+    shell:
+        "ff-memories agreeing --config {params.config:q} --composition {input.composition} "
+        "--examples {input.examples} --dictionary {input.dictionary:q} --agreeing {output.agreeing} 2> {log}"

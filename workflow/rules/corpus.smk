@@ -18,6 +18,39 @@ rule docstrings:
         "ff-memories docstrings --train {output.train} --validation {output.validation} 2> {log}"
 
 
+rule cut_shard:
+    """Cut a part of the texts into sentences, with spaCy."""
+    input:
+        train=run_.texts("train"),
+        validation=run_.texts("validation"),
+        pipeline=run_.fetched("pipeline")["files"],
+    output:
+        cuts=run_.path("cuts", "{scatteritem}.safetensors"),
+    log:
+        run_.path("logs", "cut_shard/{scatteritem}.log"),
+    benchmark:
+        run_.path("logs", "cut_shard/{scatteritem}.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step(
+            "cut_shard",
+            "corpus.segmenter",
+            "corpus.headings",
+            "corpus.train",
+            "corpus.validation",
+        ),
+    shell:
+        "ff-memories cut-shard --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
+        "--pipeline {input.pipeline:q} --shard {wildcards.scatteritem} --out {output.cuts} 2> {log}"
+
+
+rule cut_shard_all:
+    """All shards at once, as one stage for DVC."""
+    input:
+        gather.corpus(run_.path("cuts", "{scatteritem}.safetensors")),
+
+
 rule corpus:
     """Cut the texts into sentences of token ids."""
     input:
@@ -25,6 +58,12 @@ rule corpus:
         validation=run_.texts("validation"),
         dictionary=run_.dictionary,
         card=rules.model.output.card,
+        golden=run_.golden,
+        cuts=(
+            gather.corpus(run_.path("cuts", "{scatteritem}.safetensors"))
+            if run_.cuts_first
+            else []
+        ),
     output:
         sentences=run_.table("sentences"),
         corpus=run_.path("corpus", "corpus.safetensors"),
@@ -39,5 +78,5 @@ rule corpus:
         **run_.step("corpus", "corpus"),
     shell:
         "ff-memories corpus --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
-        "--dictionary {input.dictionary:q} --card {input.card} --sentences {output.sentences} "
+        "--dictionary {input.dictionary:q} --card {input.card} --cuts {input.cuts} --sentences {output.sentences} "
         "--corpus {output.corpus} --counts {output.counts} 2> {log}"

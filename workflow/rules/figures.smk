@@ -1,31 +1,35 @@
-# Figures 2-11, each from tables alone.
+# Figures 2-11 and our own, each from tables alone.
 
 
 rule figure:
-    """One figure of the paper, as PDF, SVG, PNG, interactive page and the numbers drawn."""
+    """One figure, as PDF, SVG, PNG, interactive page and the numbers drawn."""
     input:
-        tables=lambda wildcards: [
-            run_.table(t) for t in FIGURES[wildcards.figure].tables
-        ],
+        tables=lambda wildcards: [run_.table(t) for t in DRAWN[wildcards.figure].tables],
         card=rules.model.output.card,
     output:
         **{
             kind: run_.path("figures", f"{{figure}}.{suffix}")
             for kind, suffix in dict(
                 pdf="pdf",
-                svg="svg",
                 png="png",
                 html="html",
                 spec="vl.json",
                 data="csv",
             ).items()
         },
+        svg=report(
+            run_.path("figures", "{figure}.svg"),
+            caption="../report/output.rst",
+            category="Figures",
+            subcategory=lambda wildcards: DRAWN[wildcards.figure].place,
+            labels=lambda wildcards: {"figure": title(wildcards.figure)},
+        ),
     log:
         run_.path("logs", "{figure}.log"),
     benchmark:
         run_.path("logs", "{figure}.tsv")
     wildcard_constraints:
-        figure="|".join(FIGURES),
+        figure="|".join(DRAWN),
     conda:
         "../envs/environment.yaml"
     params:
@@ -34,10 +38,18 @@ rule figure:
                 "figure",
                 "seed",
                 f"figures.{wildcards.figure}",
-                *FIGURES[wildcards.figure].sections,
+                *DRAWN[wildcards.figure].sections,
             )
         ),
         out=lambda wildcards: run_.path("figures", wildcards.figure),
+        caption=lambda wildcards: DRAWN[wildcards.figure].caption,
     shell:
         "ff-memories figure --figure {wildcards.figure} --config {params.config:q} --card {input.card} "
         "--tables {input.tables} --out {params.out} 2> {log}"
+
+
+rule projection_seeds:
+    """Table and figure of what random projections do to ranks."""
+    input:
+        rules.projection_seeds_table.output.table,
+        expand(rules.figure.output, figure="projection_seeds"),

@@ -17,7 +17,7 @@ rule model:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("model", "model", "corpus"),
+        **run_.step("model", "model", "corpus", "sources"),
     shell:
         "ff-memories model --config {params.config:q} --checkpoint {input.checkpoint:q} --dictionary {input.dictionary:q} "
         "--weights {output.weights} --description {output.description} --card {output.card} 2> {log}"

@@ -1,20 +1,102 @@
-# E2 and E14: the automatic proxy for what the paper's annotators judged.
+# E2 and E14: what annotators are asked, what they answered, and the automatic proxy for them.
 
 
-rule patterns:
-    """Patterns in the triggers of random keys, and distances of compositions, by proxy."""
+rule annotation_plan:
+    """What annotators are shown: sampled keys, some of them again, and foils, in a blind order."""
+    input:
+        triggers=rules.triggers.output.triggers,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+    output:
+        plan=run_.table("annotation_plan"),
+    log:
+        run_.path("logs", "annotation_plan.log"),
+    benchmark:
+        run_.path("logs", "annotation_plan.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("annotation_plan", "seed", "patterns"),
+    shell:
+        "ff-memories annotation-plan --config {params.config:q} --triggers {input.triggers} --corpus {input.corpus} "
+        "--dictionary {input.dictionary:q} --out {output.plan} 2> {log}"
+
+
+rule proxy:
+    """Patterns in the triggers of the sampled keys, found by machine, and how good the machine is on this text."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
         triggers=rules.triggers.output.triggers,
+        dictionary=run_.dictionary,
+    output:
+        annotations=run_.path("proxy", "annotations.parquet"),
+        labels=run_.path("proxy", "pattern_labels.parquet"),
+        scores=run_.path("proxy", "annotation_scores.parquet"),
+        counts=run_.path("counts", "proxy.parquet"),
+    log:
+        run_.path("logs", "proxy.log"),
+    benchmark:
+        run_.path("logs", "proxy.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("proxy", "seed", "patterns"),
+    shell:
+        "ff-memories proxy --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
+        "--weights {input.weights} --description {input.description} --dictionary {input.dictionary:q} "
+        "--annotations {output.annotations} --labels {output.labels} --scores {output.scores} "
+        "--counts {output.counts} 2> {log}"
+
+
+rule distance:
+    """How far the last layer's compositions lie from what they compose, by machine."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
         examples=rules.composition.output.examples,
         refinement=rules.composition.output.refinement,
         dictionary=run_.dictionary,
     output:
+        distances=run_.path("proxy", "distance_labels.parquet"),
+    log:
+        run_.path("logs", "distance.log"),
+    benchmark:
+        run_.path("logs", "distance.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("distance", "seed"),
+    shell:
+        "ff-memories distance --config {params.config:q} --corpus {input.corpus} --weights {input.weights} "
+        "--description {input.description} --dictionary {input.dictionary:q} --examples {input.examples} "
+        "--refinement {input.refinement} --out {output.distances} 2> {log}"
+
+
+rule patterns:
+    """People's annotations, checked and scored, beside the proxy's."""
+    input:
+        annotated=run_.annotations,
+        plan=rules.annotation_plan.output.plan,
+        triggers=rules.triggers.output.triggers,
+        examples=rules.composition.output.examples,
+        refinement=rules.composition.output.refinement,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+        proxy=[
+            rules.proxy.output.annotations,
+            rules.proxy.output.labels,
+            rules.proxy.output.scores,
+            rules.distance.output.distances,
+        ],
+    output:
         annotations=run_.table("annotations"),
         labels=run_.table("pattern_labels"),
         distances=run_.table("distance_labels"),
+        scores=run_.table("annotation_scores"),
+        stale=run_.path("counts", "stale_annotations.csv"),
         counts=run_.path("counts", "patterns.parquet"),
     log:
         run_.path("logs", "patterns.log"),
@@ -23,9 +105,41 @@ rule patterns:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("patterns", "seed", "patterns"),
+        **run_.step("patterns", "run", "seed"),
     shell:
-        "ff-memories patterns --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
-        "--weights {input.weights} --description {input.description} --dictionary {input.dictionary:q} "
-        "--examples {input.examples} --refinement {input.refinement} --annotations {output.annotations} "
-        "--labels {output.labels} --distances {output.distances} --counts {output.counts} 2> {log}"
+        "ff-memories patterns --config {params.config:q} --files {input.annotated:q} --plan {input.plan} "
+        "--triggers {input.triggers} --examples {input.examples} --refinement {input.refinement} "
+        "--corpus {input.corpus} --dictionary {input.dictionary:q} --proxy {input.proxy} "
+        "--out {output.annotations} {output.labels} {output.distances} {output.scores} --stale {output.stale} "
+        "--counts {output.counts} 2> {log}"
+
+
+rule annotation_sheets:
+    """Forms and sheets for annotators: in the browser, as spreadsheets, for Label Studio and doccano."""
+    input:
+        plan=rules.annotation_plan.output.plan,
+        triggers=rules.triggers.output.triggers,
+        examples=rules.composition.output.examples,
+        refinement=rules.composition.output.refinement,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+    output:
+        sheets=expand(run_.path("sheets", "{sheet}"), sheet=SHEETS),
+    log:
+        run_.path("logs", "annotation_sheets.log"),
+    benchmark:
+        run_.path("logs", "annotation_sheets.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("annotation_sheets", "run", "seed", "patterns"),
+    shell:
+        "ff-memories annotation-sheets --config {params.config:q} --plan {input.plan} --triggers {input.triggers} "
+        "--examples {input.examples} --refinement {input.refinement} --corpus {input.corpus} "
+        "--dictionary {input.dictionary:q} --out {output.sheets} 2> {log}"
+
+
+rule annotation:
+    """The sheets of a study."""
+    input:
+        rules.annotation_sheets.output.sheets,

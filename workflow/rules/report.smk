@@ -12,7 +12,11 @@ rule table1:
         dictionary=run_.dictionary,
         card=rules.model.output.card,
     output:
-        html=run_.path("report", "table1.html"),
+        html=report(
+            run_.path("report", "table1.html"),
+            category="Tables",
+            labels={"table": "Table 1"},
+        ),
         csv=run_.path("report", "table1.csv"),
         tex=run_.path("report", "table1.tex"),
     log:
@@ -29,6 +33,37 @@ rule table1:
         "--out {output} 2> {log}"
 
 
+rule table3:
+    """Table 3, Appendix A: one key with all its patterns, and which of its triggers has which."""
+    input:
+        annotations=rules.patterns.output.annotations,
+        triggers=rules.triggers.output.triggers,
+        sentences=rules.corpus.output.sentences,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+        card=rules.model.output.card,
+    output:
+        html=report(
+            run_.path("report", "table3.html"),
+            category="Tables",
+            labels={"table": "Table 3"},
+        ),
+        csv=run_.path("report", "table3.csv"),
+        tex=run_.path("report", "table3.tex"),
+    log:
+        run_.path("logs", "table3.log"),
+    benchmark:
+        run_.path("logs", "table3.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("table3", "patterns"),
+    shell:
+        "ff-memories table3 --config {params.config:q} --annotations {input.annotations} --triggers {input.triggers} "
+        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --card {input.card} "
+        "--out {output} 2> {log}"
+
+
 rule table2:
     """Table 2: the most predictive values, and triggers they agree with."""
     input:
@@ -39,7 +74,11 @@ rule table2:
         dictionary=run_.dictionary,
         card=rules.model.output.card,
     output:
-        html=run_.path("report", "table2.html"),
+        html=report(
+            run_.path("report", "table2.html"),
+            category="Tables",
+            labels={"table": "Table 2"},
+        ),
         csv=run_.path("report", "table2.csv"),
         tex=run_.path("report", "table2.tex"),
     log:
@@ -61,12 +100,28 @@ rule report:
     input:
         claims=rules.claims.output.claims,
         counts=rules.claims.output.counts,
-        figures=expand(rules.figure.output.svg, figure=FIGURES),
+        figures=expand(
+            rules.figure.output.svg,
+            figure=[*FIGURES, "sensitivity"] if run_.measures_choices else FIGURES,
+        ),
+        specs=expand(
+            rules.figure.output.spec,
+            figure=[*FIGURES, "sensitivity"] if run_.measures_choices else FIGURES,
+        ),
+        sensitivity=(
+            rules.sensitivity_table.output.table if run_.measures_choices else []
+        ),
         table1=rules.table1.output.html,
         table2=rules.table2.output.html,
+        table3=rules.table3.output.html,
+        scores=rules.patterns.output.scores,
         card=rules.model.output.card,
     output:
-        html=run_.path("report", "report.html"),
+        html=report(
+            run_.path("report", "report.html"),
+            category="Report",
+            labels={"page": "every claim and its verdict, figures, methods"},
+        ),
     log:
         run_.path("logs", "report.log"),
     benchmark:
@@ -75,7 +130,9 @@ rule report:
         "../envs/environment.yaml"
     params:
         **run_.step("report", *SECTIONS),
+        configfile=run_.file,
     shell:
         "ff-memories report --config {params.config:q} --card {input.card} --claims {input.claims} "
         "--counts {input.counts} --figures {input.figures} --table1 {input.table1} --table2 {input.table2} "
-        "--out {output.html} 2> {log}"
+        "--table3 {input.table3} --scores {input.scores} "
+        "--specs {input.specs} --configfile {params.configfile:q} --sensitivity {input.sensitivity} --out {output.html} 2> {log}"

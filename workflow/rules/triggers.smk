@@ -1,10 +1,6 @@
 # E1, section 3.1: the prefixes that trigger every key.
 
 
-scattergather:
-    corpus=run_.config.execution.shards,
-
-
 rule trigger_shard:
     """Top triggers of every key in one shard of the training text."""
     input:
@@ -26,7 +22,7 @@ rule trigger_shard:
         **run_.step("trigger_shard", "triggers", "extraction"),
     shell:
         "ff-memories trigger-shard --config {params.config:q} --shard {wildcards.scatteritem} --corpus {input.corpus} "
-        "--weights {input.weights} --description {input.description} --out {output.codes} "
+        "--weights {input.weights} --description {input.description} --out {output.codes} --code {params.code} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
 
 
@@ -49,9 +45,3 @@ rule triggers:
     shell:
         "ff-memories triggers --config {params.config:q} --corpus {input.corpus} --shards {input.shards} "
         "--triggers {output.triggers} --counts {output.counts} 2> {log}"
-
-
-rule trigger_shard_all:
-    """All shards at once, as one stage for DVC."""
-    input:
-        gather.corpus(run_.path("shards", "{scatteritem}.safetensors")),

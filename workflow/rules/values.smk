@@ -25,3 +25,28 @@ rule values:
         "ff-memories values --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
         "--weights {input.weights} --description {input.description} --values {output.values} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+
+
+rule projection_seeds_table:
+    """What random projections, never loaded, do to ranks, seed by seed; only when asked for."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        values=rules.values.output.values,
+    output:
+        table=run_.table("projection_seeds"),
+    log:
+        run_.path("logs", "projection_seeds.log"),
+    benchmark:
+        run_.path("logs", "projection_seeds.tsv")
+    conda:
+        "../envs/environment.yaml"
+    threads: 4
+    resources:
+        **execution(),
+    params:
+        **run_.step("projection_seeds", "values"),
+    shell:
+        "ff-memories projection-seeds --config {params.config:q} --values {input.values} --weights {input.weights} "
+        "--description {input.description} --device {resources.device} --threads {threads} "
+        "--batch-tokens {resources.batch_tokens} --out {output.table} 2> {log}"

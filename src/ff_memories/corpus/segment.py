@@ -1,6 +1,7 @@
 """Paragraphs to sentences (section 3.1, footnote 3). The tokens are given: a segmenter only says where to cut."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from ff_memories.errors import UserError
 
@@ -36,10 +37,11 @@ def line(words: list[str]) -> list[int]:
     return [0] if words else []
 
 
-def spacy(pipeline: str) -> Segmenter:
+def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
     """Cut where a spaCy pipeline does, its ``Doc`` built from the given tokens as the released code did.
 
-    ``spacy:blank`` is a blank English pipeline with the rule-based sentencizer. Raises ``UserError`` when spaCy
+    ``spacy:blank`` is a blank English pipeline with the rule-based sentencizer. ``folder`` holds the pipeline where it
+    was fetched as a source; otherwise it must be installed. Raises ``UserError`` when spaCy
     or the pipeline is not installed, or the pipeline sets no sentence boundaries.
     """
     try:
@@ -52,7 +54,7 @@ def spacy(pipeline: str) -> Segmenter:
         nlp.add_pipe("sentencizer")
     else:
         try:
-            nlp = library.load(pipeline, exclude=["ner", "lemmatizer"])
+            nlp = library.load(folder or pipeline, exclude=["ner", "lemmatizer"])
         except OSError:
             raise UserError(
                 f"corpus.segmenter: the spaCy pipeline {pipeline!r} is not installed",
@@ -72,8 +74,8 @@ def spacy(pipeline: str) -> Segmenter:
     return cut
 
 
-def segmenter(name: str) -> Segmenter:
+def segmenter(name: str, folder: Path | None = None) -> Segmenter:
     """Return the segmenter that ``corpus.segmenter`` names: ``rule``, ``line`` or ``spacy:<pipeline>``."""
     if name.startswith("spacy:"):
-        return spacy(name.removeprefix("spacy:"))
+        return spacy(name.removeprefix("spacy:"), folder)
     return {"rule": rule, "line": line}[name]

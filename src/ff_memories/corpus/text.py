@@ -80,6 +80,13 @@ def is_heading(text: str) -> bool:
     return bool(_HEADING.match(text))
 
 
+def paragraphs(path: Path) -> Iterator[tuple[int, list[str], bool]]:
+    """Yield (line number, words, whether it is a heading) of a file's lines that aren't blank."""
+    for number, text in lines(path):
+        if words := text.split():
+            yield number, words, is_heading(text)
+
+
 def sentences(
     files: list[Path],
     dictionary: Dictionary,
@@ -109,15 +116,12 @@ def sentences(
     out = Sentences()
     for path in files:
         before = len(out)
-        for number, text in lines(path):
-            words = text.split()
-            if not words:
-                continue
-            if headings == "drop" and is_heading(text):
+        for number, words, heading in paragraphs(path):
+            starts = segmenter(words)  # also of a heading that is dropped: recorded cuts come paragraph by paragraph
+            if headings == "drop" and heading:
                 out.counts["headings_dropped"] += 1
                 continue
             out.counts["paragraphs"] += 1
-            starts = segmenter(words)
             for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
                 piece = words[start:end]
                 ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))

@@ -9,6 +9,7 @@ import torch
 
 from ff_memories.corpus.dictionary import UNK, Dictionary
 from ff_memories.errors import UserError
+from ff_memories.memories import unloaded
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -36,20 +37,29 @@ def targets(path: Path) -> Counter[str]:
     return Counter(target(line.split("\t")[1]) for line in lines if line)
 
 
-def rows(decoder: Decoder, vocabulary: Vocabulary, dictionary: Dictionary, folder: Path) -> list[tuple]:
-    """Return the script's rows (``COLUMNS``): ranks for every target, grouped, the most frequent first."""
-    out = []
+def rows(
+    decoder: Decoder, vocabulary: Vocabulary, dictionary: Dictionary, folder: Path, dropout: bool = False
+) -> list[tuple]:
+    """Return the script's rows (``COLUMNS``): ranks for every target, grouped, the most frequent first.
+
+    ``dropout``: with the script's softmax in training mode, as it is there; for a ``random`` vocabulary.
+    """
+    out, state = [], vocabulary.generator_state
     for layer, block in enumerate(decoder.layers):
         counts = [targets(folder / f"{key}_{layer}.txt") for key in range(len(block.values))]
-        top = vocabulary.predict(block.values)
         wanted = [(key, word, n) for key, found in enumerate(counts) for word, n in found.most_common()]
         ids = torch.tensor([dictionary.ids.get(word, UNK) for _, word, _ in wanted], device=decoder.device)
         which = torch.tensor([key for key, _, _ in wanted], device=decoder.device)
-        ranks = vocabulary.predict(block.values[which], ids).target_rank.tolist()
+        if dropout:
+            tops, maxima, ranks, state = unloaded.predictions(vocabulary, block.values, state, which, ids)
+        else:
+            top = vocabulary.predict(block.values)
+            tops, maxima = top.top.tolist(), top.probability.tolist()
+            ranks = vocabulary.predict(block.values[which], ids).target_rank.tolist()
         rankings: dict[int, list[int]] = {}
         for (key, _, n), rank in zip(wanted, ranks, strict=True):
             rankings.setdefault(key, []).extend([rank] * n)
-        for key, (token, probability) in enumerate(zip(top.top.tolist(), top.probability.tolist(), strict=True)):
+        for key, (token, probability) in enumerate(zip(tops, maxima, strict=True)):
             word = dictionary[token]
             out.append((layer, key, probability, token, word, counts[key].get(word, 0), rankings[key]))
     return out

@@ -1,19 +1,24 @@
-"""What each figure shows and what it is drawn from. Light to import: a workflow reads it before anything is run."""
+"""What each figure shows and what it is drawn from. Light to import: a workflow reads it before anything is run.
+
+``FIGURES`` are the paper's, ``SUPPLEMENTS`` our own; both are drawn by the same rule.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure of the paper.
+    """One figure.
 
     Attributes:
-        experiment: the experiment it reports, E2 to E13.
+        experiment: the experiment it reports, E2 to E13; nothing for our own.
         section: the paper's section that discusses it.
         caption: what is drawn, in our own words.
+        caption_last: the same where values are compared with a trigger's last token (``values.target: last``).
         tables: tables it is drawn from; nothing else is read but the run's card.
         sections: config sections it reads besides ``seed`` and its own ``figures.<name>``.
         options: keys of ``figures.<name>`` that mean something here, besides size and ``paper_values``.
+        wide: as wide as the page's text, not a column.
     """
 
     experiment: str
@@ -22,6 +27,13 @@ class Entry:
     tables: tuple[str, ...]
     sections: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
+    caption_last: str = ""
+    wide: bool = False
+
+    @property
+    def place(self) -> str:
+        """Return where a list of figures shows it: the paper's section, or among our own."""
+        return f"Section {self.section}" if self.section else "Our own"
 
 
 FIGURES: dict[str, Entry] = {
@@ -39,18 +51,23 @@ FIGURES: dict[str, Entry] = {
     "figure4": Entry(
         "E4", "4",
         "How often a value's most probable token is the token that follows its key's top trigger example.",
-        ("values",),
+        ("values",), ("values",),
+        caption_last="How often a value's most probable token is the last token of its key's top trigger example.",
     ),
     "figure5": Entry(
         "E5", "4",
         "Where the token that follows a key's top trigger example ranks in the value's distribution (0 is the top).",
-        ("values",), (), frozenset({"rank_limit"}),
+        ("values",), ("values",), frozenset({"rank_limit"}),
+        caption_last="Where the last token of a key's top trigger example ranks in the value's distribution "
+        "(0 is the top).",
     ),
     "figure6": Entry(
         "E6", "4",
         "Agreement of values with their keys' top trigger examples, by the probability of the value's top token; "
         "all layers together, with the number of values above each bar.",
-        ("values",), (), frozenset({"bins"}),
+        ("values",), ("values",), frozenset({"bins"}),
+        caption_last="Agreement of values with the last tokens of their keys' top trigger examples, by the probability "
+        "of the value's top token; all layers together, with the number of values above each bar.",
     ),
     "figure7": Entry(
         "E8", "5.1",
@@ -79,3 +96,32 @@ FIGURES: dict[str, Entry] = {
         ("refinement",),
     ),
 }  # fmt: skip
+
+SUPPLEMENTS: dict[str, Entry] = {
+    "sensitivity": Entry(
+        "", "",
+        "What each choice that the paper leaves open, or that its released code takes otherwise, does to each claim: "
+        "the change of its measured value against this run's own, and whether its verdict flips.",
+        ("sensitivity",), wide=True,
+    ),
+    "projection_seeds": Entry(
+        "", "",
+        "What the released agreement script's random projections and dropout do to the ranks of Figure 5, for target "
+        "tokens outside the softmax's head: boxes are each layer's median rank over seeds, points the median under the "
+        "model's own softmax.",
+        ("projection_seeds",),
+    ),
+}  # fmt: skip
+
+DRAWN = FIGURES | SUPPLEMENTS
+
+
+def title(name: str) -> str:
+    """Return what a figure is called: ``Figure 3`` for the paper's, a word for our own."""
+    return name.replace("figure", "Figure ") if name in FIGURES else name.replace("_", " ").capitalize()
+
+
+def caption(name: str, target: str = "next") -> str:
+    """Return a figure's caption, for a run whose ``values.target`` is this."""
+    entry = DRAWN[name]
+    return entry.caption_last if target == "last" and entry.caption_last else entry.caption

@@ -1,4 +1,4 @@
-"""Figures 2 to 11: for each, the frame that is drawn (from tables, through ``measures``) and its chart."""
+"""Every figure: for each, the frame that is drawn (from tables, through ``measures``) and its chart."""
 
 import math
 from collections.abc import Callable
@@ -11,6 +11,8 @@ import polars as pl
 from ff_memories import measures
 from ff_memories.config import Settings
 from ff_memories.errors import UserError
+from ff_memories.figures import controls, projection_seeds, sensitivity
+from ff_memories.figures.links import linked
 from ff_memories.figures.look import Look
 from ff_memories.figures.marks import (
     INTERVAL,
@@ -22,11 +24,13 @@ from ff_memories.figures.marks import (
     share_axis,
     source,
     stacks,
+    stamped,
     tooltips,
     x_title,
 )
 from ff_memories.figures.overlay import paper_marks, paper_marks_by_probability
 from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_GREY, ORANGE
+from ff_memories.patterns import ANNOTATOR, marks
 
 Tables = dict[str, pl.DataFrame]
 
@@ -35,7 +39,11 @@ KIND_NAMES = {kind: kind for kind in measures.KINDS}
 LABEL_COLOURS = [BLUE, GREEN, ORANGE, LIGHT_GREY]
 KIND_COLOURS = [BLUE, GREEN, ORANGE, BLACK]
 MUTATION_COLOURS = dict(zip(measures.MUTATIONS, [BLUE, ORANGE, BLACK], strict=True))  # as in the paper, for print
-PROXY = "proxy"
+WHOSE = {
+    "AUTOMATIC PROXY": "labels of an automatic proxy, not of people",
+    "SIMULATED": "labels by simulated annotators",
+}
+RANDOM_KEYS = 0.5  # a key from a symmetric distribution, without bias, is as often above zero as below
 
 
 def _stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFrame:
@@ -57,7 +65,7 @@ def pattern_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame
     People's labels where there are any; those of the automatic proxy only where nobody has annotated.
     """
     labels = tables["pattern_labels"]
-    people = labels.filter(pl.col("annotator") != PROXY)
+    people = labels.filter(pl.col("annotator") != ANNOTATOR)
     labels = labels if people.is_empty() else people
     annotators = ", ".join(labels["annotator"].unique().sort())
     frame = _stacked(measures.pattern_shares(labels, settings.seed), "label", measures.LABELS)
@@ -66,12 +74,11 @@ def pattern_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame
 
 def pattern_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 2: stacked bars."""
-    whose = (
-        "labels of an automatic proxy, not of people" if (frame["annotators"] == PROXY).any() else "labels by people"
-    )
+    who = marks(frame["annotators"][0].split(", ")) if frame.height else []
+    whose = WHOSE[who[0]] if who else "labels by people"
     notes = [counted(frame, look, "trigger examples"), whose, f"lines: {INTERVAL} of the share below, over keys"]
-    marks = stacks(frame, look, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
-    return finish(marks + paper_marks(look), look, frame, notes)
+    shown = stacks(frame, look, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
+    return finish(shown + paper_marks(look) + stamped(who, look), look, frame, notes)
 
 
 def mutation_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -90,28 +97,34 @@ def mutation_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     shape = alt.Shape("mutation:N", title=None, scale=shapes)
     dash = alt.StrokeDash("mutation:N", legend=None, scale=alt.Scale(domain=names, range=[[4, 2], [1, 0], [1.5, 1.5]]))
     y = share_axis("mean", ["change in", "memory coefficient"], [-1, 0] if frame.is_empty() else None)
-    base = alt.Chart(source(frame)).encode(x=layer_axis(look))
+    base = alt.Chart(source(linked(frame, look))).encode(x=layer_axis(look))
     marks = [
         base.mark_line(strokeWidth=1.2).encode(y=y, stroke=stroke, strokeDash=dash),
         base.mark_rule(strokeWidth=0.8).encode(y="low:Q", y2="high:Q", stroke=stroke),
         base.mark_point(filled=True, size=18, opacity=1).encode(
-            y="mean:Q", color=colour, shape=shape, tooltip=tooltips(frame)
+            y="mean:Q", color=colour, shape=shape, tooltip=tooltips(frame), href="href:N"
         ),
     ]
     notes = [counted(frame, look, "keys"), f"bars: {INTERVAL} over keys"]
     return finish(marks + paper_marks(look, MUTATION_COLOURS), look, frame, notes)
 
 
+def _with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:
+    chances = measures.chance_agreement(cases, prediction, target)
+    return rates.join(chances, on="layer", how="left", maintain_order="left")
+
+
 def agreement_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
-    """Figure 4: agreement rate per layer."""
-    return measures.agreement(tables["values"], settings.seed)
+    """Figure 4: agreement rate per layer, and what it would be by ``chance``, values paired with others' triggers."""
+    rates = measures.agreement(tables["values"], settings.seed)
+    return _with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
 
 
 def agreement_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 4: bars with intervals."""
-    notes = [counted(frame, look, "values"), f"lines: {INTERVAL}"]
+    notes = [counted(frame, look, "values"), f"lines: {INTERVAL}", "dotted: values and triggers paired at random"]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
-    return finish(bars(frame, look, y) + paper_marks(look), look, frame, notes)
+    return finish(bars(frame, look, y) + controls.by_layer(frame, look) + paper_marks(look), look, frame, notes)
 
 
 def rank_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -124,8 +137,12 @@ def rank_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     limit = look.options.rank_limit
     most = limit or (1 if frame.is_empty() else None)
     scale = alt.Scale(domain=[0, most], nice=False) if most else alt.Scale(zero=True)
-    y = alt.Y("low:Q", title=["rank of", "the next token"], scale=scale, axis=alt.Axis(format="~s", tickCount=6))
+    y = alt.Y(
+        "low:Q", title=["rank of", f"the {look.target} token"], scale=scale, axis=alt.Axis(format="~s", tickCount=6)
+    )
     notes = [counted(frame, look, "values"), _box_note(f", axis cut at {limit:,}" if limit else "")]
+    if look.vocab:
+        notes.append(f"a token drawn at random: median rank {(look.vocab - 1) / 2:,.0f}")
     return finish(boxes(frame, look, y) + paper_marks(look, limit=limit or math.inf), look, frame, notes)
 
 
@@ -160,10 +177,12 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     )
     most = max(drawn["upper"].max() or 0, look.paper_values["high"].max() or 0) or 1
     y = share_axis("mean", "agreement rate", [0, 1.15 * most])
-    base = alt.Chart(source(drawn))
+    base = alt.Chart(source(linked(drawn, look)))
     count = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
     marks = [
-        base.mark_rect(color=BLUE).encode(x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame)),
+        base.mark_rect(color=BLUE).encode(
+            x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame), href="href:N"
+        ),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(x=x("middle"), y="low:Q", y2="high:Q"),
         base.mark_text(fontSize=6, color=INK, **count).encode(
             x=x("middle"), y="upper:Q", text=alt.Text("n:Q", format=",")
@@ -180,9 +199,13 @@ def active_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
 
 def active_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 7: boxes."""
-    notes = [counted(frame, look, "examples") + f", {look.keys:,} memories", _box_note()]
+    notes = [
+        counted(frame, look, "examples") + f", {look.keys:,} memories",
+        _box_note(),
+        "dotted: keys drawn at random",
+    ]
     marks = boxes(frame, look, share_axis("low", "active memories", [0, 1]))
-    return finish(marks + paper_marks(look), look, frame, notes)
+    return finish(controls.level(RANDOM_KEYS) + marks + paper_marks(look), look, frame, notes)
 
 
 def zero_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -198,15 +221,16 @@ def zero_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
 
 
 def residual_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
-    """Figure 9: share of examples whose residual predicts the model's output per layer."""
-    return measures.residual_predicts(tables["refinement"], settings.seed)
+    """Figure 9: share of examples whose residual predicts the model's output per layer, and by ``chance``."""
+    rates = measures.residual_predicts(tables["refinement"], settings.seed)
+    return _with_chance(rates, tables["refinement"], "residual_top", "model_top")
 
 
 def residual_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 9: bars with intervals."""
-    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}"]
+    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}", "dotted: examples paired at random"]
     marks = bars(frame, look, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
-    return finish(marks + paper_marks(look), look, frame, notes)
+    return finish(marks + controls.by_layer(frame, look) + paper_marks(look), look, frame, notes)
 
 
 def confidence_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -255,6 +279,8 @@ DRAW: dict[str, Pair] = {
     "figure9": Pair(residual_data, residual_chart),
     "figure10": Pair(confidence_data, confidence_chart),
     "figure11": Pair(kind_data, kind_chart),
+    "sensitivity": Pair(sensitivity.data, sensitivity.chart),
+    "projection_seeds": Pair(projection_seeds.data, projection_seeds.chart),
 }
 
 
@@ -264,7 +290,11 @@ def data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
     Raises ``UserError`` where a table has layers that the run's model has not.
     """
     for name, table in tables.items():
-        if not table.is_empty() and not 1 <= table["layer"].min() <= table["layer"].max() <= look.layers:
+        if (
+            "layer" in table.columns
+            and not table.is_empty()
+            and not 1 <= table["layer"].min() <= table["layer"].max() <= look.layers
+        ):
             raise UserError(
                 f"table {name}: it has a layer {table['layer'].max()}, the model layers 1 to {look.layers}",
                 "the table is of another run; remove it and run snakemake again",

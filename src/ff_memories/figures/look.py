@@ -9,8 +9,8 @@ import polars as pl
 from ff_memories.config import FigureOptions
 from ff_memories.errors import UserError
 from ff_memories.figures import paper
-from ff_memories.figures.catalogue import FIGURES
-from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT
+from ff_memories.figures.catalogue import DRAWN
+from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
 
 SURROGATE_MARK = "surrogate model, not the paper's"
 DEFAULT_BINS = 9
@@ -21,11 +21,13 @@ class Look:
     """One figure of one run.
 
     Attributes:
-        figure: its name, ``figure2`` to ``figure11``.
+        figure: its name in ``catalogue.DRAWN``.
         layers: L, the number of layers; layers are numbered 1..L.
         keys: d_m, memories per layer.
         surrogate: whether the run's model or text is not the paper's, which the image then says itself.
         options: the figure's section of the config.
+        target: what values are compared with, the ``next`` token of a trigger or its ``last``.
+        vocab: V, the number of token types; ``None`` where the card does not say.
     """
 
     figure: str
@@ -33,17 +35,19 @@ class Look:
     keys: int
     surrogate: bool
     options: FigureOptions
+    target: str = "next"
+    vocab: int | None = None
 
     def __post_init__(self):
-        if self.figure not in FIGURES:
-            raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(FIGURES)}")
+        if self.figure not in DRAWN:
+            raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(DRAWN)}")
         given = {name for name in ("bins", "rank_limit") if getattr(self.options, name) is not None}
-        if useless := sorted(given - FIGURES[self.figure].options):
+        if useless := sorted(given - DRAWN[self.figure].options):
             raise UserError(f"figures.{self.figure}.{useless[0]}: this figure has no use for it", "remove the key")
 
     @property
     def width(self) -> int:
-        return self.options.width or COLUMN_WIDTH
+        return self.options.width or (TEXT_WIDTH if DRAWN[self.figure].wide else COLUMN_WIDTH)
 
     @property
     def height(self) -> int:
@@ -60,11 +64,11 @@ class Look:
         return known if self.options.paper_values else known.clear()
 
 
-def from_card(figure: str, card: str | Path, options: FigureOptions) -> Look:
+def from_card(figure: str, card: str | Path, options: FigureOptions, target: str = "next") -> Look:
     """Return the look of one figure of the run whose card this is. Raises ``UserError`` on a card that is none."""
     try:
         facts = json.loads(Path(card).read_text(encoding="utf-8"))
         layers, keys, surrogate = int(facts["layers"]), int(facts["keys"]), facts["scope"] != "paper"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{card}: not a run's card ({error})", "remove it and run snakemake again") from None
-    return Look(figure, layers, keys, surrogate, options)
+    return Look(figure, layers, keys, surrogate, options, target, facts.get("vocab"))

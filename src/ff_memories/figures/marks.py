@@ -8,7 +8,8 @@ import textwrap
 import altair as alt
 import polars as pl
 
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import caption
+from ff_memories.figures.links import linked
 from ff_memories.figures.look import SURROGATE_MARK, Look
 from ff_memories.figures.theme import BLACK, BLUE, INK
 
@@ -73,9 +74,9 @@ def source(frame: pl.DataFrame | list[dict]) -> alt.Data:
 
 def bars(frame: pl.DataFrame, look: Look, y: alt.Y) -> list[alt.Chart]:
     """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
-    base = alt.Chart(source(frame)).encode(x=layer_axis(look))
+    base = alt.Chart(source(linked(frame, look))).encode(x=layer_axis(look))
     return [
-        base.mark_bar(color=BLUE).encode(y=y, tooltip=tooltips(frame)),
+        base.mark_bar(color=BLUE).encode(y=y, tooltip=tooltips(frame), href="href:N"),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(y="low:Q", y2="high:Q"),
     ]
 
@@ -85,11 +86,11 @@ def boxes(frame: pl.DataFrame, look: Look, y: alt.Y) -> list[alt.Chart]:
 
     ``y`` is the axis of ``low``. What lies beyond the axis's domain is cut off.
     """
-    base = alt.Chart(source(frame)).encode(x=layer_axis(look))
+    base = alt.Chart(source(linked(frame, look))).encode(x=layer_axis(look))
     return [
         base.mark_rule(color=INK, strokeWidth=0.7, clip=True).encode(y=y, y2="high:Q"),
         base.mark_bar(color="#8FC1E0", stroke=BLUE, strokeWidth=0.7, clip=True).encode(
-            y="q1:Q", y2="q3:Q", tooltip=tooltips(frame)
+            y="q1:Q", y2="q3:Q", tooltip=tooltips(frame), href="href:N"
         ),
         base.mark_tick(color=BLACK, thickness=1.4, width={"band": 1}, clip=True).encode(y="median:Q"),
     ]
@@ -102,7 +103,7 @@ def stacks(frame: pl.DataFrame, look: Look, title: str, names: dict[str, str], c
     ``mean``, ``low``, ``high``. Intervals stand side by side so that those of thin segments stay apart.
     """
     labels = list(names.values())
-    named = frame.with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
+    named = linked(frame, look).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
     fill = alt.Color(
         "series:N",
         title=None,
@@ -111,7 +112,7 @@ def stacks(frame: pl.DataFrame, look: Look, title: str, names: dict[str, str], c
     )
     base = alt.Chart(source(named)).encode(x=layer_axis(look))
     segments = base.mark_bar(stroke="white", strokeWidth=0.3).encode(
-        y=share_axis("start", title, [0, 1]), y2="end:Q", color=fill, tooltip=tooltips(frame)
+        y=share_axis("start", title, [0, 1]), y2="end:Q", color=fill, tooltip=tooltips(frame), href="href:N"
     )
     step = look.width / look.layers / 8
     return [segments] + [
@@ -127,6 +128,19 @@ def _ends(part: pl.DataFrame) -> pl.DataFrame:
     return part.select("layer", low.alias("from"), high.alias("to"))
 
 
+def stamped(words: list[str], look: Look) -> list[alt.Chart]:
+    """Return the words across the plot itself, where no crop takes them away; the halo keeps them legible in print."""
+    size = min(17.0, (look.width - 60) / (0.62 * max(map(len, words), default=1)))
+    middle = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}, "fontSize": size}
+    halo, ink = (
+        {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.8},
+        {"color": INK, "opacity": 0.9},
+    )
+    return [
+        alt.Chart(source([{}])).mark_text(text=" · ".join(words), **middle, **look_) for look_ in (halo, ink) if words
+    ]
+
+
 def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
     """Return the whole figure at its exact width, notes above it; one without data says so in its middle."""
     if frame.is_empty():
@@ -136,7 +150,7 @@ def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list
         alt.layer(*layers)
         .resolve_scale(color="independent", stroke="independent", shape="independent", strokeDash="independent")
         .properties(
-            description=FIGURES[look.figure].caption,
+            description=caption(look.figure, look.target),
             width=look.width,
             height=look.height,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),

@@ -14,6 +14,7 @@ from ff_memories.errors import UserError
 from ff_memories.memories import plan
 from ff_memories.memories.refinement import kinds
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.memory import by_halves
 from ff_memories.progress import Progress
 from ff_memories.seeding import generator
 
@@ -91,26 +92,30 @@ def observe(
     )
     tops = torch.from_numpy(value_tops.astype(np.int64)).to(decoder.device)
     order = np.lexsort((np.arange(len(examples)), position))
+
+    def run(part: np.ndarray) -> None:
+        batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
+        last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
+        residuals, updates, fires = [], [], []
+        x = decoder.embed(batch)
+        for layer in decoder.layers:
+            residual = layer.attend(x, batch)
+            coefficients = layer.coefficients(residual)
+            update = layer.combine(coefficients)
+            x = residual + update
+            residuals.append(residual[last])
+            updates.append(update[last])
+            fires.append(coefficients[last] > 0)
+        _read(decoder, part, torch.stack(residuals, 1), torch.stack(updates, 1), seen)
+        says = seen.ffn_top if layer_prediction == "ffn" else seen.output_top
+        for index, active in enumerate(fires):
+            same = tops[index] == torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
+            seen.active[part, index] = active.sum(1).cpu().numpy()
+            seen.agreeing[part, index] = (same & active if memories == "active" else same).sum(1).cpu().numpy()
+
     with torch.inference_mode(), Progress(len(examples), "examples", "composition") as progress:
         for part in plan.sequences(position, order, batch_tokens):
-            batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
-            last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
-            residuals, updates, fires = [], [], []
-            x = decoder.embed(batch)
-            for layer in decoder.layers:
-                residual = layer.attend(x, batch)
-                coefficients = layer.coefficients(residual)
-                update = layer.combine(coefficients)
-                x = residual + update
-                residuals.append(residual[last])
-                updates.append(update[last])
-                fires.append(coefficients[last] > 0)
-            _read(decoder, part, torch.stack(residuals, 1), torch.stack(updates, 1), seen)
-            says = seen.ffn_top if layer_prediction == "ffn" else seen.output_top
-            for index, active in enumerate(fires):
-                same = tops[index] == torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
-                seen.active[part, index] = active.sum(1).cpu().numpy()
-                seen.agreeing[part, index] = (same & active if memories == "active" else same).sum(1).cpu().numpy()
+            by_halves(run, part, len(part), lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
             progress.step(len(part))
     return seen
 

@@ -1,8 +1,8 @@
 """E3, section 3.2, Figure 3: what removing the first, the last or a random token does to a trigger's coefficient.
 
-A prefix w_1..w_j without its token u, read at its last position, is a row of the sentence without its token u: all
-triggers of a sentence that lose the same token share one run, and removing the last token is the sentence itself, read
-one position earlier. Every run stops at the highest layer that is read in it.
+The coefficient of a prefix w_1..w_j without its token u is read at its last position. Mutated prefixes begin alike more
+often than not: removing the last token leaves a prefix of the sentence itself, removing token u the sentence's first
+u - 1 tokens. So every distinct prefix runs once, and only up to the highest layer that is read at it or behind it.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import polars as pl
 import torch
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import plan
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model import forest
+from ff_memories.model.decoder import Decoder
 from ff_memories.progress import Progress
 from ff_memories.seeding import generator
 
@@ -94,64 +94,58 @@ def mutated_coefficients(decoder: Decoder, corpus: Corpus, rows: pl.DataFrame, b
     """
     if rows.is_empty():
         return np.zeros(0, dtype=np.float32)
-    last = pl.col("removed") == pl.col("position")
-    runs = rows.with_row_index("row").select(
-        "row", "layer", "key", "sentence",
-        (pl.col("position") - 1).alias("read"),
-        pl.when(last).then(NOTHING).otherwise("removed").alias("removed"),
-    )  # fmt: skip
-    sequences = (
-        runs.group_by("sentence", "removed")
-        .agg(pl.col("read").max().alias("length"), pl.col("layer").max().alias("depth"))
-        .sort("depth", "length", "sentence", "removed", descending=[True, False, False, False])
-        .with_row_index("sequence")
-    )
-    runs = runs.join(sequences.select("sequence", "sentence", "removed"), on=["sentence", "removed"]).sort("sequence")
+    paths, path = mutated_paths(corpus, rows)
+    position = rows["position"].to_numpy().astype(np.int64) - 1
+    layer, key = (rows[c].to_numpy().astype(np.int64) for c in ("layer", "key"))
     out = np.empty(len(rows), dtype=np.float32)
-    reads = {name: runs[name].to_numpy() for name in ("row", "layer", "key", "read", "sequence")}
-    lengths, depth = sequences["length"].to_numpy(), sequences["depth"].to_numpy()
-    sentence, removed = sequences["sentence"].to_numpy(), sequences["removed"].to_numpy()
-
-    def tokens(index: int) -> np.ndarray:
-        whole = corpus.sentence(sentence[index])
-        if removed[index] != NOTHING:
-            whole = np.delete(whole, removed[index] - 1)
-        return whole[: lengths[index]]
-
-    work = int(((lengths + 1) * depth.astype(np.int64)).sum())
-    with torch.inference_mode(), Progress(work, "token layers", "mutations") as progress:
-        for layer in np.unique(depth)[::-1]:  # runs of one depth together: a batch stops where all its runs stop
-            members = np.flatnonzero(depth == layer)
-            for part in plan.sequences(lengths, members, batch_tokens):
-                first, end = np.searchsorted(reads["sequence"], [part[0], part[-1] + 1])
-                own = slice(first, end)
-                out[reads["row"][own]] = _read(
-                    decoder, [tokens(i) for i in part], int(layer),
-                    reads["sequence"][own] - part[0], reads["read"][own], reads["layer"][own], reads["key"][own],
-                )  # fmt: skip
-                progress.step(int((lengths[part] + 1).sum()) * int(layer))
+    by_path = np.argsort(path, kind="stable")
+    with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
+        for part in forest.cut(paths, batch_tokens):
+            own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
+            trees = forest.Forest(paths[part], path[own] - part.start, position[own], layer[own], decoder.device)
+            out[own] = _read(decoder, trees, layer[own], key[own])
+            progress.step(len(own))
     return out
 
 
-def _read(decoder: Decoder, sentences, depth: int, sequence, position, layer, key) -> np.ndarray:
-    """Run sentences up to layer ``depth``; return the coefficients of (sequence, position, layer, key)."""
-    batch = Batch.pack(sentences, decoder.device)
-    starts = np.concatenate([[0], np.cumsum([len(s) + 1 for s in sentences])[:-1]])
-    row = torch.from_numpy(starts[sequence] + position).to(decoder.device)
-    key = torch.from_numpy(key.astype(np.int64)).to(decoder.device)
-    out = torch.empty(len(row), device=decoder.device)
-    x = decoder.embed(batch)
-    for index in range(depth):
-        block = decoder.layers[index]
-        residual = block.attend(x, batch)
-        here = torch.from_numpy(np.flatnonzero(layer == index + 1)).to(decoder.device)
-        if index + 1 < depth:
-            coefficients = block.coefficients(residual)
-            out[here] = coefficients[row[here], key[here]]
-            x = residual + block.combine(coefficients)
-        else:  # of the last layer only the rows that are read
-            needed, place = torch.unique(row[here], return_inverse=True)
-            out[here] = block.coefficients(residual[needed])[place, key[here]]
+def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the texts that run, in lexicographic order, none the beginning of another, and each row's text (rows,)."""
+    last = pl.col("removed") == pl.col("position")
+    runs = rows.select(
+        "sentence",
+        (pl.col("position") - 1).alias("length"),
+        pl.when(last).then(NOTHING).otherwise("removed").alias("removed"),
+    )
+    every = runs.group_by("sentence", "removed").agg(pl.col("length").max()).with_row_index("text")
+    texts = []
+    for sentence, removed, length in every.select("sentence", "removed", "length").iter_rows():
+        tokens = corpus.sentence(sentence)
+        tokens = np.delete(tokens, removed - 1) if removed != NOTHING else tokens
+        texts.append(tokens[:length].astype(">u4").tobytes())  # bytes in this order sort as the tokens do
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    place, paths = np.empty(len(texts), dtype=np.int64), []
+    for i, following in zip(order, [*order[1:], None], strict=True):
+        place[i] = len(paths)
+        if following is None or not texts[following].startswith(texts[i]):
+            paths.append(np.frombuffer(texts[i], dtype=">u4").astype(np.int64))
+    text = runs.join(every, on=["sentence", "removed"], how="left", maintain_order="left")["text"].to_numpy()
+    return paths, place[text]
+
+
+def _read(decoder: Decoder, trees: forest.Forest, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """Run a forest; return the coefficients of its reads."""
+    send = lambda array: torch.from_numpy(array).to(decoder.device)
+    out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)
+    x = decoder.embed(trees)
+    for index, block in enumerate(decoder.layers[: trees.depth]):
+        level = trees.level(index + 1)
+        residual = block.attend(x[: level.rows], level)
+        coefficients = block.coefficients(residual)
+        here = np.flatnonzero(layer == index + 1)
+        out[send(here)] = coefficients[send(trees.row[here]), send(key[here])]
+        if index + 1 < trees.depth:
+            above = trees.level_rows(index + 2)
+            x = residual[:above] + block.combine(coefficients[:above])
     return out.cpu().numpy()
 
 

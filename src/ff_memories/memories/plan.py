@@ -26,6 +26,17 @@ class Plan:
     sentences: np.ndarray
     copies: list[np.ndarray]
 
+    def halves(self) -> tuple["Plan", "Plan"]:
+        """Return the batch in two parts of about as many sentences."""
+        middle = len(self.sentences) // 2
+        return Plan(self.sentences[:middle], self.copies[:middle]), Plan(self.sentences[middle:], self.copies[middle:])
+
+    def size(self, corpus: Corpus) -> tuple[int, int]:
+        """Return (tokens, sentences) of the corpus that are done with the batch, copies included."""
+        counts = np.array([len(c) for c in self.copies])
+        lengths = corpus.offsets[self.sentences + 1] - corpus.offsets[self.sentences]
+        return int((counts * lengths).sum()), int(counts.sum())
+
 
 def blocks(lengths: np.ndarray) -> list[tuple[int, int]]:
     """Return (first, end) of consecutive blocks of sentences, each of at least ``BLOCK_TOKENS`` tokens but the last."""

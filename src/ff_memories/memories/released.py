@@ -3,6 +3,7 @@
 It differs from the paper's text: a memory's prediction is that of its *scaled* value, inactive memories predict
 ``<s>``, they are compared with the layer's *output*, and the residual's norm counts as one more coefficient. Vectors
 are read as they are, without the final norm that some models have; only the model's own output passes it.
+That code sorts the vocabulary to find a rank, so equal probabilities rank by token id: all of an inactive memory's.
 """
 
 import numpy as np
@@ -16,6 +17,7 @@ from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.progress import Progress
 
 ACTIVE = 1 << 16  # scaled values held at once
+FULL = 128  # distributions over the whole vocabulary held at once
 LAYER_COLUMNS = (
     "layer_output_argmax", "layer_output_argmax_prob", "residual_argmax", "residual_argmax_prob",
     "residual_argmax_change", "residual_output_rank", "residual_output_prob", "ffn_matching_dims_count",
@@ -40,8 +42,8 @@ def scaled_value_tops(
     """
     out = torch.where(coefficients > 0, tops, 0)
     row, key = ((coefficients > 0) & scalable).nonzero(as_tuple=True)
-    if len(row):
-        out[row, key] = vocabulary.predict(values[key] * coefficients[row, key, None]).top
+    for i, k in zip(row.split(ACTIVE), key.split(ACTIVE), strict=True):
+        out[i, k] = vocabulary.predict(values[k] * coefficients[i, k, None]).top
     return out
 
 
@@ -92,15 +94,36 @@ def columns(
     return pl.concat(layers), pl.concat(dims)
 
 
+def output_distributions(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int) -> np.ndarray:
+    """Return the model's output distribution (examples, vocab) float32 at rows of ``examples``."""
+    vocabulary = decoder.vocabulary
+    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
+    out = np.zeros((len(examples), vocabulary.size), dtype=np.float32)
+    with torch.inference_mode(), Progress(len(examples), "examples", "output distributions") as progress:
+        for part in plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens):
+            batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
+            x = decoder.embed(batch)
+            for layer in decoder.layers:
+                residual = layer.attend(x, batch)
+                x = residual + layer.combine(layer.coefficients(residual))
+            last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
+            for start in range(0, len(part), FULL):
+                rows = vocabulary.output(x[last[start : start + FULL]])
+                out[part[start : start + FULL]] = vocabulary.log_probabilities(rows).exp().cpu().numpy()
+            progress.step(len(part))
+    return out
+
+
 def _dims(vocabulary, values, m, weights, scaled, own, model_top, example, layer: int) -> pl.DataFrame:
     """One batch's 'dim' rows: every scaled value's prediction and its ranks of two tokens; then the residual's."""
     wanted = {"output": model_top, "ffn": own["ffn_argmax"]}
     ranks, probabilities = {}, {}
     row, key = (m > 0).nonzero(as_tuple=True)
+    silent = vocabulary.log_probabilities(torch.zeros(1, values.shape[1], device=m.device, dtype=m.dtype))[0]
+    place = silent.argsort(descending=True, stable=True).argsort()  # an inactive memory's ranks, by token
     for name, token in wanted.items():
-        silent = vocabulary.predict(torch.zeros(len(m), values.shape[1], device=m.device, dtype=m.dtype), token)
-        rank = silent.target_rank[:, None].repeat(1, m.shape[1])
-        probability = silent.target_probability[:, None].repeat(1, m.shape[1])
+        rank = place[token][:, None].repeat(1, m.shape[1])
+        probability = silent[token].exp()[:, None].repeat(1, m.shape[1])
         for start in range(0, len(row), ACTIVE):
             i, k = row[start : start + ACTIVE], key[start : start + ACTIVE]
             found = vocabulary.predict(values[k] * m[i, k, None], token[i])

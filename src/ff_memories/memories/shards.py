@@ -1,5 +1,6 @@
 """A shard's lists as a file, read back exactly as they were."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -19,16 +20,16 @@ def save(best: TopTriggers, path: str | Path) -> None:
     every = Entries.cat(best.lists)
     arrays = {name: getattr(every, name).cpu().contiguous() for name in _COLUMNS}
     arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
-    shape = {"keys": str(best.keys), "top": str(best.top), "copies": str(best.copies)}
+    shape = {"keys": best.keys, "top": best.top, "copies": best.copies}
     with replacing(path) as partial:
-        save_file(arrays, partial, metadata=shape)
+        save_file(arrays, partial, metadata={"shape": json.dumps(shape)})  # one entry: several come in any order
 
 
 def load(path: str | Path) -> TopTriggers:
     """Read the lists of a shard. Raises ``UserError`` when the file is missing or damaged."""
     try:
         with safe_open(path, framework="pt") as file:
-            shape = {name: int(value) for name, value in file.metadata().items()}
+            shape = json.loads(file.metadata()["shape"])
             columns = [file.get_tensor(name) for name in _COLUMNS]
             lengths = file.get_tensor("length").tolist()
         best = TopTriggers(len(lengths), **shape)

@@ -72,7 +72,9 @@ class TopTriggers:
         self.gate = torch.full((layers, keys), torch.finfo(torch.float32).smallest_normal, device=device)
         self._log: list[list[Entries]] = [[] for _ in range(layers)]
         self._logged = [0] * layers
-        self._limit = max(keys * top // 4, 4096)
+        self._settled = [True] * layers  # whether the list is compacted, and nothing logged since
+        self._limit = max(keys * top // 2, 4096)
+        self._bound = max(2 * keys * top, 4096)  # a longer list holds many prefixes of the same text: level it
 
     def is_new(self, layer: int) -> bool:
         """Say whether nothing was offered to a layer yet."""
@@ -89,8 +91,9 @@ class TopTriggers:
         if len(entries):
             self._log[layer].append(entries)
             self._logged[layer] += len(entries)
+            self._settled[layer] = False
             if self._logged[layer] >= self._limit:
-                self._compact(layer)
+                self._trim(layer)
 
     def merge(self, other: "TopTriggers") -> None:
         """Take in the lists of another part of the corpus."""
@@ -104,6 +107,21 @@ class TopTriggers:
         for layer in range(len(self.lists)):
             self._compact(layer)
 
+    def state(self) -> tuple[list[Entries], torch.Tensor, list[int]]:
+        """Return what every layer holds, the gates, and how much of it is compacted: ``restore`` goes on from there."""
+        held = [Entries.cat([listed, *log]) for listed, log in zip(self.lists, self._log, strict=True)]
+        return held, self.gate, [len(listed) for listed in self.lists]
+
+    def restore(self, held: list[Entries], gate: torch.Tensor, listed: list[int]) -> None:
+        """Take up a ``state``."""
+        self.gate, self._settled = gate, [not len(entries) for entries in held]
+        for layer, (entries, n) in enumerate(zip(held, listed, strict=True)):
+            split = torch.arange(len(entries), device=entries.key.device) < n
+            self.lists[layer] = entries[split]
+            self._log[layer], self._logged[layer] = (
+                ([entries[~split]], len(entries) - n) if len(entries) > n else ([], 0)
+            )
+
     def ranked(self, layer: int) -> tuple[Entries, torch.Tensor]:
         """Return a layer's triggers, key by key in descending order, and their ranks from 1."""
         self._compact(layer)
@@ -111,12 +129,35 @@ class TopTriggers:
         rank = _ranks(_starts(entries.key)) + 1
         return entries[rank <= self.top], rank[rank <= self.top]
 
-    def _compact(self, layer: int) -> None:
-        if not self._log[layer]:
-            return
+    def _taken(self, layer: int) -> Entries:
+        """Return a layer's list and log as one. Raises ``ValueError`` where a coefficient is not finite."""
         entries = Entries.cat([self.lists[layer], *self._log[layer]])
-        self._log[layer], self._logged[layer] = [], 0
-        entries = self._level(entries)
+        self.lists[layer], self._log[layer], self._logged[layer] = entries, [], 0  # all there, should memory run out
+        if not torch.isfinite(entries.coefficient).all():
+            raise ValueError("memory coefficients that are not finite")
+        return entries
+
+    def _trim(self, layer: int) -> None:
+        """Drop what lies below its key's t-th coefficient by more than the slack, whatever its text; one plain sort."""
+        if self.copies < self.top:
+            return self._compact(layer)
+        entries = self._taken(layer)
+        bits = entries.coefficient.view(torch.int32).to(torch.int64)  # positive floats order like their bits
+        code = ((entries.key << 32) | (_LOW - bits)).sort().values
+        count = torch.bincount(entries.key, minlength=self.keys)
+        full = (count >= self.top).nonzero().squeeze(1)
+        last = _LOW - (code[(count.cumsum(0) - count)[full] + self.top - 1] & _LOW)
+        bar = self.gate[layer].index_copy(0, full, last.to(torch.int32).view(torch.float32) * (1 - SLACK))
+        self.gate[layer] = torch.maximum(self.gate[layer], bar)
+        self.lists[layer] = entries[entries.coefficient >= self.gate[layer][entries.key]]
+        if len(self.lists[layer]) > self._bound:
+            self._compact(layer)
+
+    def _compact(self, layer: int) -> None:
+        """Level equal prefixes, sort, and drop what lies below the t-th by more than the slack."""
+        if self._settled[layer]:
+            return
+        entries = self._level(self._taken(layer))
         code = (entries.coefficient.view(torch.int32).to(torch.int64) << 32) | (_LOW - entries.prefix)
         entries = entries[code.sort(descending=True).indices]  # positive floats order like their bits
         entries = entries[entries.key.sort(stable=True).indices]
@@ -126,6 +167,7 @@ class TopTriggers:
         bar[last.key] = last.coefficient * (1 - SLACK)
         self.lists[layer] = entries[entries.coefficient >= bar[entries.key]]
         self.gate[layer] = torch.maximum(self.gate[layer], bar)
+        self._settled[layer] = True
 
     def _level(self, entries: Entries) -> Entries:
         """Give equal prefixes of a key one coefficient, and keep the first ``copies`` of them."""

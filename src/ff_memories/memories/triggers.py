@@ -13,8 +13,10 @@ from ff_memories import seeding
 from ff_memories.corpus.store import Corpus
 from ff_memories.errors import UserError
 from ff_memories.memories import plan
+from ff_memories.memories.checkpoints import Checkpoint
 from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.memory import by_halves
 from ff_memories.progress import Progress
 
 # prefix lengths looked at in a sentence of N tokens: from the first, to N plus the second, inclusive
@@ -80,6 +82,8 @@ def trigger_examples(
     per_sentence: str = "best",
     duplicates: str = "keep",
     batch_tokens: int = 16_384,
+    checkpoint: Checkpoint | None = None,
+    keys: list[tuple[int, int]] | None = None,
 ) -> TopTriggers:
     """Find the ``top`` prefixes of every key in blocks of the training text.
 
@@ -91,6 +95,8 @@ def trigger_examples(
         per_sentence: ``best``, a sentence's best prefix alone (the first of equals), or ``all``.
         duplicates: ``drop`` keeps a prefix text at most once per key.
         batch_tokens: rows of one forward pass.
+        checkpoint: where to keep the state now and then, and to go on from.
+        keys: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among them.
 
     Raises:
         UserError: coefficients that are not finite.
@@ -98,27 +104,46 @@ def trigger_examples(
     shape, prefixes = decoder.description, Prefixes.of(corpus)
     low, high = POSITIONS[positions]
     best = TopTriggers(shape.layers, shape.keys, top, 1 if duplicates == "drop" else top, decoder.device)
+    depth = shape.layers
+    if keys is not None:  # nothing reaches the gate of a key that is not asked for
+        asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)
+        gate = torch.full_like(best.gate, torch.inf)
+        gate[asked[:, 0] - 1, asked[:, 1]] = best.gate[asked[:, 0] - 1, asked[:, 1]]
+        best.gate, depth = gate, int(asked[:, 0].max())
     total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
+    done = checkpoint.resume(best) if checkpoint else 0
+    run = lambda part: _run(decoder, corpus, prefixes, part, best, low, high, per_sentence, depth)
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
-        for first, end in blocks:
-            for part in plan.batches(corpus, first, end, batch_tokens, max(1, low - high), high == 0):
-                _run(decoder, corpus, prefixes, part, best, low, high, per_sentence)
-                progress.step(sum(len(c) * len(corpus.sentence(c[0])) for c in part.copies))
+        parts = (
+            part
+            for first, end in blocks
+            for part in plan.batches(corpus, first, end, batch_tokens, max(1, low - high), high == 0)
+        )
+        for number, part in enumerate(parts, 1):
+            if number > done:
+                by_halves(run, part, len(part.sentences), plan.Plan.halves)
+            tokens, sentences = part.size(corpus)
+            progress.step(tokens, sentences, skipped=number <= done)
+            if checkpoint and number > done:
+                checkpoint.step(best, number)
         best.finish()
     return best
 
 
-def _run(decoder, corpus, prefixes, part: plan.Plan, best: TopTriggers, low: int, high: int, per_sentence: str):
-    """One forward pass: offer every coefficient that reaches its key's gate."""
+def _run(
+    decoder: Decoder, corpus: Corpus, prefixes: Prefixes, part: plan.Plan, best: TopTriggers, low: int, high: int,
+    per_sentence: str, depth: int,
+) -> None:  # fmt: skip
+    """One forward pass up to layer ``depth``: offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = Batch.pack([corpus.sentence(s)[:cut] for s in part.sentences], decoder.device)
-    copies = _Copies(part, prefixes, batch)
+    rows = _Rows(part, prefixes, batch, low)
     x = decoder.embed(batch)
-    for index, layer in enumerate(decoder.layers):
+    for index, layer in enumerate(decoder.layers[:depth]):
         residual = layer.attend(x, batch)
         coefficients = layer.coefficients(residual)
-        _select(index, coefficients, batch, copies, best, low, per_sentence)
-        if index + 1 < len(decoder.layers):
+        _select(index, coefficients, rows, best, per_sentence)
+        if index + 1 < depth:
             x = residual + layer.combine(coefficients)
     if not torch.isfinite(residual).all():
         raise UserError(
@@ -127,54 +152,66 @@ def _run(decoder, corpus, prefixes, part: plan.Plan, best: TopTriggers, low: int
         )
 
 
-class _Copies:
-    """From a batch's rows to the prefixes of all sentences with the same text."""
+class _Rows:
+    """Where the prefixes of a batch's sentences lie, and to which prefixes of the corpus they belong."""
 
-    def __init__(self, part: plan.Plan, prefixes: Prefixes, batch: Batch):
+    def __init__(self, part: plan.Plan, prefixes: Prefixes, batch: Batch, low: int):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
+        self.groups = [(start, n, rows) for start, n, rows in batch.groups if rows > low]
+        first = [start + low + rows * np.arange(n) for start, n, rows in self.groups]
+        length = [np.full(n, rows - low) for _, n, rows in self.groups]
+        send = lambda array: torch.from_numpy(array).to(device)
+        self.sentences = len(counts)
         self.all_single = bool((counts == 1).all())
-        self.count = torch.from_numpy(counts).to(device)
-        self.first = torch.from_numpy(np.cumsum(counts) - counts).to(device)
-        self.start = torch.from_numpy(prefixes.starts[np.concatenate(part.copies)]).to(device)
-        self.row = torch.cat([start + torch.arange(n) * rows for start, n, rows in batch.groups]).to(device)
-        self.text = prefix_hashes(batch)
+        self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
+        self.start = send(prefixes.starts[np.concatenate(part.copies)] + low)
+        self.first, self.length = send(np.concatenate(first)), send(np.concatenate(length))
+        self.along = torch.arange(batch.groups[-1][2] - low, device=device)
+        self.low, self.text = low, prefix_hashes(batch)
 
-    def entries(self, key, coefficient, sentence, position) -> Entries:
-        """Return the entries of hits at (sentence within the batch, position)."""
-        text = self.text[self.row[sentence] + position]
+    def maxima(self, coefficients: torch.Tensor) -> torch.Tensor:
+        """Return the largest coefficient of each sentence and key, (sentences, d_m)."""
+        out, before = coefficients.new_empty(self.sentences, coefficients.shape[1]), 0
+        for start, n, rows in self.groups:
+            view = coefficients[start : start + n * rows].view(n, rows, -1)
+            torch.amax(view[:, self.low :], 1, out=out[before : before + n])
+            before += n
+        return out
+
+    def positions(self, coefficients: torch.Tensor, sentence: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        """Return the coefficients along sentences, (hits, longest): the last one repeated behind a sentence's end."""
+        row = self.first[sentence, None] + torch.minimum(self.along, self.length[sentence, None] - 1)
+        return coefficients.view(-1).take(row * coefficients.shape[1] + key[:, None])
+
+    def entries(self, key, coefficient, sentence, along) -> Entries:
+        """Return the entries of hits in sentences of the batch, for all sentences of the corpus with the same text."""
+        text = self.text[self.first[sentence] + along]
         if self.all_single:
-            return Entries(key, coefficient, self.start[sentence] + position, text)
+            return Entries(key, coefficient, self.start[sentence] + along, text)
         count = self.count[sentence]
         each = torch.repeat_interleave(torch.arange(len(key), device=key.device), count)
         inside = torch.arange(len(each), device=key.device) - torch.repeat_interleave(count.cumsum(0) - count, count)
-        start = self.start[self.first[sentence][each] + inside]
-        return Entries(key[each], coefficient[each], start + position[each], text[each])
+        start = self.start[self.copy[sentence][each] + inside]
+        return Entries(key[each], coefficient[each], start + along[each], text[each])
 
 
-def _select(layer: int, coefficients, batch: Batch, copies: _Copies, best: TopTriggers, low: int, per_sentence: str):
+def _select(layer: int, coefficients: torch.Tensor, rows: _Rows, best: TopTriggers, per_sentence: str) -> None:
     """Offer what reaches the gate: first the best of each sentence is compared, then only the sentences that hit."""
-    views, maxima, before = [], [], 0
-    for start, sentences, rows in batch.groups:
-        view = coefficients[start : start + sentences * rows].view(sentences, rows, -1)[:, low:]
-        views.append((before, view))
-        maxima.append(view.amax(1))
-        before += sentences
+    maxima = rows.maxima(coefficients)
     if best.is_new(layer):
-        best.raise_gate(layer, torch.cat(maxima))
+        best.raise_gate(layer, maxima)
     gate = best.gate[layer]
-    for (before, view), maximum in zip(views, maxima, strict=True):
-        sentence, key = (maximum >= gate).nonzero(as_tuple=True)
-        if not len(sentence):
-            continue
-        if per_sentence == "best":
-            value = maximum[sentence, key]
-            position = view[sentence, :, key].argmax(1)
-        else:
-            hits = view[sentence, :, key]
-            which, position = (hits >= gate[key, None]).nonzero(as_tuple=True)
-            value, sentence, key = hits[which, position], sentence[which], key[which]
-        best.offer(layer, copies.entries(key, value, before + sentence, position + low))
+    sentence, key = (maxima >= gate).nonzero(as_tuple=True)
+    if not len(sentence):
+        return
+    along = rows.positions(coefficients, sentence, key)
+    if per_sentence == "best":
+        best.offer(layer, rows.entries(key, maxima[sentence, key], sentence, along.argmax(1)))
+    else:
+        reaches = (along >= gate[key, None]) & (rows.along < rows.length[sentence, None])
+        which, at = reaches.nonzero(as_tuple=True)
+        best.offer(layer, rows.entries(key[which], along[which, at], sentence[which], at))
 
 
 def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
@@ -199,3 +236,15 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
             ).with_columns(pl.when(pl.Series(inside, dtype=pl.Boolean)).then(pl.col("next_token")).alias("next_token"))
         )
     return pl.concat(parts)
+
+
+def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
+    """Return how many rows of the ``triggers`` table repeat the prefix text of a better one of their key."""
+    numbers: dict[bytes, int] = {}
+    prefixes = triggers.select("sentence", "position").unique(maintain_order=True)
+    same = [
+        numbers.setdefault(corpus.sentence(sentence)[:position].tobytes(), len(numbers))
+        for sentence, position in prefixes.iter_rows()
+    ]
+    texts = triggers.join(prefixes.with_columns(text=pl.Series(same, dtype=pl.UInt32)), on=["sentence", "position"])
+    return texts.height - texts.select("layer", "key", "text").n_unique()

@@ -93,7 +93,7 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
     return loaded
 
 
-def _options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
+def model_options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return the model's options, from a legacy ``args`` Namespace or a current ``cfg``."""
     args = loaded.get("args")
     if args is None and isinstance(loaded.get("cfg"), dict):
@@ -264,7 +264,7 @@ def read(path: str | Path) -> tuple[Description, Weights]:
 
 
 def _read(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
-    options, state = _options(loaded, path), loaded["model"]
+    options, state = model_options(loaded, path), loaded["model"]
     if not isinstance(state, dict) or not all(isinstance(t, torch.Tensor) for t in state.values()):
         raise UserError(f"{path}: its 'model' is not a dictionary of tensors")
     _refuse_other_architectures(options, state, path)

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.checkpoint import Description, Weights, load
+from ff_memories.model.forest import Forest, Level
 from ff_memories.model.vocabulary import Vocabulary
 
 
@@ -52,6 +53,16 @@ class Batch:
         groups = tuple((int(starts[i]), int(n), int(t)) for i, n, t in zip(first, count, lengths, strict=True))
         return cls(torch.from_numpy(tokens).to(device), torch.from_numpy(positions).to(device), groups)
 
+    def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
+        """Return attention's output (rows, d), heads side by side, from queries, keys and values (rows, 3 d)."""
+        mixed = qkv.new_empty(len(qkv), qkv.shape[1] // 3)
+        for start, sentences, rows in self.groups:
+            part = slice(start, start + sentences * rows)
+            q, k, v = qkv[part].view(sentences, rows, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            out = v if rows == 1 else F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            mixed[part].view(sentences, rows, heads, -1).copy_(out.transpose(1, 2))
+        return mixed
+
 
 class Layer:
     """One block: self-attention, then the feed-forward memories (section 2)."""
@@ -66,16 +77,11 @@ class Layer:
         self.keys, self.key_bias = own["keys"], own["key_bias"]  # (d_m, d): key i is row i
         self.values, self.value_bias = own["values"], own["value_bias"]  # (d_m, d): value i is row i
 
-    def attend(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
+    def attend(self, x: torch.Tensor, batch: Batch | Level) -> torch.Tensor:
         """Return the residual r (rows, d): the layer's input plus its self-attention."""
         qkv = F.linear(F.layer_norm(x, x.shape[1:], *self.attention_norm), *self.qkv)
-        mixed = torch.empty_like(x)
-        for start, sentences, rows in batch.groups:
-            part = slice(start, start + sentences * rows)
-            q, k, v = qkv[part].view(sentences, rows, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-            out = v if rows == 1 else F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            mixed[part].view(sentences, rows, self.heads, -1).copy_(out.transpose(1, 2))
-        return x + F.linear(mixed, *self.attention_out)
+        mixed = batch.mix(qkv, self.heads)
+        return x[: len(mixed)] + F.linear(mixed, *self.attention_out)
 
     def coefficients(self, residual: torch.Tensor) -> torch.Tensor:
         """Return the memory coefficients m (rows, d_m) = ReLU(x K^T + b1), x the normalised residual (equation 1)."""
@@ -111,7 +117,7 @@ class Decoder:
         """The longest sentence the model takes, without ``</s>``."""
         return self.description.max_positions - 1
 
-    def embed(self, batch: Batch) -> torch.Tensor:
+    def embed(self, batch: Batch | Forest) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
         return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
 

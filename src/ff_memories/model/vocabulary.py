@@ -2,8 +2,8 @@
 
 ``softmax(h E)`` of the paper stands for the model's own output layer: an adaptive softmax for the paper's model.
 Its head holds the frequent words and one class per tail; a tail word's log-probability is its class's plus its own
-within the tail. A tail can hold the top word only where its class logit exceeds the best head word's, so tails are
-computed for those rows alone.
+within the tail. A tail is projected only for vectors where it can matter: `_Tail.reach` bounds what its words attain,
+and a vector whose best head word (for ranks: whose target) lies above that bound needs no look at the tail.
 """
 
 import math
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from ff_memories.model import unloaded
 from ff_memories.model.checkpoint import Description, Weights
 
-TILE = 32_768  # words of a tail projected at once
+TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
+MARGIN = 1e-3  # on a tail's reach, for what float32 rounds away
 ROWS = 512  # vectors projected at once
 
 
@@ -43,6 +45,7 @@ class Cluster:
     first: int
     embedding: torch.Tensor  # (size, d_k)
     projection: torch.Tensor | None  # (d_k, d)
+    _extent: tuple[float, torch.Tensor] | None = None
 
     @property
     def size(self) -> int:
@@ -53,9 +56,18 @@ class Cluster:
 
     def tiles(self, h: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first word of the tile within the cluster, logits (rows, tile))."""
-        z = self.inner(h)
+        yield from self.inner_tiles(self.inner(h))
+
+    def inner_tiles(self, z: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield the same from vectors within the cluster's own space."""
         for start in range(0, self.size, TILE):
             yield start, F.linear(z, self.embedding[start : start + TILE])
+
+    def extent(self) -> tuple[float, torch.Tensor]:
+        """Return the length of the longest word vector, and the mean of all (d_k,)."""
+        if self._extent is None:
+            self._extent = float(self.embedding.norm(dim=1).max()), self.embedding.mean(0)
+        return self._extent
 
 
 class Vocabulary:
@@ -75,14 +87,15 @@ class Vocabulary:
         self.clusters, self.classes = [head, *tails], weights.get("output.classes") if tails else None
         self._description, self._weights = description, weights
         self.kind = kind
+        self.generator_state: torch.Tensor | None = None  # of ``random``, after its draws
 
     def reading(self, kind: str, seed: int = 1) -> "Vocabulary":
         """Return the same vocabulary read another way.
 
         ``adaptive``: the model's own softmax. ``flat``: the paper's softmax(h E), one softmax over all words, the
         tails' embeddings projected to the model's width. ``head``: the head's words alone. ``random``: the released
-        script's adaptive softmax, whose class and tail projections were initialised (Xavier uniform) but never loaded;
-        ``seed`` draws them.
+        script's adaptive softmax over the input embeddings, whose class and tail projections were drawn but never
+        loaded; ``seed`` draws them (``unloaded``).
         """
         if kind not in ("adaptive", "flat", "head", "random"):
             raise ValueError(kind)
@@ -90,11 +103,20 @@ class Vocabulary:
         if kind == "head":
             other.clusters, other.classes, other.size = other.clusters[:1], None, other.clusters[0].size
         if kind == "random" and self.classes is not None:
-            draw = torch.Generator().manual_seed(seed)
-            other.classes = _xavier(self.classes, draw)
-            for cluster in other.clusters[1:]:
-                cluster.projection = _xavier(cluster.projection, draw)
+            for k, cluster in enumerate(other.clusters):  # tied in the paper's model, where this changes nothing
+                words = self._weights.get(f"input.{k}.embedding")
+                cluster.embedding = words if words is not None and len(words) == cluster.size else cluster.embedding
+            drawn = unloaded.draw([tuple(c.embedding.shape) for c in other.clusters], self.classes.shape[1], seed)
+            other.replace_projections(drawn.classes, drawn.tails)
+            other.generator_state = drawn.state
         return other
+
+    def replace_projections(self, classes: torch.Tensor, tails: list[torch.Tensor]) -> None:
+        """Read classes (tails, d) and words of the tails, (d_k, d) each, by other projections than the model's."""
+        like = self.classes
+        self.classes = classes.to(like.device, like.dtype)
+        for cluster, projection in zip(self.clusters[1:], tails, strict=True):
+            cluster.projection = projection.to(like.device, like.dtype)
 
     def word_vectors(self) -> torch.Tensor:
         """Return what every word is read by, (vocab, d): h . E of the paper's softmax(h E)."""
@@ -136,77 +158,112 @@ class Vocabulary:
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
         top_logit, top = head.max(1)
         if flat:
-            prior = [h.new_zeros(len(h))] * len(self.clusters)  # every word competes in one softmax
+            classes = h.new_zeros(len(h), len(self.clusters) - 1)  # every word competes in one softmax
             norm = torch.logsumexp(head, 1)
         else:
             classes = F.linear(h, self.classes)
             norm = torch.logsumexp(torch.cat([head, classes], 1), 1)
-            prior = [h.new_zeros(len(h)), *classes.unbind(1)]
-        tails = []
-        for k, cluster in enumerate(self.clusters[1:], 1):
-            if flat or (rank and target is not None):
-                need = torch.ones(len(h), dtype=torch.bool, device=h.device)
-            else:
-                need = prior[k] > top_logit
-                if target is not None:
-                    need |= (target >= cluster.first) & (target < cluster.first + cluster.size)
-            tails.append(self._tail(cluster, h, prior[k], need, target))
+        tails = [_Tail(c, h, p, flat) for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)]
+        for tail in tails:
+            tail.project(tail.reach > top_logit if target is None else (tail.reach > top_logit) | tail.holds(target),
+                         target, keep=rank and target is not None)  # fmt: skip
         if flat:
             for tail in tails:
-                norm = torch.logaddexp(norm, tail["lse"])
-        for k, tail in enumerate(tails, 1):  # the tail's best word, in head logits
-            tail["offset"] = prior[k] - (0 if flat else tail["lse"])
-            best = torch.where(tail["need"], tail["max"] + tail["offset"], -torch.inf)
-            wins = best > top_logit
+                norm = torch.logaddexp(norm, tail.lse)
+        for tail in tails:  # the tail's best word, in head logits
+            best = tail.max + tail.offset
+            wins = best > top_logit  # never where the tail was not projected: NaN
             top_logit = torch.where(wins, best, top_logit)
-            top = torch.where(wins, tail["argmax"] + self.clusters[k].first, top)
+            top = torch.where(wins, tail.argmax + tail.cluster.first, top)
         out = Prediction(top, torch.exp(top_logit - norm))
         if target is not None:
-            self._targets(out, h, head, tails, norm, target, rank)
+            self._targets(out, head, tails, norm, target, rank)
         return out
 
-    def _tail(self, cluster, h, prior, need, target):
-        """One pass over a tail's tiles: largest logit, its word, log-sum-exp and the target's own logit."""
-        full = lambda value: torch.full((len(h),), value, dtype=h.dtype, device=h.device)
-        best, lse, own = full(-torch.inf), full(-torch.inf), full(torch.nan)
-        arg = torch.zeros(len(h), dtype=torch.long, device=h.device)
-        rows = need.nonzero().squeeze(1)
-        if len(rows):
-            b, a, s, o = best[rows], arg[rows], lse[rows], own[rows]
-            for start, tile in cluster.tiles(h[rows]):
-                value, word = tile.max(1)
-                a = torch.where(value > b, word + start, a)
-                b = torch.maximum(b, value)
-                s = torch.logaddexp(s, torch.logsumexp(tile, 1))
-                if target is not None:
-                    at = target[rows] - cluster.first - start
-                    inside = (at >= 0) & (at < tile.shape[1])
-                    picked = tile.gather(1, at.clamp(0, tile.shape[1] - 1)[:, None]).squeeze(1)
-                    o = torch.where(inside, picked, o)
-            best[rows], arg[rows], lse[rows], own[rows] = b, a, s, o
-        return {"need": need, "max": best, "argmax": arg, "lse": lse, "own": own}
-
-    def _targets(self, out, h, head, tails, norm, target, rank):
+    def _targets(self, out, head, tails, norm, target, rank):
         """Fill in the targets' probabilities and ranks. Within its own cluster a target's rank is exact."""
         n = self.clusters[0].size
         in_head = (target >= 0) & (target < n)
         own = head.gather(1, target.clamp(0, n - 1)[:, None]).squeeze(1)
         logit = torch.where(in_head, own, torch.nan)  # in head logits
         for tail in tails:
-            logit = torch.where(tail["own"].isnan(), logit, tail["own"] + tail["offset"])
+            logit = torch.where(tail.own.isnan(), logit, tail.own + tail.offset)
         out.target_probability = torch.exp(logit - norm)
         if not rank:
             return
-        count = (head > logit[:, None]).sum(1)
-        for tail, cluster in zip(tails, self.clusters[1:], strict=True):
-            bar = torch.where(tail["own"].isnan(), logit - tail["offset"], tail["own"])
-            for _, tile in cluster.tiles(h):
-                count += (tile > bar[:, None]).sum(1)
-        out.target_rank = torch.where(logit.isnan(), -1, count)
+        count = head.gt_(logit[:, None]).sum(1)
+        for tail in tails:
+            tail.project(tail.reach > logit, target, keep=True)
+            count += tail.above(torch.where(tail.own.isnan(), logit - tail.offset, tail.own))
+        out.target_rank = torch.where(logit.isnan(), -1, count.round().long())
 
 
-def _xavier(like: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
-    """Return a matrix of another's shape as fairseq's adaptive softmax initialises it."""
-    bound = math.sqrt(6 / sum(like.shape))
-    drawn = torch.rand(like.shape, generator=draw) * (2 * bound) - bound
-    return drawn.to(like.device, like.dtype)
+class _Tail:
+    """One tail of the softmax and a block of vectors, projected for some of them.
+
+    Attributes:
+        reach: (rows,) no word of the tail lies above it, in head logits.
+        max, argmax, lse, own: (rows,) largest logit, its word, log-sum-exp, and the target's own logit; NaN for vectors
+            that were not projected, ``own`` for targets elsewhere too.
+        offset: (rows,) what brings the tail's logits to the head's.
+    """
+
+    def __init__(self, cluster: Cluster, h: torch.Tensor, prior: torch.Tensor, flat: bool):
+        self.cluster, self.prior, self.flat = cluster, prior, flat
+        self.z = cluster.inner(h)
+        if flat:
+            self.reach = torch.full_like(prior, torch.inf)
+        else:  # logit - lse: a logit is at most |z| |e|, and by Jensen lse at least log(n) + the logits' mean
+            longest, mean = cluster.extent()
+            most = self.z.norm(dim=1) * longest - math.log(cluster.size) - self.z @ mean
+            self.reach = prior + torch.clamp(most, max=0) + MARGIN
+        self.max, self.lse, self.own = (torch.full_like(prior, torch.nan) for _ in range(3))
+        self.argmax = torch.zeros(len(h), dtype=torch.long, device=h.device)
+        self._done = torch.zeros(len(h), dtype=torch.bool, device=h.device)
+        self._kept: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
+
+    @property
+    def offset(self) -> torch.Tensor:
+        return torch.zeros_like(self.prior) if self.flat else self.prior - self.lse
+
+    def holds(self, target: torch.Tensor) -> torch.Tensor:
+        """Return (rows,) bool: whose targets are words of this tail."""
+        return (target >= self.cluster.first) & (target < self.cluster.first + self.cluster.size)
+
+    def project(self, need: torch.Tensor, target: torch.Tensor | None, keep: bool) -> None:
+        """Project the vectors that need it and were not yet; ``keep`` their logits for ``above``."""
+        rows = (need & ~self._done).nonzero().squeeze(1)
+        if not len(rows):
+            return
+        self._done[rows] = True
+        z, tiles = self.z[rows], []
+        best, word, lse = (
+            z.new_full((len(z),), -torch.inf),
+            rows.new_zeros(len(rows)),
+            z.new_full((len(z),), -torch.inf),
+        )
+        own = z.new_full((len(z),), torch.nan)
+        for start, tile in self.cluster.inner_tiles(z):
+            value = tile.amax(1)
+            rises = (value > best).nonzero().squeeze(1)
+            word[rises] = tile[rises].argmax(1) + start
+            best = torch.maximum(best, value)
+            lse = torch.logaddexp(lse, torch.logsumexp(tile, 1))
+            if target is not None:
+                at = target[rows] - self.cluster.first - start
+                picked = tile.gather(1, at.clamp(0, tile.shape[1] - 1)[:, None]).squeeze(1)
+                own = torch.where((at >= 0) & (at < tile.shape[1]), picked, own)
+            if keep:
+                tiles.append(tile)
+        self.max[rows], self.argmax[rows], self.lse[rows], self.own[rows] = best, word, lse, own
+        if keep:
+            self._kept.append((rows, tiles))
+
+    def above(self, bar: torch.Tensor) -> torch.Tensor:
+        """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected. Only once."""
+        count = torch.zeros_like(bar)
+        for rows, tiles in self._kept:
+            own = bar[rows, None]
+            count[rows] = torch.stack([tile.gt_(own).sum(1) for tile in tiles]).sum(0)  # in place: no time for a mask
+        self._kept = []
+        return count

@@ -14,13 +14,18 @@ import polars as pl
 import torch
 
 from ff_memories import tables
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
 from ff_memories.errors import UserError
 from ff_memories.patterns import ANNOTATOR
 from ff_memories.patterns.embedding import closeness_vectors
+from ff_memories.patterns.plan import content_hash, identity
 from ff_memories.patterns.words import stem
+from ff_memories.plain import visible
 from ff_memories.seeding import generator
 
 CASES = 100
+LABELS = ("distant", "related")
 PAIRS = 2_000  # random pairs that a pair is compared with
 ALIKE = 200  # words next in frequency that stand in for one
 CLOSE = 0.95
@@ -99,6 +104,38 @@ def compositions(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
     last = last.sort("example")
     drawn = generator(seed, "distance examples").permutation(len(last))[:CASES]
     return last[sorted(drawn.tolist())]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A composition as annotators see it: the end of its prefix, and what was predicted there."""
+
+    example: int
+    prefix: tuple[str, ...]
+    residual: str
+    ffn: str
+    output: str
+
+    @property
+    def item(self) -> str:
+        """A name made of what is shown, as those of ``plan.Item``."""
+        return f"{identity('composition', None, self.example)}-{content_hash(repr(self))}"
+
+
+def compared(
+    cases: pl.DataFrame, examples: pl.DataFrame, corpus: Corpus, dictionary: Dictionary, seed: int
+) -> list[Compared]:
+    """Return rows of ``refinement`` as annotators see them, in a random order."""
+    word = lambda token: visible(dictionary[token])
+    places = cases.select("example", "residual_top", "ffn_top", "output_top").join(examples, on="example", how="left")
+    out = [
+        Compared(
+            row["example"], tuple(word(t) for t in corpus.sentence(row["sentence"])[: row["position"]]),
+            word(row["residual_top"]), word(row["ffn_top"]), word(row["output_top"]),
+        )
+        for row in places.sort("example").iter_rows(named=True)
+    ]  # fmt: skip
+    return [out[i] for i in generator(seed, "composition order").permutation(len(out)).tolist()]
 
 
 def check_examples(refinement: pl.DataFrame, examples: pl.DataFrame) -> None:

@@ -16,7 +16,7 @@ from ff_memories.patterns.semantic import OPENING, Lexicon, Topics
 from ff_memories.patterns.shallow import Shallow
 from ff_memories.seeding import generator
 
-ALPHA = 0.01  # probability that a key with random prefixes is given any pattern; half of it for each type
+ALPHA = 0.007  # probability that a key with random prefixes is given any pattern; half of it for each type
 REFERENCE, POOL = 20_000, 4_000
 
 

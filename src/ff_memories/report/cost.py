@@ -10,6 +10,8 @@ from pathlib import Path
 
 from ff_memories.errors import UserError
 
+MACHINE = "machine: "  # begins the line of a step's log that says what it ran on
+
 
 @dataclass(frozen=True)
 class Cost:

@@ -22,7 +22,7 @@ class Section:
 SECTIONS = (
     Section("3.2", "Keys and what triggers them",
             "Do keys respond to patterns that people recognise, and to which part of a prefix?",
-            ("figure2", "table1", "figure3")),
+            ("figure2", "table1", "table3", "figure3")),
     Section("4", "Values and what they predict",
             "Does a value, read as a distribution over the vocabulary, predict what follows its key's triggers?",
             ("figure4", "figure5", "figure6", "table2")),

@@ -1,5 +1,6 @@
 """The report: everything that its template shows, gathered from tables, card and config."""
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +10,14 @@ from markupsafe import Markup
 
 from ff_memories.claims import natural, register
 from ff_memories.config import Settings
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import caption, title
+from ff_memories.figures.links import keys_behind
+from ff_memories.report import interactive
+from ff_memories.report.annotation import annotation_section
 from ff_memories.report.methods import SOURCES, methods
 from ff_memories.report.outline import SECTIONS, Section, part_of, section_of
 from ff_memories.report.rendering import render
+from ff_memories.report.sensitivity import choices_section
 from ff_memories.report.svg import inline
 
 VERDICTS = {
@@ -35,23 +40,36 @@ def page(
     card: Mapping[str, Any],
     targets: Mapping[str, str],
     figures_at: str,
+    sensitivity: pl.DataFrame | None = None,
+    scores: pl.DataFrame | None = None,
+    specifications: Mapping[str, str] | None = None,
+    configfile: str | None = None,
 ) -> str:
     """Return the report as one HTML page that needs nothing but itself.
 
     Args:
         claims, counts: tables.
         figures: SVG documents by name, ``figure2`` ...; those not given are left out.
-        tables: HTML fragments ``table1``, ``table2``, made by this package.
+        tables: HTML fragments ``table1`` to ``table3``, made by this package.
         config: the whole run's settings.
         card: of the run's model.
         targets: the file that a rerun is asked for, by part (``figure3``, ``table1``, ``claims``).
         figures_at: the folder of the figures, relative to the page.
+        sensitivity: the table, where the run measured it.
+        scores: the table ``annotation_scores``.
+        specifications: of the figures that are interactive, by name; the others stay as they are drawn.
+        configfile: the run's config file, for the commands; ``None`` where Snakemake takes it without being told.
     """
     rows = [_row(row) for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"]))]
-    parts = {name: _figure(name, svg, figures_at) for name, svg in figures.items()}
+    specs = {name: Markup(interactive.embedded(text)) for name, text in (specifications or {}).items()}
+    parts = {
+        name: _figure(name, svg, figures_at, config.values.target) | {"spec": specs.get(name)}
+        for name, svg in figures.items()
+    }
+    script = interactive.script() if specs else None
     parts |= {name: {"title": name.replace("table", "Table "), "table": Markup(html)} for name, html in tables.items()}
     for name, part in parts.items():
-        part |= {"name": name, "command": _command(config.run, targets.get(name)), "claims": _of_part(rows, name)}
+        part |= {"name": name, "command": _command(configfile, targets.get(name)), "claims": _of_part(rows, name)}
     own = Counter(row["verdict"] for row in rows)
     return render(
         "report.html.j2",
@@ -65,9 +83,15 @@ def page(
         tally=[(verdict, own[verdict]) for verdict in VERDICTS if own[verdict]],
         marks=VERDICTS,
         sections=[_section(section, parts, rows) for section in SECTIONS],
+        sensitivity=None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity")),
+        annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
         methods=methods(config, dict(card)),
-        claims_command=_command(config.run, targets.get("claims")),
+        claims_command=_command(configfile, targets.get("claims")),
+        policy=Markup(interactive.policy(script)),
+        script=script and Markup(script),
+        live=[part for part in parts.values() if part.get("spec")],
+        figures_at=figures_at,
     )
 
 
@@ -93,20 +117,22 @@ def _of_part(rows: list[dict], name: str) -> list[dict]:
     return [row for row in rows if row["part"] == name]
 
 
-def _figure(name: str, svg: str, figures_at: str) -> dict[str, Any]:
-    title = name.replace("figure", "Figure ")
-    label = f"{title}. {FIGURES[name].caption}"
+def _figure(name: str, svg: str, figures_at: str, target: str) -> dict[str, Any]:
+    said = caption(name, target)
+    label = f"{title(name)}. {said}"
     links = [(text, f"{figures_at}/{name}{suffix}") for text, suffix in
-             (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("its numbers", ".csv"))]  # fmt: skip
-    return {"title": title, "caption": FIGURES[name].caption, "svg": Markup(inline(svg, name, label)), "links": links}
+             (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("its numbers (CSV)", ".csv"))]  # fmt: skip
+    if behind := keys_behind(name):
+        links.append(("the keys behind it", behind))
+    return {"title": title(name), "caption": said, "svg": Markup(inline(svg, name, label)), "links": links}
 
 
-def _command(run: str, target: str | None) -> str | None:
-    """Return the command that makes one target anew; the default config needs no naming."""
+def _command(configfile: str | None, target: str | None) -> str | None:
+    """Return the command that makes one target anew."""
     if target is None:
         return None
-    config = "" if run == "demo" else "--configfile CONFIG "
-    return f"snakemake --cores all {config}--force {target}"
+    config = f" --configfile {shlex.quote(configfile)}" if configfile else ""
+    return f"snakemake --cores all --resources gpu=1 --force {target}{config}"
 
 
 def _summary(config: Settings, card: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import polars as pl
 
 from ff_memories.claims.evidence import PROXY
 from ff_memories.claims.layers import at
+from ff_memories.patterns import marks
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.text import csv_text, latex, visible
 
@@ -21,10 +22,20 @@ class Row:
     key: int
     pattern: str
     type: str
-    proxy: bool
+    annotator: str
     covered: int
     shown: int
     passages: tuple[Passage, ...]
+
+    @property
+    def mark(self) -> str:
+        """What is said beside every pattern that no person found."""
+        return said(self.annotator)
+
+
+def said(annotator: str) -> str:
+    """Return the words that mark an annotator who is no person, or nothing."""
+    return ", ".join(marks([annotator])).lower()
 
 
 def table1(
@@ -50,7 +61,7 @@ def table1(
                     row["key"],
                     visible(row["description"]),
                     row["type"],
-                    row["annotator"] == PROXY,
+                    row["annotator"],
                     row["covered"],
                     labels.filter(one & (pl.col("annotator") == row["annotator"])).height,
                     tuple(texts.passage(s, p) for s, p in shown.select("sentence", "position").iter_rows()),
@@ -63,7 +74,7 @@ def to_csv(rows: list[Row], scope: str) -> str:
     """Return Table 1 as CSV, one line per example prefix."""
     header = ["layer", "key", "pattern", "type", "annotator", "covered", "shown", "prefix", "last_token", "scope"]
     return csv_text(header, (
-        [r.layer, r.key, r.pattern, r.type, PROXY if r.proxy else "people", r.covered, r.shown, p.plain, p.marked,
+        [r.layer, r.key, r.pattern, r.type, r.mark or "people", r.covered, r.shown, p.plain, p.marked,
          scope]
         for r in rows for p in r.passages
     ))  # fmt: skip
@@ -85,4 +96,4 @@ def to_latex(rows: list[Row], scope: str) -> str:
 
 
 def _kind(row: Row) -> str:
-    return f"{row.type}, automatic proxy" if row.proxy else row.type
+    return f"{row.type}, {row.mark}" if row.mark else row.type

@@ -1,13 +1,9 @@
-"""Corpus text is anybody's: made visible and escaped for HTML, CSV and LaTeX."""
+"""Corpus text is anybody's: escaped for LaTeX; for CSV see ``plain``."""
 
-import csv
-import io
-import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any
+from ff_memories.plain import cell, csv_text, visible
 
-# Cc: controls; Cf: invisible formats, among them those that reverse the text after them; Cs, Co, Cn: no characters.
-_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+__all__ = ["cell", "csv_text", "latex", "visible"]
+
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -16,28 +12,6 @@ _LATEX = {
 }  # fmt: skip
 
 
-def visible(text: str) -> str:
-    """Return text with every invisible character spelled out, as in ``[U+202E]``."""
-    return "".join(f"[U+{ord(c):04X}]" if unicodedata.category(c) in _HIDDEN else c for c in text)
-
-
 def latex(text: str) -> str:
     """Return text for LaTeX: nothing in it is a command, a ligature or an optional argument."""
     return "".join(_LATEX.get(c, c) for c in visible(text))
-
-
-def cell(value: Any) -> Any:
-    """Return one CSV cell that no spreadsheet takes for a formula; numbers stay numbers."""
-    if not isinstance(value, str):
-        return "" if value is None else value
-    value = visible(value)
-    return f"'{value}" if value.lstrip()[:1] in ("=", "+", "-", "@") else value
-
-
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a CSV file's text, in UTF-8 with plain line ends."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([cell(value) for value in row] for row in rows)
-    return out.getvalue()

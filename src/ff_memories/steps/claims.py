@@ -14,6 +14,7 @@ from ff_memories.claims.stop_words import stop_words
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
+from ff_memories.report.claims_table import to_latex
 from ff_memories.steps.common import config_argument
 
 
@@ -26,6 +27,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="claims.parquet", help="table to write")
     parser.add_argument("--out-counts", required=True, metavar="counts.parquet", help="table to write")
     parser.add_argument("--metrics", required=True, metavar="claims.json", help="the verdicts for DVC, to write")
+    parser.add_argument("--latex", metavar="claims.tex", help="the verdicts as a LaTeX table, to write")
 
 
 def run(args):
@@ -50,6 +52,8 @@ def run(args):
     tables.write(judged, args.out)
     tables.write(counts, args.out_counts)
     write_whole(args.metrics, json.dumps(metrics(judged), indent=1, sort_keys=True) + "\n")
+    if args.latex:
+        write_whole(args.latex, to_latex(judged, card["scope"]))
     print(listing(judged))
 
 

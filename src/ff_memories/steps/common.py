@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from ff_memories import tables
+from ff_memories import devices, tables
 from ff_memories.config import Settings
 from ff_memories.errors import UserError
 from ff_memories.files import replacing
@@ -19,9 +19,28 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
     """The converted model, and how to run it."""
     parser.add_argument("--weights", required=True, help="model.safetensors")
     parser.add_argument("--description", required=True, help="model.json")
+    execution_arguments(parser)
+
+
+def execution_arguments(parser: argparse.ArgumentParser) -> None:
+    """How the model is run; no result depends on it."""
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
     parser.add_argument("--batch-tokens", type=int, default=16_384, help="tokens in one forward pass")
+
+
+def chosen_device(device: str) -> str:
+    """Return ``cpu`` or ``cuda`` for what ``execution.device`` says. Raises ``UserError`` where there is no GPU."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            "execution.device is cuda, and no GPU can be used here",
+            "set execution.device: auto or cpu, or install a torch built for CUDA",
+        )
+    return device
 
 
 def load_decoder(args: argparse.Namespace):
@@ -31,14 +50,9 @@ def load_decoder(args: argparse.Namespace):
     from ff_memories.model.decoder import Decoder
 
     torch.set_num_threads(max(1, args.threads))
-    device = args.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            "execution.device is cuda, and no GPU can be used here",
-            "set execution.device: auto or cpu, or install a torch built for CUDA",
-        )
+    device = chosen_device(args.device)
+    if device == "cuda":
+        device = f"cuda:{devices.take(torch.cuda.device_count())}"
     return Decoder.load(args.weights, args.description, device)
 
 
@@ -47,3 +61,12 @@ def write_counts(step: str, reasons: dict[str, int], path: str) -> None:
     frame = tables.conform(tables.counts(step, reasons), tables.TABLES["counts"])
     with replacing(path) as partial:
         frame.write_parquet(partial, compression="zstd")
+
+
+def check_dictionary(path: str, dictionary, vocab: int) -> None:
+    """Raise ``UserError`` where a dictionary is not of the model that has ``vocab`` types."""
+    if len(dictionary) != vocab:
+        raise UserError(
+            f"{path}: {len(dictionary)} types, the model has {vocab}",
+            "give model.dictionary the dict.txt that the checkpoint was trained with",
+        )

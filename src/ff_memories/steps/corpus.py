@@ -6,7 +6,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.card import read_card
-from ff_memories.corpus import moses, store, text
+from ff_memories.corpus import cuts, moses, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import segmenter
 from ff_memories.errors import UserError
@@ -19,6 +19,7 @@ def arguments(parser):
     parser.add_argument("--validation", required=True, nargs="+", type=Path, help="text files")
     parser.add_argument("--dictionary", required=True)
     parser.add_argument("--card", required=True, help="the model's card.json")
+    parser.add_argument("--cuts", nargs="*", default=[], help="shards of cuts, where a segmenter ran before")
     parser.add_argument("--sentences", required=True, help="table to write")
     parser.add_argument("--corpus", required=True, help="corpus.safetensors to write")
     parser.add_argument("--counts", required=True, help="counts to write")
@@ -31,15 +32,16 @@ def run(args):
     dictionary = Dictionary.read(args.dictionary)
     options = {
         "dictionary": dictionary,
-        "segmenter": segmenter(corpus.segmenter),
         "max_tokens": read_card(args.card)["max_positions"] - 1,
         "headings": corpus.headings,
         "too_long": corpus.too_long,
         "tokenize": moses.tokenizer() if corpus.tokenizer == "moses" else None,
     }
     splits = {
-        split: text.sentences(getattr(args, split), max_sentences=getattr(corpus, split).max_sentences, **options)
-        for split in ("train", "validation")
+        split: text.sentences(
+            getattr(args, split), segmenter=cut, max_sentences=getattr(corpus, split).max_sentences, **options
+        )
+        for split, cut in zip(("train", "validation"), _segmenters(args), strict=True)
     }
     frames = [splits["train"].frame("train", 0), splits["validation"].frame("validation", len(splits["train"]))]
     store.write(splits["train"], splits["validation"], args.corpus)
@@ -47,6 +49,16 @@ def run(args):
     reasons |= {f"{split}_sentences": len(part) for split, part in splits.items()}
     write_counts("corpus", reasons, args.counts)
     tables.write(pl.concat(frames), args.sentences)
+
+
+def _segmenters(args):
+    """The segmenter of each split: it cuts now, or gives what was recorded."""
+    corpus = args.config.corpus
+    if not args.cuts:
+        return [segmenter(corpus.segmenter)] * 2
+    of = lambda split: cuts.texts(getattr(args, split), cuts.needed(corpus.model_dump(), split))
+    paragraphs = [sum(1 for _ in of(split)) for split in ("train", "validation")]
+    return cuts.replay([cuts.load(path) for path in args.cuts], paragraphs)
 
 
 def _digest(files: list[Path]) -> str:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ff_memories import tables
 from ff_memories.files import write_whole
 from ff_memories.report.cost import costs, duration, hardware
 from ff_memories.report.rendering import render
@@ -13,6 +14,7 @@ def arguments(parser):
 
 
 def run(args):
+    measured = args.logs.parent / "tables" / "benchmark.parquet"
     write_whole(
         args.out,
         render(
@@ -20,5 +22,6 @@ def run(args):
             costs=costs([str(path) for path in sorted(args.logs.rglob("*.tsv"))]),
             hardware=hardware(),
             duration=duration,
+            benchmark=tables.read(measured).to_dicts() if measured.exists() else [],
         ),
     )

@@ -1,11 +1,18 @@
-"""Export agreement of values and triggers as the released script's TSV, from the text file of every key."""
+"""Export agreement of values and triggers as the released script's TSV, from the text file of every key.
+
+That script builds its softmax anew: it never loads the projections to classes and tails, and leaves dropout on. So
+its tail probabilities and all its ranks differ from run to run. Here they follow from --projection-seed, which counts
+as `torch.manual_seed` would at the script's start, with --dropout and without; --projections writes what was drawn,
+and --projections-from takes it, or the `state_dict` that torch saved of the script's softmax, in place of a draw.
+"""
 
 import json
 from pathlib import Path
 
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.errors import UserError
 from ff_memories.exports import agreement
-from ff_memories.files import write_whole
+from ff_memories.files import replacing, write_whole
 from ff_memories.steps.common import load_decoder, model_arguments
 
 
@@ -17,8 +24,10 @@ def arguments(parser):
         "--projection", choices=["random", "adaptive", "flat", "head"], default="random",
         help="random: the softmax projections that the released script never loads",
     )  # fmt: skip
-    parser.add_argument("--projection-seed", type=int, default=1, help="of the random projections")
+    parser.add_argument("--projection-seed", type=int, default=1, help="of the random projections and of the dropout")
+    parser.add_argument("--dropout", action="store_true", help="with the dropout that the released script leaves on")
     parser.add_argument("--projections", help="safetensors to write the projections to, with their seed")
+    parser.add_argument("--projections-from", type=Path, help="projections to take in place of a draw")
     parser.add_argument("--out", required=True, help="BASE.tsv and BASE_max_probs.json are written")
 
 
@@ -27,18 +36,46 @@ def run(args):
 
     decoder = load_decoder(args)
     vocabulary = decoder.vocabulary.reading(args.projection, args.projection_seed)
+    if (args.dropout or args.projections_from) and vocabulary.generator_state is None:
+        option = "--dropout" if args.dropout else "--projections-from"
+        raise UserError(f"{option}: only the random projections of an adaptive softmax have it", "--projection random")
+    if args.projections_from:
+        vocabulary.replace_projections(*_given(args.projections_from, vocabulary))
     with torch.inference_mode():
-        table = agreement.rows(decoder, vocabulary, Dictionary.read(args.dictionary), args.texts)
+        table = agreement.rows(decoder, vocabulary, Dictionary.read(args.dictionary), args.texts, args.dropout)
     write_whole(f"{args.out}.tsv", agreement.tsv(table))
     write_whole(f"{args.out}_max_probs.json", agreement.max_probabilities(table, decoder.description.keys))
     if args.projections:
         _export(vocabulary, args)
 
 
+def _given(path: Path, vocabulary):
+    """Read projections that ``_export`` wrote, or the released script's softmax as torch saves it."""
+    import pickle
+
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        found = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
+        names = [("class_proj", "head.class_proj.weight")]
+        names += [(f"tail.{k}", f"tail.{k}.0.weight") for k in range(len(vocabulary.clusters) - 1)]
+        classes, *tails = (found[name] if name in found else found[long] for name, long in names)
+    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path}: no projections of a softmax ({error})",
+            "give what --projections wrote, or torch.save(softmax.state_dict(), PATH)",
+        ) from None
+    expected = [vocabulary.classes, *(c.projection for c in vocabulary.clusters[1:])]
+    for tensor, like, (name, _) in zip((classes, *tails), expected, names, strict=True):
+        if tensor.shape != like.shape:
+            raise UserError(f"{path}: {name} is {tuple(tensor.shape)}, the model's {tuple(like.shape)}")
+    return classes, tails
+
+
 def _export(vocabulary, args):
     from safetensors.torch import save_file
-
-    from ff_memories.files import replacing
 
     tensors = {} if vocabulary.classes is None else {"class_proj": vocabulary.classes}
     tensors |= {f"tail.{k}": c.projection for k, c in enumerate(vocabulary.clusters[1:])}

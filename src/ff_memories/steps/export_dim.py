@@ -1,9 +1,10 @@
-"""Export the 'dim' columns as the released code's data frame (Parquet with lists over dimensions)."""
+"""Export the 'dim' columns as the released code's data frame: one row per sentence, lists over dimensions.
+
+The suffix of OUT says how: .pkl (a pandas data frame, as the released code writes it), .parquet or .jsonl.
+"""
 
 from ff_memories import tables
-from ff_memories.exports.information import dim_frame
-from ff_memories.exports.triggers import sentence_texts
-from ff_memories.files import replacing
+from ff_memories.exports import information
 from ff_memories.steps import export_layer
 
 
@@ -14,6 +15,4 @@ def arguments(parser):
 
 def run(args):
     layer, dim = tables.read(args.released_layer), tables.read(args.released_dim)
-    frame = dim_frame(layer, dim, tables.read(args.examples), sentence_texts(tables.read(args.sentences)))
-    with replacing(args.out) as partial:
-        frame.write_parquet(partial)
+    information.write(information.dim_frame(layer, dim, *export_layer.examples_of(args)), args.out)

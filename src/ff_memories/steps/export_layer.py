@@ -1,20 +1,48 @@
-"""Export the 'layer' columns as the released code's data frame (Parquet with lists over layers)."""
+"""Export the 'layer' columns as the released code's data frame: one row per sentence, lists over layers.
+
+The suffix of OUT says how: .pkl (a pandas data frame, as the released code writes it), .parquet or .jsonl.
+"""
 
 from ff_memories import tables
-from ff_memories.exports.information import layer_frame
-from ff_memories.exports.triggers import sentence_texts
-from ff_memories.files import replacing
+from ff_memories.corpus.texts import of_sentences
+from ff_memories.errors import UserError
+from ff_memories.exports import information
+from ff_memories.steps.common import execution_arguments, load_decoder
 
 
 def arguments(parser):
     parser.add_argument("--released-layer", required=True, help="table; a run with fidelity: released makes it")
     parser.add_argument("--examples", required=True, help="table")
     parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
-    parser.add_argument("--out", required=True, help="Parquet file to write")
+    parser.add_argument(
+        "--distributions", action="store_true",
+        help="with output_dist_vals, the model's output over the whole vocabulary: runs the model again, for which "
+        "--weights, --description and --corpus are needed; four bytes for each sentence and word",
+    )  # fmt: skip
+    parser.add_argument("--weights", help="model.safetensors")
+    parser.add_argument("--description", help="model.json")
+    parser.add_argument("--corpus", help="corpus.safetensors")
+    execution_arguments(parser)
+    parser.add_argument("--out", required=True, help="file to write: .pkl, .parquet or .jsonl")
 
 
 def run(args):
-    released, examples = tables.read(args.released_layer), tables.read(args.examples)
-    frame = layer_frame(released, examples, sentence_texts(tables.read(args.sentences)))
-    with replacing(args.out) as partial:
-        frame.write_parquet(partial)
+    frame = information.layer_frame(tables.read(args.released_layer), *examples_of(args))
+    information.write(frame, args.out)
+
+
+def examples_of(args):
+    """Return the examples, the texts of their sentences, and the model's output there, if it is asked for."""
+    examples = tables.read(args.examples)
+    return examples, of_sentences(tables.read(args.sentences)), _distributions(args, examples)
+
+
+def _distributions(args, examples):
+    if not args.distributions:
+        return None
+    if missing := [f"--{name}" for name in ("weights", "description", "corpus") if getattr(args, name) is None]:
+        raise UserError(f"--distributions: the model is run again, and {' and '.join(missing)} is not given")
+    from ff_memories.corpus import store
+    from ff_memories.memories.released import output_distributions
+
+    return output_distributions(load_decoder(args), store.read(args.corpus), examples, args.batch_tokens)

@@ -1,5 +1,6 @@
 """Export JSON lines of triggers as the released code's text files, one per key."""
 
+from functools import lru_cache
 from pathlib import Path
 
 from ff_memories.corpus import moses
@@ -17,7 +18,7 @@ def run(args):
         raise UserError(f"{args.out}: is there already", "give another folder, or remove it")
     if not args.jsonl.is_file():
         raise UserError(f"{args.jsonl}: no such file", "write it with: ff-memories export-triggers")
-    tokenize = moses.printer()
+    tokenize = lru_cache(maxsize=1 << 18)(moses.printer())  # sentences trigger many keys
     args.out.mkdir(parents=True)
     with args.jsonl.open(encoding="utf-8") as lines:
         for line in lines:

@@ -2,7 +2,9 @@
 
 from ff_memories import tables
 from ff_memories.card import read_card
-from ff_memories.exports.triggers import jsonl, sentence_texts
+from ff_memories.corpus.texts import of_sentences
+from ff_memories.errors import UserError
+from ff_memories.exports.triggers import jsonl
 from ff_memories.files import replacing
 
 
@@ -11,12 +13,16 @@ def arguments(parser):
     parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
     parser.add_argument("--card", required=True, help="card.json")
     parser.add_argument("--top", type=int, default=50, help="records per key; places not filled hold zeros")
+    parser.add_argument("--dims", nargs="+", type=int, help="dimensions to write, from all layers; else all")
     parser.add_argument("--out", required=True, help="trigger_examples.jsonl to write")
 
 
 def run(args):
     card, triggers = read_card(args.card), tables.read(args.triggers)
-    texts = sentence_texts(tables.read(args.sentences))
+    texts = of_sentences(tables.read(args.sentences))
+    dims = range(card["keys"]) if args.dims is None else args.dims
+    if unknown := [dim for dim in dims if not 0 <= dim < card["keys"]]:
+        raise UserError(f"--dims {unknown[0]}: the model's dimensions are 0 to {card['keys'] - 1}")
     with replacing(args.out) as partial, partial.open("w", encoding="utf-8") as file:
-        for line in jsonl(triggers, texts, card["layers"], card["keys"], args.top):
+        for line in jsonl(triggers, texts, card["layers"], dims, args.top):
             file.write(line + "\n")

@@ -1,4 +1,4 @@
-"""Draw one figure of the paper from tables: PDF, SVG, PNG, interactive HTML, its specification and its numbers.
+"""Draw one figure from tables: PDF, SVG, PNG, interactive HTML, its specification and its numbers.
 
 Writes OUT.pdf, OUT.svg, OUT.png (two pixels a point), OUT.html (self-contained), OUT.vl.json (Vega-Lite with the data
 inside) and OUT.csv (the frame that is drawn). The same tables, card and config give the same bytes.
@@ -10,12 +10,14 @@ from ff_memories import tables
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.errors import UserError
 from ff_memories.figures import draw, render
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import DRAWN, caption, title
 from ff_memories.figures.look import from_card
 
 
 def arguments(parser):
-    parser.add_argument("--figure", required=True, choices=list(FIGURES), metavar="FIGURE", help="figure2 to figure11")
+    parser.add_argument(
+        "--figure", required=True, choices=list(DRAWN), metavar="FIGURE", help="figure2 to figure11, or one of our own"
+    )
     parser.add_argument("--config", required=True, help="config file, or its declared sections as JSON")
     parser.add_argument("--card", required=True, help="the run's card, model/card.json")
     parser.add_argument("--tables", required=True, nargs="+", metavar="TABLE", help="the tables it is drawn from")
@@ -23,17 +25,18 @@ def arguments(parser):
 
 
 def run(args):
-    entry = FIGURES[args.figure]
+    entry = DRAWN[args.figure]
     settings = Settings.from_argument(args.config)
     options = settings.figures.get(args.figure, FigureOptions()) if "figures" in vars(settings) else FigureOptions()
-    look = from_card(args.figure, args.card, options)
+    target = settings.values.target if "values" in vars(settings) else "next"
+    look = from_card(args.figure, args.card, options, target)
     paths = {tables.name_of(path): path for path in args.tables}
     if missing := [name for name in entry.tables if name not in paths]:
         raise UserError(
             f"{args.figure} is drawn from {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables"
         )
     frame = draw.data({name: tables.read(paths[name]) for name in entry.tables}, settings, look)
-    made = render.files(draw.chart(frame, look), args.figure, f"{args.figure}: {entry.caption}")
+    made = render.files(draw.chart(frame, look), args.figure, f"{title(args.figure)}: {caption(args.figure, target)}")
     write(made | {".csv": frame.write_csv().encode()}, args.out)
 
 

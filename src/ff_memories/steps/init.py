@@ -7,6 +7,7 @@ import yaml
 
 from ff_memories import config
 from ff_memories.errors import UserError
+from ff_memories.figures.catalogue import FIGURES
 
 DEFAULTS = {  # the paper's choices
     "run": None,
@@ -37,6 +38,7 @@ DEFAULTS = {  # the paper's choices
         "memories": "active",
         "stop_words": "sklearn",
     },
+    "figures": {name: {} for name in FIGURES},  # named, so that DVC sees when options are given
 }
 
 

@@ -55,7 +55,8 @@ def scope(settings, description: checkpoint.Description) -> str:
     own_model = (description.parameters, description.vocab) == PAPER_SIZE
     whole_text = settings.corpus.train.max_sentences is None and settings.corpus.validation.max_sentences is None
     sources = (settings.model.source, settings.corpus.source)
-    return "paper" if own_model and whole_text and sources == PAPER_SOURCES else "surrogate"
+    checked = settings.sources.registry is None and settings.sources.golden == "check"
+    return "paper" if own_model and whole_text and checked and sources == PAPER_SOURCES else "surrogate"
 
 
 def _sha256(path: str) -> str:

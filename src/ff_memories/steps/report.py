@@ -6,7 +6,7 @@ from pathlib import Path
 from ff_memories import tables
 from ff_memories.card import read_card
 from ff_memories.errors import UserError
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import DRAWN
 from ff_memories.files import write_whole
 from ff_memories.report.page import page
 from ff_memories.steps.common import config_argument
@@ -18,8 +18,13 @@ def arguments(parser):
     parser.add_argument("--claims", required=True, help="table")
     parser.add_argument("--counts", required=True, help="table")
     parser.add_argument("--figures", nargs="*", default=[], metavar="SVG", help="figure2.svg ... figure11.svg")
+    parser.add_argument("--specs", nargs="*", default=[], metavar="JSON", help="figure2.vl.json ...: those to be live")
+    parser.add_argument("--configfile", help="the run's config file, to be named in the commands that rerun a part")
     parser.add_argument("--table1", help="HTML fragment")
     parser.add_argument("--table2", help="HTML fragment")
+    parser.add_argument("--table3", help="HTML fragment")
+    parser.add_argument("--scores", metavar="TABLE", help="annotation_scores")
+    parser.add_argument("--sensitivity", nargs="*", default=[], metavar="TABLE", help="where the run measured it")
     parser.add_argument("--out", required=True, metavar="report.html", help="page to write")
 
 
@@ -29,9 +34,9 @@ def run(args):
         raise UserError(f"{args.claims}: judged for another model than {args.card} describes", "run snakemake again")
     figures = {Path(path).stem: path for path in args.figures}
     for name, path in figures.items():
-        if name not in FIGURES or not path.endswith(".svg"):
-            raise UserError(f"{path}: not a figure of the paper", "give figure2.svg to figure11.svg")
-    fragments = {name: path for name in ("table1", "table2") if (path := getattr(args, name))}
+        if name not in DRAWN or not path.endswith(".svg"):
+            raise UserError(f"{path}: not one of our figures", "give figure2.svg to figure11.svg")
+    fragments = {name: path for name in ("table1", "table2", "table3") if (path := getattr(args, name))}
     folders = {str(Path(path).parent) for path in figures.values()} or {"."}
     if len(folders) > 1:
         raise UserError(f"--figures: they lie in several folders: {', '.join(sorted(folders))}")
@@ -46,9 +51,13 @@ def run(args):
             card,
             {name: _target(path) for name, path in {**figures, **fragments, "claims": args.claims}.items()},
             Path(os.path.relpath(folders.pop(), Path(args.out).parent)).as_posix(),
+            *(map(tables.read, args.sensitivity) if args.sensitivity else [None]),
+            tables.read(args.scores) if args.scores else None,
+            {Path(path).name.removesuffix(".vl.json"): _text(path) for path in args.specs},
+            args.configfile and _target(args.configfile),
         )
     except ValueError as error:
-        raise UserError(f"--figures: {error}", "remove the figure and run snakemake again") from None
+        raise UserError(f"--figures, --specs: {error}", "remove the figure and run snakemake again") from None
     write_whole(args.out, html)
 
 
@@ -60,5 +69,5 @@ def _text(path: str) -> str:
 
 
 def _target(path: str) -> str:
-    """Return a file as a workflow names it; of an absolute path, which no other machine knows, its name alone."""
-    return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
+    """Return a file as a workflow names it; of a path elsewhere, which no other machine knows, its name alone."""
+    return Path(path).name if Path(path).is_absolute() or ".." in Path(path).parts else Path(path).as_posix()

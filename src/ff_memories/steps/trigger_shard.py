@@ -1,7 +1,10 @@
 """E1: find every key's top trigger prefixes in one shard of the training text."""
 
+import torch
+
 from ff_memories.corpus import store
 from ff_memories.memories import plan
+from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
 from ff_memories.memories.triggers import require_enough, trigger_examples
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments
@@ -12,7 +15,13 @@ def arguments(parser):
     model_arguments(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
     parser.add_argument("--shard", required=True, help="which one: 1-of-4")
-    parser.add_argument("--out", required=True, help="the shard's lists, to write")
+    parser.add_argument("--out", required=True, help="the shard's lists, to write; its state lies beside it meanwhile")
+    parser.add_argument(
+        "--code", default="", help="digest of the step's sources: a state that other code left is not used"
+    )
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=60, help="how often the state is kept, to go on from when killed"
+    )
 
 
 def run(args):
@@ -20,8 +29,18 @@ def run(args):
     corpus = store.read(args.corpus)
     require_enough(corpus, triggers.top, triggers.positions, triggers.per_sentence)
     index, shards = (int(part) for part in args.shard.split("-of-"))
+    decoder = load_decoder(args)
+    made_from = fingerprint(
+        [args.weights, args.description, args.corpus],
+        shard=args.shard,
+        triggers=triggers.model_dump(),
+        extraction=args.config.extraction.model_dump(),
+        arithmetic=[str(decoder.device), args.threads, args.batch_tokens, torch.__version__],
+        code=args.code,
+    )
+    checkpoint = Checkpoint(args.out, made_from, args.checkpoint_seconds)
     best = trigger_examples(
-        load_decoder(args),
+        decoder,
         corpus,
         plan.shard(corpus.lengths[: corpus.train], index - 1, shards),
         top=triggers.top,
@@ -29,5 +48,7 @@ def run(args):
         per_sentence=triggers.per_sentence,
         duplicates=triggers.duplicates,
         batch_tokens=args.batch_tokens,
+        checkpoint=checkpoint,
     )
     save(best, args.out)
+    checkpoint.remove()

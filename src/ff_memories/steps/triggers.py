@@ -1,5 +1,7 @@
 """E1: merge the shards' lists into the `triggers` table."""
 
+from pathlib import Path
+
 import polars as pl
 
 from ff_memories import tables
@@ -34,8 +36,19 @@ def run(args):
         "keys": keys,
         "keys_that_never_fire": keys - len(filled),
         "keys_with_fewer_triggers": int((filled < options.top).sum()),
+        "triggers": len(table),
+        "triggers_with_the_text_of_a_better_one": triggers.repeated(table, corpus),
         "places_unfilled": keys * options.top - int(filled.sum()),
         "sentences_without_prefix": int((triggers.available(corpus, options.positions) == 0).sum()),
     }
     write_counts("triggers", reasons, args.counts)
     tables.write(table, args.triggers)
+    remove_others(args.shards)
+
+
+def remove_others(shards: list[str]) -> None:
+    """Remove what lies beside these shards from a cut into another number of them."""
+    keep = {Path(path) for path in shards}
+    for folder in {path.parent for path in keep}:
+        for path in set(folder.glob("*-of-*.safetensors")) - keep:
+            path.unlink()

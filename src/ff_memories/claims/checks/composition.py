@@ -6,7 +6,7 @@ from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, both, tally
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.statistics import average, by_layer, percent, pooled_share
-from ff_memories.measures import active_memories, zero_agreement
+from ff_memories.measures import active_memories, agreeing_cases, zero_agreement
 
 EMPTY = "no examples"
 
@@ -71,7 +71,19 @@ def agreeing_stop_words(evidence: Evidence, *, within: list[float]) -> Measureme
     if share is None:
         return Measurement(n=0, reason="no memory agrees with its layer anywhere")
     ok = within[0] <= share[0] <= within[1] and share[0] > base
-    return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}")
+    return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}{_in_the_text(evidence)}")
+
+
+def _in_the_text(evidence: Evidence) -> str:
+    """Return the same two shares of the tokens that follow in the text, in place of the layers' predictions."""
+    if "examples" not in evidence.tables:
+        return ""
+    cases = agreeing_cases(evidence.table("composition"), evidence.table("examples"), evidence.stop_words)
+    agreeing, every = (cases.filter("agrees"), cases)
+    shares = [part["next_is_stop_word"].mean() for part in (agreeing, every)]
+    if None in shares:
+        return ""
+    return f"; of the tokens that follow in the text {percent(shares[0])}, base rate {percent(shares[1])}"
 
 
 def agreeing_short_prefixes(

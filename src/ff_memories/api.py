@@ -1,0 +1,142 @@
+"""The public functions: a model's keys and values from Python. ``docs/api.md`` shows each at work.
+
+Layers are numbered 1 ... L and keys 0 ... d_m - 1, as in the paper. Text is tokenised as the model's training text was,
+its tokens separated by blanks; a token that the dictionary lacks is ``<unk>``.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
+from ff_memories.errors import UserError
+from ff_memories.memories import plan, triggers
+from ff_memories.model import checkpoint
+from ff_memories.model.decoder import Batch, Decoder
+
+
+@dataclass(frozen=True)
+class Model:
+    """A language model with its dictionary, as ``load_model`` returns it."""
+
+    decoder: Decoder
+    dictionary: Dictionary
+
+    @property
+    def layers(self) -> int:
+        return self.decoder.description.layers
+
+    @property
+    def keys(self) -> int:
+        """Keys of each layer, d_m."""
+        return self.decoder.description.keys
+
+    def encode(self, text: str) -> np.ndarray:
+        """Return the token ids (tokens,) of a text."""
+        tokens = np.array(self.dictionary.encode(text.split()), dtype=np.int32)
+        if len(tokens) > self.decoder.max_tokens:
+            raise UserError(f"{len(tokens)} tokens are more than the model's {self.decoder.max_tokens}", "cut the text")
+        return tokens
+
+    def text(self, tokens: Iterable[int]) -> str:
+        return " ".join(self.dictionary[int(token)] for token in tokens)
+
+    def require(self, layer: int, key: int = 0) -> None:
+        """Raise ``UserError`` where the model has no such layer or key."""
+        if not 1 <= layer <= self.layers:
+            raise UserError(f"layer {layer}: the model has layers 1 to {self.layers}")
+        if not 0 <= key < self.keys:
+            raise UserError(f"key {key}: layer {layer} has keys 0 to {self.keys - 1}")
+
+
+def load_model(checkpoint_path: str | Path, dictionary: str | Path, device: str = "cpu") -> Model:
+    """Load a fairseq ``transformer_lm`` checkpoint and the dictionary it was trained with.
+
+    Args:
+        checkpoint_path: ``model.pt``, or a run's converted ``model.safetensors`` beside its ``model.json``.
+        dictionary: ``dict.txt``.
+        device: ``cpu``, ``cuda`` or what else torch knows.
+
+    Raises:
+        UserError: the files are not what they should be, or do not belong together.
+    """
+    path, words = Path(checkpoint_path), Dictionary.read(dictionary)
+    parts = checkpoint.load(path, path.with_suffix(".json")) if path.suffix == ".safetensors" else checkpoint.read(path)
+    decoder = Decoder(*parts, device)
+    if decoder.description.vocab != len(words):
+        raise UserError(f"{dictionary}: {len(words)} token types, the model has {decoder.description.vocab}")
+    return Model(decoder, words)
+
+
+def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
+    """Return the memory coefficients of every prefix of a text in one layer, equation 1: (tokens + 1, d_m) float32.
+
+    Row j is the prefix of j tokens; row 0 the empty one, ``</s>``.
+    """
+    model.require(layer)
+    batch = Batch.pack([model.encode(text)], model.decoder.device)
+    with torch.inference_mode():
+        x = model.decoder.embed(batch)
+        for block in model.decoder.layers[:layer]:
+            residual = block.attend(x, batch)
+            coefficients = block.coefficients(residual)
+            x = residual + block.combine(coefficients)
+    return coefficients.cpu().clone()
+
+
+def trigger_examples(
+    model: Model, sentences: Sequence[str], keys: Sequence[tuple[int, int]], top: int = 10, *,
+    positions: str = "inner", per_sentence: str = "best", batch_tokens: int = 4096,
+) -> pl.DataFrame:  # fmt: skip
+    """Find the sentences' prefixes with the highest memory coefficients of chosen keys (section 3.1).
+
+    Args:
+        sentences: the text.
+        keys: (layer, key) of each.
+        top: t, prefixes per key.
+        positions: lengths of prefixes: ``inner`` 1..N-1, ``released`` 0..N-1, ``full`` 1..N.
+        per_sentence: ``best``, one prefix per sentence and key, or ``all``.
+
+    Returns:
+        layer, key, rank, coefficient, sentence (its place in ``sentences``), position, prefix, next_token; the last
+        two as text, next_token null where the sentence ends.
+    """
+    for layer, key in keys:
+        model.require(layer, key)
+    encoded = [model.encode(sentence) for sentence in sentences]
+    offsets = np.concatenate([[0], np.cumsum([len(s) for s in encoded])]).astype(np.int64)
+    corpus = Corpus(np.concatenate([*encoded, np.zeros(0, np.int32)]), offsets, len(encoded))
+    best = triggers.trigger_examples(
+        model.decoder, corpus, plan.blocks(corpus.lengths), top=top, positions=positions, per_sentence=per_sentence,
+        batch_tokens=batch_tokens, keys=list(keys),
+    )  # fmt: skip
+    found = triggers.table(best, corpus).sort("layer", "key", "rank")
+    return as_text(model, found, corpus)
+
+
+def as_text(model: Model, found: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
+    """Return rows of ``triggers`` with ``prefix`` and ``next_token`` as text."""
+    pairs = found.select("sentence", "position").iter_rows()
+    following = [None if t is None else model.dictionary[t] for t in found["next_token"]]
+    return found.with_columns(
+        pl.Series("prefix", [model.text(corpus.sentence(s)[:p]) for s, p in pairs], dtype=pl.String),
+        pl.Series("next_token", following, dtype=pl.String),
+    ).select("layer", "key", "rank", "coefficient", "sentence", "position", "prefix", "next_token")
+
+
+def value_predictions(model: Model, layer: int, key: int, top: int = 10) -> pl.DataFrame:
+    """Return the tokens that a value promotes most, softmax(v E) of section 4: rank (0 = top), token, probability."""
+    model.require(layer, key)
+    with torch.inference_mode():
+        value = model.decoder.layers[layer - 1].values[key : key + 1]
+        found = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(top)
+    tokens = [model.dictionary[token] for token in found.indices.tolist()]
+    return pl.DataFrame(
+        {"rank": range(top), "token": tokens, "probability": found.values.cpu().numpy()},
+        schema={"rank": pl.UInt32, "token": pl.String, "probability": pl.Float32},
+    )

@@ -1,0 +1,35 @@
+"""After ``snakemake``: record what it made in dvc.lock and DVC's cache, if all of it is sound."""
+
+import os
+from pathlib import Path
+
+from ff_memories import stages
+from ff_memories.artefacts import dvc, records
+from ff_memories.artefacts.run import option
+from ff_memories.errors import UserError
+
+
+def adopt(configfile: Path | None = None) -> list[str]:
+    """Record what Snakemake made since the last time; return the stages recorded.
+
+    Raises ``UserError`` where dvc.yaml does not follow from the Snakefile, where Snakemake has something left to do,
+    or where a file is not what a job left there: ``dvc commit`` alone would record anything.
+    """
+    stages.check(configfile)
+    changed = dvc.out_of_date(configfile)
+    wrong, names = [], set()
+    with stages.workflow(configfile) as found:
+        if due := sorted({stages.stage_of(job) for job in found.dag.needrun_jobs() if job.output}):
+            raise UserError(f"not adopted: Snakemake has yet to run {', '.join(due)}", f"snakemake{option(configfile)}")
+        for job in found.dag.jobs:
+            states = changed.get(stages.stage_of(job)) if job.output else None
+            if states and any(map(os.path.exists, job.output)):
+                new = job.output if stages.is_shard(job) else states
+                wrong += records.faults(found, job, map(str, new))
+                names.add(stages.stage_of(job))
+    if wrong:
+        mend = "dvc checkout what was edited, ff-memories restore, snakemake"
+        raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), mend)
+    if names:
+        dvc.commit(sorted(names), configfile)
+    return sorted(names)

@@ -1,0 +1,61 @@
+"""DVC, by its command line, from the environment that runs this."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ff_memories import stages
+from ff_memories.artefacts import lock
+from ff_memories.errors import UserError
+
+ABSENT = {"deleted", "not in cache"}  # not here, which says nothing of being out of date
+
+
+def call(*arguments: str) -> str:
+    """Run a DVC command and return what it printed. Raises ``UserError`` with DVC's own words where it fails."""
+    dvc = Path(sys.executable).with_name("dvc")
+    done = subprocess.run([dvc, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise UserError(f"dvc {arguments[0]}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def changes(configfile: Path | None = None) -> dict[str, dict[str, str]]:
+    """Return {stage: {path or parameter: how it differs from dvc.lock, by content}} of a run."""
+    shown = json.loads(call("status", "--json", str(stages.path_of(configfile))) or "{}")
+    found: dict[str, dict[str, str]] = {}
+    for address, parts in shown.items():
+        for part in parts:
+            found.setdefault(address.rpartition(":")[2], {}).update(_states(part))
+    return found
+
+
+def _states(part: Any) -> dict[str, str]:
+    """Flatten one part of a stage's status: its changed dependencies, parameters, outputs or command."""
+    if isinstance(part, str):
+        return {part: "modified"}
+    out: dict[str, str] = {}
+    for states in part.values():
+        for path, state in states.items():
+            out |= state if isinstance(state, dict) else {path: state}  # a params file maps its keys to states
+    return out
+
+
+def out_of_date(configfile: Path | None = None) -> dict[str, dict[str, str]]:
+    """Return those of ``changes`` that are more than a file's not being here.
+
+    DVC says no more than "not in cache" of an output whose recorded content is not there: its bytes are compared here.
+    """
+    present = lambda states: {path: state for path, state in states.items() if state not in ABSENT}
+    found = {stage: present(states) for stage, states in changes(configfile).items() if present(states)}
+    if lock.path_of(configfile).is_file():
+        for path, stage in lock.differing(configfile).items():
+            found.setdefault(stage, {})[path] = "modified"
+    return found
+
+
+def commit(names: list[str], configfile: Path | None = None) -> None:
+    """Record the stages' present inputs and outputs in dvc.lock, and the outputs in the cache."""
+    call("commit", "--force", "--quiet", *(f"{stages.path_of(configfile)}:{name}" for name in names))

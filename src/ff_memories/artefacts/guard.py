@@ -1,0 +1,50 @@
+"""What stops a run before its first job: another tool at work on the same files, or a file changed by hand."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ff_memories import stages
+from ff_memories.artefacts.lock import digest
+from ff_memories.artefacts.records import CLOCK, written
+from ff_memories.errors import UserError
+
+
+def refuse_beside_dvc(rwlock: Path = Path(".dvc/tmp/rwlock")) -> None:
+    """Raise ``UserError`` while DVC runs or replaces files here: it locks no Snakemake out by itself."""
+    try:
+        writers = json.loads(rwlock.read_text(encoding="utf-8")).get("write", {}).values()
+    except (FileNotFoundError, json.JSONDecodeError):  # no lock, or DVC is just writing it
+        return
+    for writer in writers:
+        if psutil.pid_exists(writer["pid"]):
+            raise UserError(f"`{writer['cmd']}` is at work here (process {writer['pid']})", "wait until it has ended")
+
+
+def refuse_edited(found: Any) -> None:
+    """Raise ``UserError`` where an input that a job would read is not what the job that made it left there.
+
+    Snakemake would compute on it. Another content is told from another time by the checksums that jobs which read
+    the file recorded.
+    """
+    waiting = set(found.dag.needrun_jobs())
+    edited = []
+    for job in found.dag.jobs:
+        for out in job.output if job not in waiting else ():
+            record = found.persistence.metadata(out)
+            if record and os.path.exists(out) and abs(written(out) - record.endtime) > CLOCK:
+                readers = [after for after, files in found.dag.depending[job].items() if out in files]
+                if _otherwise(found, out, readers):
+                    edited.append(f"{out} (made by {stages.stage_of(job)})")
+    if edited:
+        raise UserError("changed since they were made: " + ", ".join(edited), "ff-memories restore, then snakemake")
+
+
+def _otherwise(found: Any, path: Any, readers: list[Any]) -> bool:
+    """Whether a file has another content than when one of its readers ran."""
+    known = [found.persistence.metadata(out) for reader in readers for out in reader.output]
+    recorded = {record.input_checksums.get(str(path)) for record in known if record} - {None}
+    return any(checksum != f"sha256:{digest(path, 'sha256')}" for checksum in recorded)

@@ -1,0 +1,71 @@
+"""dvc.lock: what every artefact's content was when it was recorded.
+
+DVC takes a file for unchanged when its size, time and inode are; here its bytes are read.
+"""
+
+import hashlib
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ff_memories import stages
+from ff_memories.artefacts.run import option
+from ff_memories.errors import UserError
+
+
+def path_of(configfile: Path | None = None) -> Path:
+    """Return where a run's dvc.lock is: beside its dvc.yaml."""
+    return stages.path_of(configfile).with_name("dvc.lock")
+
+
+def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Return the stages of a run's dvc.lock. Raises ``UserError`` where it is missing or not what DVC writes."""
+    path = path_of(configfile)
+    if not path.is_file():
+        which = option(configfile)
+        raise UserError(f"{path}: nothing of this run was recorded", f"snakemake{which}, then ff-memories adopt{which}")
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))["stages"]
+        for stage in found.values():
+            _ = [(out["path"], out["md5"]) for out in stage.get("outs", [])]
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not a lock that DVC wrote ({error!r})", f"git checkout {path}") from None
+    return found
+
+
+def outputs(configfile: Path | None = None) -> dict[str, tuple[str, str]]:
+    """Return {artefact: (its stage, its MD5 as recorded)} of a run."""
+    found = read(configfile)
+    return {out["path"]: (name, out["md5"]) for name, stage in found.items() for out in stage.get("outs", [])}
+
+
+def differing(configfile: Path | None = None) -> dict[str, str]:
+    """Return {artefact: its stage} of those that are here with another content than recorded."""
+    recorded = outputs(configfile)
+    return {path: stage for path, (stage, md5) in recorded.items() if os.path.exists(path) and content(path) != md5}
+
+
+def content(path: str | Path) -> str:
+    """Return what DVC records of a file, its MD5, or of a directory, the MD5 of its listing."""
+    if not os.path.isdir(path):
+        return digest(path)
+    inside = (file for file in Path(path).rglob("*") if file.is_file() and file.name != ".snakemake_timestamp")
+    rows = [{"md5": digest(file), "relpath": file.relative_to(path).as_posix()} for file in inside]
+    listing = json.dumps(sorted(rows, key=lambda row: row["relpath"]), sort_keys=True)
+    return hashlib.md5(listing.encode()).hexdigest() + ".dir"
+
+
+def digest(path: str | Path, algorithm: str = "md5") -> str:
+    """Return a file's digest in hexadecimal; it is not computed again while the file stays the same."""
+    stat = os.stat(path)
+    return _digest(str(path), algorithm, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+@cache
+def _digest(path: str, algorithm: str, *_: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()

@@ -1,0 +1,115 @@
+"""All that takes no measurement, made again from the recorded tables and inputs in a folder of its own.
+
+A job takes measurements where it asks for a GPU, or gathers what such jobs found. All others are rebuilt, by the same
+rules in an empty folder that holds links to what they read; what they make must have the recorded bytes. Downloads,
+which no source of the package determines, are not made again.
+"""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ff_memories import stages
+from ff_memories.artefacts import lock
+from ff_memories.progress import Progress
+
+
+@dataclass
+class Task:
+    """A job to run again: its rule, what it reads and makes, and where it says what went wrong."""
+
+    rule: str
+    reads: list[str]
+    makes: list[str]
+    log: str | None
+
+
+@dataclass
+class Rebuilt:
+    """What came out: files with the recorded bytes, and what others are instead."""
+
+    same: list[str] = field(default_factory=list)
+    differ: list[str] = field(default_factory=list)
+
+
+def measures(job: Any) -> bool:
+    """Whether a job's output is a measurement on the model."""
+    return bool(job.resources.get("gpu")) or any(map(stages.is_shard, job.dag.dependencies[job]))
+
+
+def tasks(configfile: Path | None = None) -> tuple[list[Task], list[str]]:
+    """Return the jobs of a run that can be run again, and the inputs for whose absence others cannot."""
+    with stages.workflow(configfile, forceall=True) as found:
+        every = [
+            Task(job.rule.name, list(map(str, job.input)), list(map(str, job.output)), next(map(str, job.log), None))
+            for job in found.dag.jobs
+            if job.output and job.params.get("sources") and not measures(job)
+        ]
+    lacking: set[str] = set()
+    while True:
+        made = {path for task in every for path in task.makes}
+        missing = {path for task in every for path in task.reads if path not in made and not Path(path).exists()}
+        if not missing:
+            return sorted(every, key=lambda task: task.makes), sorted(lacking)
+        lacking |= missing
+        every = [task for task in every if not missing & set(task.reads)]
+
+
+def rebuild(folder: Path, todo: list[Task], configfile: Path | None = None, cores: int = 1) -> Rebuilt:
+    """Run jobs again in an empty ``folder`` and compare what they make with dvc.lock."""
+    made = [path for task in todo for path in task.makes]
+    config = str(configfile or stages.DEFAULT)
+    _link(folder, {config} | {path for task in todo for path in task.reads} - set(made))
+    _run(folder, todo, made, config, cores)
+    return compare(folder, todo, configfile)
+
+
+def compare(folder: Path, todo: list[Task], configfile: Path | None = None) -> Rebuilt:
+    """Compare what jobs made in ``folder`` with dvc.lock."""
+    recorded, out = lock.outputs(configfile), Rebuilt()
+    for task in todo:
+        for path in task.makes:
+            if not (folder / path).exists():
+                out.differ.append(f"{path}: could not be made again{_reason(folder, task)}")
+            elif path in recorded and lock.content(folder / path) != recorded[path][1]:
+                out.differ.append(f"{path}: made again, it is not what {lock.path_of(configfile)} records")
+            elif path in recorded:
+                out.same.append(path)
+    return out
+
+
+def _link(folder: Path, paths: set[str]) -> None:
+    for path in paths:
+        if not Path(path).is_absolute():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).symlink_to(Path(path).resolve())
+
+
+def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: int) -> None:
+    """Run Snakemake within the folder: what names the config's path, as the report does, then names the same."""
+    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", Path("Snakefile").resolve()]
+    options = ["--configfile", config, "--cores", str(cores), "--keep-going"]
+    rules = sorted({task.rule for task in todo})
+    command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
+    with (folder / "snakemake.log").open("w") as log:
+        work = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    with Progress(len(made), "files", "rebuilding") as progress:
+        there = 0
+        while work.poll() is None:
+            time.sleep(0.2)
+            now = sum((folder / path).exists() for path in made)
+            progress.step(now - there)
+            there = now
+
+
+def _reason(folder: Path, task: Task) -> str:
+    """Return a failed job's last words."""
+    if absent := [path for path in task.reads if not (folder / path).exists()]:
+        return f", for want of {absent[0]}"
+    log = folder / (task.log or "")
+    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line] if log.is_file() else []
+    said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
+    return f" ({said.removeprefix('error: ')})" if said else ""

@@ -1,0 +1,150 @@
+"""The reviewer's check of a run: its record, its files, what follows from them, its measurements, the environment."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ff_memories.artefacts import audit, consistency, environment, lock, rebuild
+from ff_memories.artefacts.checks import Evidence
+from ff_memories.artefacts.sampling import Aim
+from ff_memories.config import load
+from ff_memories.errors import UserError
+from ff_memories.stages import DEFAULT, SHARED
+from ff_memories.workflow import Run
+
+PARTS = ("record", "files", "rebuilt", "audit", "environment")
+TOLERATED = ("environment",)  # told, and no reason against: what matters is that the same comes out
+
+
+@dataclass
+class Part:
+    """One part of the check: in a line, what else is worth a line, what is wrong, and all of it as data."""
+
+    name: str
+    line: str
+    notes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Check:
+    """What a check is about and how sure it is to be."""
+
+    configfile: Path | None
+    aim: Aim
+    cores: int
+    folder: Path
+
+    @cached_property
+    def again(self) -> tuple[list[rebuild.Task], list[str]]:
+        """The jobs that can be run again here, and what others lack."""
+        return rebuild.tasks(self.configfile)
+
+    @property
+    def run(self) -> Run:
+        path = self.configfile or DEFAULT
+        return Run(load(path).model_dump(), str(path))
+
+    def at(self, path: str) -> Path:
+        """Return where a file of the run is: as it was rebuilt, else as it lies here."""
+        again = self.folder / path
+        return again if again.exists() else Path(path)
+
+
+def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say: Callable[[Part], None]) -> list[Part]:
+    """Check a run; ``say`` is told each part as it is done. Returns the parts, in order."""
+    done = []
+    with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
+        check = Check(configfile, aim, cores, Path(folder))
+        for name in PARTS:
+            if name in parts:
+                done.append(CHECKS[name](check))
+                say(done[-1])
+    return done
+
+
+def verified(parts: list[Part]) -> bool:
+    """Whether nothing speaks against a run."""
+    return not any(part.faults for part in parts if part.name not in TOLERATED)
+
+
+def _record(check: Check) -> Part:
+    recorded = lock.read(check.configfile)
+    faults = consistency.faults(check.configfile)
+    where = lock.path_of(check.configfile)
+    line = f"{where}: {len(recorded)} stages, each made from these sources, inputs and parameters"
+    if faults:
+        line = f"{where}: {len(recorded)} stages, {len(faults)} contradictions"
+    return Part("record", line, faults=faults, data={"stages": len(recorded)})
+
+
+def _files(check: Check) -> Part:
+    recorded, where = lock.outputs(check.configfile), lock.path_of(check.configfile)
+    present = {path for path in recorded if os.path.exists(path)}
+    differing = lock.differing(check.configfile)
+    remade = {path for task in check.again[0] for path in task.makes}
+    faults = [f"{path}: not what {where} records" for path in sorted(differing)]
+    absent = sorted(recorded.keys() - present)
+    faults += [f"{p}: not here; dvc pull brings it" for p in absent if p not in remade and SHARED.search(p)]
+    private = [path for path in absent if path not in remade and not SHARED.search(path)]
+    notes = [f"not here, to be made again: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
+    notes += [f"not here, for it is not shared: {_some(private)}"] if private else []
+    line = f"{len(present) - len(differing)} of {len(present)} files have the recorded content"
+    return Part("files", line, notes, faults, {"recorded": len(recorded), "present": len(present), "absent": absent})
+
+
+def _some(paths: list[str]) -> str:
+    """Return a few names, and how many more there are."""
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def _rebuilt(check: Check) -> Part:
+    todo, lacking = check.again
+    found = rebuild.rebuild(check.folder, todo, check.configfile, check.cores)
+    total = len(found.same) + len(found.differ)
+    line = f"{len(found.same)} of {total} files made again from tables, checkpoint and text: same bytes"
+    notes = [f"what follows from {path} was not made again: it is not here" for path in lacking]
+    return Part("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
+
+
+def _audit(check: Check) -> Part:
+    aim, run = check.aim, check.run
+    try:
+        evidence = Evidence.read(run, audit.ROWS, check.at)
+    except UserError as error:
+        return Part("audit", "could not be made", faults=[str(error).partition("\n")[0]])
+    findings, faults = audit.audit(evidence, aim), audit.draws(evidence)
+    notes, data = [], {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
+    for finding in findings:
+        said = finding.statement(aim)
+        near = f" ({finding.near_ties} near-ties)" if finding.near_ties else ""
+        notes.append(said + near)
+        faults += finding.differ
+        data["tables"][finding.what] = {
+            "rows": finding.population,
+            "recomputed": finding.looked_at,
+            "differ": finding.differ,
+            "near_ties": finding.near_ties,
+            "largest_difference": finding.largest_difference,
+            "a_single_wrong_row_is_found_with_probability": finding.looked_at / finding.population,
+            "statement": said,
+        }
+    line = f"recomputed by fairseq in float64, one sentence at a time; --seed {aim.seed} draws the same rows"
+    return Part("audit", line, notes, faults, data)
+
+
+def _environment(check: Check) -> Part:
+    wanted = environment.pins()
+    count, other = environment.differences(wanted)
+    line = f"{count - len(other)} of {count} packages are those of {environment.LOCK}"
+    faults = [f"{name} {here}, locked {wanted[name]}" for name, here in other.items()]
+    data = {"constraints_sha256": environment.digest(), "packages": count, "python": environment.python()}
+    return Part("environment", line, faults=faults, data=data)
+
+
+CHECKS = {"record": _record, "files": _files, "rebuilt": _rebuilt, "audit": _audit, "environment": _environment}

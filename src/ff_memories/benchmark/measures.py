@@ -1,0 +1,226 @@
+"""The measurements of the benchmark: each returns its rows of the table, with target and what was reached."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+import torch
+import torch.nn.functional as F
+
+from ff_memories.benchmark import methods
+from ff_memories.benchmark.subjects import Size, random_corpus
+from ff_memories.benchmark.timing import Measured, clock, in_turns, peak_memory, ratio
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories import composition, mutations, plan, triggers, values
+from ff_memories.memories.topk import TopTriggers
+from ff_memories.model import forest
+from ff_memories.model.decoder import Decoder
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model on one machine: what all measurements are made on."""
+
+    name: str
+    size: Size
+    decoder: Decoder
+    rounds: int
+    batch_tokens: int
+
+    def corpus(self, tokens: int, seed: int = 1) -> Corpus:
+        return random_corpus(tokens, self.size.cutoffs[-1], seed)
+
+    def row(self, measure: str, found: Measured, at_most: float | None, unit: str, tokens: int = 0, least=None) -> dict:
+        """Return one row; the target is ``at_most``, or at ``least`` so much; neither: reported only."""
+        target = at_most if least is None else least
+        met = None if target is None else (found.value <= target if least is None else found.value >= target)
+        sign = None if target is None else ("≤" if least is None else "≥")
+        return {
+            "model": self.name, "measure": measure, "tokens": tokens, "unit": unit, "sign": sign, "target": target,
+            "reached": found.value, "low": found.low, "high": found.high, "rounds": found.rounds, "met": met,
+        }  # fmt: skip
+
+
+def plans(corpus: Corpus, budget: int) -> Iterator[plan.Plan]:
+    for first, end in plan.blocks(corpus.lengths):
+        yield from plan.batches(corpus, first, end, budget, 1, False)
+
+
+def trigger_pass(at: Subject) -> list[dict]:
+    """The whole pass over the forward pass of the same batches, cold and over a long text; other methods over ours."""
+    size, decoder, rows = at.size, at.decoder, []
+    for tokens, best_target, all_target in ((size.cold, 1.15, 1.15), (size.corpus, 1.05, 1.08)):
+        corpus, rounds = at.corpus(tokens), []
+        for _ in range(at.rounds if tokens == size.cold else 1):  # a long pass is many turns in itself
+            lists = {n: TopTriggers(size.layers, size.keys, size.top, device=decoder.device) for n in ("best", "all")}
+            ways = {"floor": methods.floor(decoder, corpus)}
+            ways |= {n: methods.engine(decoder, corpus, size.top, n, lists[n]) for n in lists}
+            if tokens == size.cold:
+                ways["concatenate"] = methods.concatenate(decoder, corpus, size.top)
+                ways["cache"] = methods.hook_and_cache(decoder, corpus, size.top)
+            rounds.append(in_turns(ways, plans(corpus, at.batch_tokens), {n: lists[n].finish for n in lists}))
+        which = "cold" if tokens == size.cold else "whole"
+        rows.append(
+            at.row(f"per sentence / forward, {which}", ratio(rounds, "best", "floor"), best_target, "ratio", tokens)
+        )
+        rows.append(
+            at.row(f"every prefix / forward, {which}", ratio(rounds, "all", "floor"), all_target, "ratio", tokens)
+        )
+        if tokens == size.cold:
+            least = 1.4 if size.layers < 16 else 1.2
+            rows.append(
+                at.row("concatenation / ours", ratio(rounds, "concatenate", "all"), None, "ratio", tokens, least)
+            )
+            rows.append(at.row("hook and cache / ours", ratio(rounds, "cache", "all"), None, "ratio", tokens, 1.7))
+        speed = Measured.of([corpus.offsets[-1] / seconds["best"] for seconds in rounds])
+        rows.append(at.row(f"per sentence, {which}", speed, None, "tokens/s", tokens))
+    warm = at.corpus(size.cold, seed=2)  # text not seen before, against the gates that the long pass left
+    rounds = []
+    for _ in range(at.rounds):
+        ways = {"floor": methods.floor(decoder, warm)}
+        ways |= {n: methods.engine(decoder, warm, size.top, n, kept) for n, kept in lists.items()}
+        rounds.append(in_turns(ways, plans(warm, at.batch_tokens)))
+    for n, text in (("best", "per sentence"), ("all", "every prefix")):
+        rows.append(at.row(f"{text} / forward, warm", ratio(rounds, n, "floor"), 1.03, "ratio", size.cold))
+    return rows
+
+
+def against_fairseq(at: Subject) -> list[dict]:
+    """fairseq's own forward, padded as it batches, over ours."""
+    corpus, rounds = at.corpus(at.size.cold), []
+    theirs = methods.fairseq_forward(at.decoder, corpus, at.batch_tokens)
+    ours = methods.floor(at.decoder, corpus)
+    run = lambda: [ours(part) for part in plans(corpus, at.batch_tokens)]
+    for _ in range(at.rounds):
+        rounds.append(in_turns({"fairseq": lambda f: theirs(), "ours": lambda f: run()}, [0]))
+    return [at.row("fairseq's forward / ours", ratio(rounds, "fairseq", "ours"), None, "ratio", at.size.cold, 1.3)]
+
+
+def growth(at: Subject) -> list[dict]:
+    """Time over three decades of corpus length, for few keys and all; memory at the ends."""
+    size, decoder, rows, seconds, memory = at.size, at.decoder, [], {}, {}
+    lengths = [size.corpus // 100, size.corpus // 10, size.corpus]
+    for tokens in lengths:
+        corpus = at.corpus(tokens)
+        for name, keys in (("all", None), ("few", [(size.layers, key) for key in range(10)])):
+            with peak_memory(decoder.device) as used:
+                begun = clock()
+                triggers.trigger_examples(
+                    decoder, corpus, plan.blocks(corpus.lengths), top=size.top, batch_tokens=at.batch_tokens, keys=keys
+                )
+                seconds[name, tokens] = clock() - begun
+            memory[name, tokens] = used[0]
+        rows.append(at.row("all keys", Measured.of([seconds["all", tokens]]), None, "s", tokens))
+        rows.append(at.row("memory of the pass", Measured.of([memory["all", tokens] / 1e9]), 2.0, "GB", tokens))
+    first, last = lengths[0], lengths[-1]
+    slope = math.log(seconds["all", last] / seconds["all", first]) / math.log(last / first)
+    rows.append(at.row("exponent of time in tokens", Measured.of([slope]), 1.05, "power", last))
+    flat = seconds["all", last] / seconds["few", last]
+    rows.append(at.row("all keys / ten keys", Measured.of([flat]), 1.08, "ratio", last))
+    more = memory["all", last] / max(memory["all", lengths[1]], 1)
+    rows.append(at.row("memory, ten times the text", Measured.of([more]), 1.5, "ratio", last))
+    return rows
+
+
+def vocabulary(at: Subject) -> list[dict]:
+    """Values over the whole vocabulary: top, probability, rank, against the matrix products of it alone."""
+    size, decoder, rounds = at.size, at.decoder, []
+    n = min(size.values, size.layers * size.keys)
+    v = torch.cat([layer.values for layer in decoder.layers])[:n]
+    chance = 1 / np.arange(1, size.cutoffs[-1] - 3)
+    drawn = np.random.default_rng(1).choice(np.arange(4, size.cutoffs[-1]), size=n, p=chance / chance.sum())
+    target = torch.from_numpy(drawn).to(decoder.device)
+
+    def products(part: slice) -> None:
+        for cluster in decoder.vocabulary.clusters:
+            for _ in cluster.tiles(v[part]):
+                pass
+
+    ours = lambda part: decoder.vocabulary.predict(v[part], target[part])
+    parts = [slice(i, i + values.TILE // 8) for i in range(0, n, values.TILE // 8)]
+    with peak_memory(decoder.device) as used:
+        for _ in range(at.rounds):
+            rounds.append(in_turns({"products": products, "ours": ours}, parts))
+    return [
+        at.row("values: all matrix products / ours", ratio(rounds, "products", "ours"), None, "ratio", n, 0.8),
+        at.row("values: memory above the weights", Measured.of([used[0] / 1e9]), 2.0, "GB", n),
+    ]
+
+
+def layers(at: Subject) -> list[dict]:
+    """Composition and refinement, against the forward passes and the projections they need, counted."""
+    size, decoder, rounds = at.size, at.decoder, []
+    corpus = at.corpus(size.examples * 40, seed=3)
+    corpus = replace(corpus, train=0)
+    examples = composition.sample_examples(
+        corpus.lengths, 0, examples=size.examples, sample="per_sentence", positions="1..N", seed=1
+    )
+    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
+    tops = np.zeros((size.layers, size.keys), dtype=np.int64)
+    order = np.lexsort((np.arange(len(examples)), position))
+    parts = list(plan.sequences(position, order, at.batch_tokens))
+    read = 3 * size.layers * len(examples)  # residual, feed-forward and output of each layer
+    vectors = torch.randn(min(read, 4096), size.model, device=decoder.device)
+    head = decoder.vocabulary.clusters[0].embedding
+
+    def needed(_) -> None:
+        for part in parts:
+            methods.forward(decoder, methods.Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part],
+                                                        decoder.device))  # fmt: skip
+        for start in range(0, read, len(vectors)):
+            F.linear(vectors[: read - start], head).max(1)
+
+    def ours(_) -> None:
+        composition.observe(decoder, corpus, examples, tops, layer_prediction="ffn", memories="active",
+                            batch_tokens=at.batch_tokens)  # fmt: skip
+
+    for _ in range(at.rounds):
+        rounds.append(in_turns({"needed": needed, "ours": ours}, [0]))
+    return [at.row("composition and refinement / needed", ratio(rounds, "ours", "needed"), 1.5, "ratio", len(examples))]
+
+
+def mutated(at: Subject) -> list[dict]:
+    """Rows of layers run for mutated prefixes, over the distinct ones that are needed; and against one run each."""
+    size, decoder = at.size, at.decoder
+    corpus, rng = at.corpus(size.triggers * 8, seed=4), np.random.default_rng(5)
+    n = size.triggers
+    sentence = rng.choice(np.flatnonzero(corpus.lengths > 2), n)
+    length = 2 + np.floor(rng.random(n) * (corpus.lengths[sentence] - 2)).astype(np.int64)
+    layer = rng.integers(1, size.layers + 1, n)
+    removed = [np.ones(n, np.int64), length, 1 + np.floor(rng.random(n) * length).astype(np.int64)]
+    frame = lambda gone: pl.DataFrame(
+        {
+            "layer": layer,
+            "key": rng.integers(0, size.keys, n),
+            "sentence": sentence,
+            "position": length,
+            "removed": gone,
+        }
+    )
+    rows = pl.concat([frame(gone) for gone in removed])
+    paths, path = mutations.mutated_paths(corpus, rows)
+    read, deep = rows["position"].to_numpy() - 1, rows["layer"].to_numpy()
+    run = needed = 0
+    for part in forest.cut(paths, at.batch_tokens):
+        own = np.flatnonzero((path >= part.start) & (path < part.stop))
+        run += forest.Forest(paths[part], path[own] - part.start, read[own], deep[own]).work
+    depth: dict[bytes, int] = {}
+    for p, n_, d in zip(path, read, deep, strict=True):
+        for shorter in range(n_ + 1):
+            text = paths[p][:shorter].tobytes()
+            depth[text] = max(depth.get(text, 0), d)
+    needed = sum(depth.values())
+    alone = int(((read + 1) * deep).sum())
+    begun = clock()
+    mutations.mutated_coefficients(decoder, corpus, rows, at.batch_tokens)
+    seconds = clock() - begun
+    return [
+        at.row("mutations: rows run / distinct rows", Measured.of([run / needed]), 1.05, "ratio", len(rows)),
+        at.row("mutations: one run each / ours, rows", Measured.of([alone / run]), None, "ratio", len(rows)),
+        at.row("mutations", Measured.of([len(rows) / seconds]), None, "prefixes/s", len(rows)),
+    ]
+
+
+MEASURES = (trigger_pass, against_fairseq, growth, vocabulary, layers, mutated)

@@ -1,0 +1,137 @@
+"""Ways to find the top triggers, batch by batch: the engine, and what it is compared with.
+
+Each is a function of a batch. ``floor`` is the forward pass alone, up to the last layer's first matrix: no method that
+sees every coefficient does without it.
+"""
+
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from ff_memories import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories import plan
+from ff_memories.memories.topk import TopTriggers
+from ff_memories.memories.triggers import POSITIONS, Prefixes, _run
+from ff_memories.model.decoder import Batch, Decoder
+
+Method = Callable[[plan.Plan], None]
+LOW, HIGH = POSITIONS["inner"]
+
+
+def pack(decoder: Decoder, corpus: Corpus, part: plan.Plan) -> Batch:
+    return Batch.pack([corpus.sentence(s)[:HIGH] for s in part.sentences], decoder.device)
+
+
+def forward(decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], None] | None = None) -> None:
+    x = decoder.embed(batch)
+    for index, layer in enumerate(decoder.layers):
+        residual = layer.attend(x, batch)
+        coefficients = layer.coefficients(residual)
+        if look:
+            look(index, coefficients)
+        if index + 1 < len(decoder.layers):
+            x = residual + layer.combine(coefficients)
+
+
+def floor(decoder: Decoder, corpus: Corpus) -> Method:
+    return lambda part: forward(decoder, pack(decoder, corpus, part))
+
+
+def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: TopTriggers | None = None) -> Method:
+    """Ours, as ``trigger_examples`` runs it."""
+    shape, prefixes = decoder.description, Prefixes.of(corpus)
+    best = best or TopTriggers(shape.layers, shape.keys, top, device=decoder.device)
+    return lambda part: _run(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers)
+
+
+def concatenate(decoder: Decoder, corpus: Corpus, top: int) -> Method:
+    """The plain way: ``topk(cat(so far, batch))`` for every layer and batch, with the prefixes' numbers."""
+    keep = Running(decoder, top)
+
+    def run(part: plan.Plan) -> None:
+        batch = pack(decoder, corpus, part)
+        number = keep.number(len(batch.tokens))
+        forward(decoder, batch, lambda layer, coefficients: keep.add(layer, coefficients, number))
+
+    return run
+
+
+def hook_and_cache(decoder: Decoder, corpus: Corpus, top: int) -> Method:
+    """As analysis libraries do it: cache all activations of a batch, then take the top of each layer and merge."""
+    keep = Running(decoder, top)
+
+    def run(part: plan.Plan) -> None:
+        batch, cache = pack(decoder, corpus, part), {}
+        forward(decoder, batch, lambda layer, coefficients: cache.__setitem__(layer, coefficients.clone()))
+        number = keep.number(len(batch.tokens))
+        for layer, coefficients in cache.items():
+            found = coefficients.topk(min(top, len(coefficients)), dim=0)
+            keep.add(layer, found.values, number[found.indices])
+
+    return run
+
+
+class Running:
+    """The plain running lists, (t, d_m) per layer."""
+
+    def __init__(self, decoder: Decoder, top: int):
+        shape, device = decoder.description, decoder.device
+        self.top, self.seen = top, 0
+        self.value = [torch.zeros(top, shape.keys, device=device) for _ in range(shape.layers)]
+        self.prefix = [torch.zeros(top, shape.keys, dtype=torch.int64, device=device) for _ in range(shape.layers)]
+
+    def number(self, rows: int) -> torch.Tensor:
+        self.seen += rows
+        return torch.arange(self.seen - rows, self.seen, device=self.value[0].device)
+
+    def add(self, layer: int, coefficients: torch.Tensor, number: torch.Tensor) -> None:
+        number = number if number.dim() == 2 else number[:, None].expand_as(coefficients)
+        found = torch.cat([self.value[layer], coefficients]).topk(self.top, dim=0)
+        self.value[layer] = found.values
+        self.prefix[layer] = torch.cat([self.prefix[layer], number]).gather(0, found.indices)
+
+
+def fairseq_forward(decoder: Decoder, corpus: Corpus, budget: int) -> Callable[[], int]:
+    """Return fairseq's own pass, batched and padded as fairseq does, without its vocabulary; it returns its rows."""
+    import argparse
+
+    from fairseq.data import Dictionary, data_utils
+    from fairseq.models.transformer_lm import TransformerLanguageModel
+
+    shape = decoder.description
+    dictionary = Dictionary()
+    for word in range(shape.vocab - len(dictionary)):
+        dictionary.add_symbol(str(word))
+    args = argparse.Namespace(
+        arch="transformer_lm", task="language_modeling", decoder_layers=shape.layers, decoder_embed_dim=shape.model,
+        decoder_ffn_embed_dim=shape.keys, decoder_attention_heads=shape.heads, tokens_per_sample=shape.max_positions,
+        max_target_positions=shape.max_positions, no_decoder_final_norm=True, decoder_layerdrop=0,
+        decoder_layers_to_keep=None, adaptive_input=True, adaptive_input_factor=4,
+        adaptive_input_cutoff=",".join(map(str, shape.input_cutoffs[:-1])), adaptive_softmax_factor=4,
+        adaptive_softmax_cutoff=",".join(map(str, shape.output_cutoffs[:-1])), adaptive_softmax_dropout=0.0,
+        tie_adaptive_weights=True, tie_adaptive_proj=True,
+    )  # fmt: skip
+    task = argparse.Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    model = TransformerLanguageModel.build_model(args, task).eval().to(decoder.device)
+    lengths = corpus.lengths
+    order = sorted(range(len(corpus)), key=lambda s: (lengths[s], s))
+    groups, current = [], []
+    for s in order:  # --max-tokens: rows times the longest, which is the last
+        if current and (len(current) + 1) * int(lengths[s]) > budget:
+            groups.append(current)
+            current = []
+        current.append(s)
+    groups.append(current)
+    eos = torch.tensor([2])
+    rows = lambda s: torch.cat([eos, torch.from_numpy(corpus.sentence(s)[:HIGH].astype("int64"))])
+    batches = [data_utils.collate_tokens([rows(s) for s in group], 1).to(decoder.device) for group in groups]
+
+    def run() -> int:
+        with warnings.catch_warnings(action="ignore"):  # of the mask types that fairseq hands to torch
+            for tokens in batches:
+                model.decoder.extract_features(tokens)
+        return sum(int((tokens != 1).sum()) for tokens in batches)
+
+    return run

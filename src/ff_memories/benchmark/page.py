@@ -1,0 +1,88 @@
+"""The benchmark's table as a page of the docs and as a figure."""
+
+import altair as alt
+import polars as pl
+
+from ff_memories.figures.theme import BLUE, INK, ORANGE, TEXT_WIDTH
+
+# why a target is missed, where torch.profiler was asked; a miss without an entry has not been explained yet
+REASONS = {
+    "cold": "the time above the forward pass goes into gathering what reaches a key's gate (about t ln(n/t) of n), "
+    "sorting it, and the sentences' maxima; while lists are short, most sentences bring something new",
+    "whole": "the cold start, as above: its share shrinks with the length of the text",
+    "hook": "with the forward pass the larger part of both, so much would need a cheaper forward pass",
+}
+
+
+INTRODUCTION = """Written by `ff-memories benchmark --page docs/benchmark.md`; measured on {}.
+
+Weights are random, sentences have the lengths of WikiText's and made-up tokens. Methods take turns batch by batch on
+the same sentences, model and threads; a ratio is the median over rounds, with the smallest and largest in brackets.
+
+*Forward*: the same batches, up to the last layer's first matrix. *Per sentence*: a sentence's best prefix of each key;
+*every prefix*: all of them. *Cold*: from empty lists; *warm*: other text against the gates that the whole pass left.
+fairseq's forward ends with the last layer's second matrix, which it cannot leave out. A measure that a table lacks was
+not made on that model."""
+
+
+def markdown(table: pl.DataFrame) -> str:
+    """Return docs/benchmark.md."""
+    by = table.select("machine", "threads").unique(maintain_order=True).rows()
+    machines = "; ".join(f"{threads} thread{'s'[: threads > 1]} of {name}" for name, threads in by)
+    lines = ["# Benchmark", "", INTRODUCTION.format(machines), ""]
+    for (model,), part in table.group_by("model", maintain_order=True):
+        lines += [
+            f"## {model}",
+            "",
+            "| measure | over | target | reached | met | why not |",
+            "|---|---|---|---|---|---|",
+        ]
+        for row in part.iter_rows(named=True):
+            target = "–" if row["target"] is None else f"{row['sign']} {row['target']:g}"
+            spread = f" ({number(row['low'])}–{number(row['high'])})" if row["rounds"] > 1 else ""
+            met = {True: "yes", False: "**no**", None: "–"}[row["met"]]
+            why = reason(row["measure"]) if row["met"] is False else ""
+            unit = "" if row["unit"] in ("ratio", "power") else f" {row['unit']}"
+            reached = f"{number(row['reached'])}{unit}{spread}"
+            lines.append(f"| {row['measure']} | {row['tokens']:,} | {target} | {reached} | {met} | {why} |")
+        lines.append("")
+    return "\n".join([*lines, BFLOAT16])
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def reason(measure: str) -> str:
+    return next((why for name, why in REASONS.items() if name in measure), "not explained yet")
+
+
+BFLOAT16 = """## Why there is no bfloat16 mode
+
+A pass in bfloat16 could only propose candidates; whatever stands in a table must be computed in float32, or it would be
+another table. A trigger's float32 coefficient needs the float32 forward pass of its sentence, so exact re-scoring runs
+again every sentence that holds a candidate of any key: nine in ten of the demo run's training sentences hold a trigger,
+and the candidates, taken with a margin, are more. Nor is there a proof to be had that nothing was missed: a rigorous
+bound on bfloat16's error through all layers is too loose to exclude anything. Within the float32 pass all coefficients
+are needed as they are, for the layer's output: screening them with a bfloat16 product, whose error can be bounded, adds
+a product and saves none but in the last layer. `extraction.precision` therefore knows float32 alone.
+"""
+
+
+def chart(table: pl.DataFrame) -> alt.TopLevelMixin:
+    """Return the figure: every measure with a target, as its distance from it."""
+    met = table.filter(pl.col("target").is_not_null()).with_columns(
+        pl.concat_str([pl.col("model"), pl.col("measure")], separator=": ").alias("row"),
+        pl.when(pl.col("sign") == "≤").then(pl.col("reached") / pl.col("target"))
+        .otherwise(pl.col("target") / pl.col("reached")).alias("of_target"),
+        pl.when("met").then(pl.lit("met")).otherwise(pl.lit("missed")).alias("target met"),
+    ).with_row_index("place")  # fmt: skip
+    base = alt.Chart(alt.Data(values=met.select("row", "of_target", "target met", "place").to_dicts()))
+    y = alt.Y("row:N", sort=alt.EncodingSortField("place"), title=None, axis=alt.Axis(labelLimit=300))
+    colour = alt.Color("target met:N", scale=alt.Scale(domain=["met", "missed"], range=[BLUE, ORANGE]), title=None)
+    points = base.mark_point(filled=True, size=30, opacity=1).encode(
+        alt.X("of_target:Q", title="share of the target used up (left of the line: met)", scale=alt.Scale(type="log")),
+        y, colour, alt.Shape("target met:N", scale=alt.Scale(domain=["met", "missed"], range=["circle", "diamond"])),
+    )  # fmt: skip
+    line = alt.Chart(alt.Data(values=[{"at": 1}])).mark_rule(color=INK, strokeDash=[3, 2]).encode(alt.X("at:Q"))
+    return (points + line).properties(width=TEXT_WIDTH // 2, height=alt.Step(11))

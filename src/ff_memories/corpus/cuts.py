@@ -1,0 +1,112 @@
+"""Where a slow segmenter cuts every paragraph, found shard by shard and replayed when the corpus is made.
+
+A paragraph's cuts depend on nothing but its words, so shards can be made by any number of jobs in any order, and serve
+every dictionary and tokenizer.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from ff_memories.corpus.segment import Segmenter
+from ff_memories.corpus.text import paragraphs
+from ff_memories.errors import UserError
+from ff_memories.files import replacing
+from ff_memories.progress import Progress
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Cuts of paragraphs: how many words each has, how many sentences, and where these start, one after the other."""
+
+    words: np.ndarray
+    sentences: np.ndarray
+    starts: np.ndarray
+
+
+def needed(corpus: dict[str, Any], split: str) -> int | None:
+    """Return how many paragraphs of a split are enough for the sentences that the config asks for; ``None``: all."""
+    return None if corpus["headings"] == "drop" else corpus[split]["max_sentences"]
+
+
+def texts(files: list[Path], most: int | None) -> Iterator[list[str]]:
+    """Yield the paragraphs of a split's files, as words; at most ``most``."""
+    yield from itertools.islice((words for path in files for _, words, _ in paragraphs(path)), most)
+
+
+def find(splits: list[tuple[list[Path], int | None]], segmenter: Segmenter, shard: int, shards: int) -> Cuts:
+    """Cut the paragraphs of one shard: every ``shards``-th, so that all shards take about as long."""
+    mine, total = [], 0
+    for files, most in splits:
+        for number, words in enumerate(texts(files, most)):
+            if number % shards == shard:
+                mine.append(words)
+                total += len(words)
+    words, sentences, starts = [], [], []
+    with Progress(total, "words", "segments") as progress:
+        for paragraph in mine:
+            found = segmenter(paragraph)
+            words.append(len(paragraph))
+            sentences.append(len(found))
+            starts += found
+            progress.step(len(paragraph))
+    return Cuts(*(np.array(part, dtype=np.int32) for part in (words, sentences, starts)))
+
+
+def save(cuts: Cuts, path: str | Path) -> None:
+    """Write a shard's cuts, whole or not at all."""
+    with replacing(path) as partial:
+        save_file(vars(cuts), partial)
+
+
+def load(path: str | Path) -> Cuts:
+    """Read a shard's cuts. Raises ``UserError`` when the file is damaged."""
+    try:
+        return Cuts(**load_file(path))
+    except (SafetensorError, OSError, TypeError) as error:
+        raise UserError(f"{path}: not readable as cuts ({error})", "remove it and run snakemake again") from None
+
+
+def replay(shards: Iterable[Cuts], splits: list[int]) -> list[Segmenter]:
+    """Return a segmenter per split that gives the recorded cuts, paragraph after paragraph.
+
+    Args:
+        shards: all shards, in order.
+        splits: how many paragraphs each split has.
+    """
+    every = list(shards)
+    ends = [np.cumsum(cuts.sentences) for cuts in every]
+    before = np.zeros(len(every), dtype=np.int64)  # paragraphs of earlier splits in each shard
+    out = []
+    for paragraphs_ in splits:
+        out.append(_Replay(every, ends, before.copy(), paragraphs_))
+        before += [len(range(shard, paragraphs_, len(every))) for shard in range(len(every))]
+    if any(n != len(cuts.words) for n, cuts in zip(before, every, strict=True)):
+        raise UserError(
+            "the recorded cuts are of another text", "remove the run's folder cuts/ and run snakemake again"
+        )
+    return out
+
+
+class _Replay:
+    """One split's recorded cuts."""
+
+    def __init__(self, every: list[Cuts], ends: list[np.ndarray], before: np.ndarray, paragraphs_: int):
+        self.every, self.ends, self.before, self.left = every, ends, before, paragraphs_
+        self.asked = 0
+
+    def __call__(self, words: list[str]) -> list[int]:
+        shard = self.asked % len(self.every)
+        at = int(self.before[shard]) + self.asked // len(self.every)
+        cuts = self.every[shard]
+        if self.asked >= self.left or cuts.words[at] != len(words):
+            raise UserError("the recorded cuts are of another text", "remove the run's folder cuts/ and run snakemake")
+        self.asked += 1
+        end = int(self.ends[shard][at])
+        return cuts.starts[end - int(cuts.sentences[at]) : end].tolist()

@@ -1,0 +1,77 @@
+"""A sample of prefixes as a file: JSON lines of ``text``, a sentence, and ``random_pos``, a prefix length in tokens.
+
+The names are those of the released code's data frames, which hold what that code drew at random.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ff_memories.corpus.text import lines
+from ff_memories.errors import UserError
+
+FORM = '{"text": "But when bees and wasps resemble each other .", "random_pos": 6}'
+
+
+def written(examples: pl.DataFrame, texts: dict[int, str]) -> str:
+    """Return rows of ``examples`` as such a file."""
+    rows = examples.sort("example").select("sentence", "position").iter_rows()
+    records = ({"text": texts[sentence], "random_pos": position} for sentence, position in rows)
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame:
+    """Return the prefixes that a file names, in its order: ``example``, ``sentence``, ``position``.
+
+    A text that several sentences have stands for them in turn.
+
+    Args:
+        path: the file.
+        texts: the sentences that may be meant, by number.
+        lengths: (sentences,) tokens of every sentence of the corpus.
+
+    Raises:
+        UserError: a line that is not of this form, a text that is no sentence's, a position outside 0..N.
+    """
+    numbers: dict[str, list[int]] = {}
+    for number, text in texts.items():
+        numbers.setdefault(" ".join(text.split()), []).append(number)
+    seen: dict[str, int] = {}
+    rows = []
+    for line, text, position in _records(path):
+        same = numbers.get(text)
+        if same is None:
+            raise UserError(
+                f"{path}, line {line}: no validation sentence reads {text!r}",
+                "give the validation text that the sample was drawn from, one sentence per line, with "
+                "corpus.segmenter: line",
+            )
+        turn = seen[text] = seen.get(text, -1) + 1
+        sentence = same[turn % len(same)]
+        if not 0 <= position <= lengths[sentence]:
+            raise UserError(
+                f"{path}, line {line}: random_pos is {position}, and the sentence has {lengths[sentence]} tokens",
+                "check corpus.tokenizer: positions count the tokens that the model reads",
+            )
+        rows.append((sentence, position))
+    if not rows:
+        raise UserError(f"{path}: an empty sample", f"give lines such as {FORM}")
+    sentence, position = zip(*rows, strict=True)
+    return pl.DataFrame({"example": np.arange(len(rows)), "sentence": sentence, "position": position})
+
+
+def _records(path: Path) -> Iterator[tuple[int, str, int]]:
+    for number, content in lines(path):
+        if not content.strip():
+            continue
+        try:
+            record = json.loads(content)
+            text, position = record["text"], record["random_pos"]
+        except (ValueError, KeyError, TypeError):
+            text = position = None
+        if not isinstance(text, str) or type(position) is not int:
+            raise UserError(f"{path}, line {number}: no `text` and `random_pos`", f"give lines such as {FORM}")
+        yield number, " ".join(text.split()), position

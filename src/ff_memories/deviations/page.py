@@ -1,0 +1,144 @@
+"""docs/deviations.md: the entries with the effects that a run measured. No number is typed."""
+
+import polars as pl
+
+from ff_memories.claims import register as claims
+from ff_memories.claims.numbers import measured, number
+from ff_memories.deviations.register import Entry, Key, register
+from ff_memories.sensitivity.table import changes
+
+UNMEASURED = "not measured here"
+SHOWN = 3  # claims that are named for a choice
+INTRODUCTION = """\
+# Where text and code leave a choice
+
+The authors released the code of their analysis: with it one can see what was done, and a text of nine pages cannot
+say everything. This page goes through both. C1 to C8 follow the released code from file to file; D1 to D32 are the
+questions that text and code leave open or answer differently. For each it says what the text says, what the code does
+and where, what this package does by default, which config key decides it, and what was measured with the key set
+otherwise.
+
+A run with `fidelity: released` takes the released code's answer wherever there is a key for it; those values are marked
+*released* below. [How to repeat the released code's numbers cell by cell](released.md).
+"""
+MEASURED = """\
+Effects are those of one run, each time with one key changed and everything else as it was (`ff-memories sensitivity`).
+A claim *moves* where it leaves the 95 % interval of the run's own value; where it has none, where it differs at all.
+{whose}
+"""
+REMAKE = """\
+This page follows from `src/ff_memories/deviations/deviations.toml` and the tables in `docs/data/`. Remake it, from a
+run's tables or without, by
+
+    snakemake --cores all sensitivity projection_seeds
+    ff-memories deviations --tables results/demo/tables
+"""
+SURROGATE = "The run is one of a surrogate model, not the paper's: it shows which choices matter, and for what."
+
+
+def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        sensitivity: the ``sensitivity`` table; without one, effects read as not measured.
+        seeds: the ``projection_seeds`` table, likewise.
+    """
+    frame = None if sensitivity is None else changes(sensitivity)
+    surrogate = sensitivity is not None and not sensitivity["verdict"].is_in(["reproduced", "not_reproduced"]).any()
+    whose = SURROGATE if surrogate else "The run is one of the paper's model."
+    lines = [INTRODUCTION, MEASURED.format(whose=whose) if frame is not None else "", contents(), REMAKE]
+    for entry in register():
+        lines += [_entry(entry, frame, seeds)]
+    return "\n".join(filter(None, lines)).rstrip() + "\n"
+
+
+def contents() -> str:
+    """Return the table of entries: id, subject, and the keys that decide it."""
+    rows = ["| | subject | config keys |", "|---|---|---|"]
+    for entry in register():
+        keys = ", ".join(f"`{key.key}`" for key in entry.keys) or "–"
+        rows.append(f"| [{entry.id}](#{entry.id.lower()}) | {entry.title} | {keys} |")
+    return "\n".join(rows) + "\n"
+
+
+def _entry(entry: Entry, frame: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
+    where = f" ({entry.where})" if entry.where else ""
+    lines = [
+        f"## {entry.id}",
+        "",
+        f"**{entry.title}**",
+        "",
+        f"- The text: {entry.paper}",
+        f"- The released code{where}: {entry.released}",
+        f"- Here: {entry.here}",
+    ]
+    lines += [f"- Reported: {entry.reported}."] if entry.reported else []
+    if entry.keys:
+        lines += ["", "| key | here | otherwise | effect |", "|---|---|---|---|"]
+        lines += [_row(key, value, frame) for key in entry.keys for value in key.alternatives]
+    if entry.id == "C5":
+        lines += ["", seeds_line(seeds)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(key: Key, value: str, frame: pl.DataFrame | None) -> str:
+    shown = f"{number(100 * float(value))} % of the sentences" if key.share else f"`{value}`"
+    mark = " *(released)*" if value == key.released else ""
+    own = " *(released)*" if key.default == key.released else ""
+    return f"| `{key.key}` | `{key.default}`{own} | {shown}{mark} | {effect(frame, key.key, value)} |"
+
+
+def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
+    """Return what a choice did: how many claims moved, those that moved most, and the verdicts that flipped.
+
+    Args:
+        frame: of ``sensitivity.table.changes``.
+        path, value: the choice.
+    """
+    rows = [] if frame is None else list(frame.filter(choice=path, value=value).iter_rows(named=True))
+    known = [row for row in rows if row["measured"] is not None and row["baseline"] is not None]
+    if not known:
+        return UNMEASURED
+    moved = [row for row in known if row["beyond"]]
+    farthest = sorted(moved, key=lambda row: -abs(row["change"] or 0))[:SHOWN]
+    units = {claim.id: claim.unit for claim in claims()}
+    parts = [f"{len(moved)} of {len(known)} claims move" if moved else f"none of {len(known)} claims moves"]
+    if farthest:
+        shown = (
+            f"{r['claim']} from {measured(r['baseline'], units[r['claim']])} to "
+            f"{measured(r['measured'], units[r['claim']])}"
+            for r in farthest
+        )
+        parts.append(("most: " if len(moved) > len(farthest) else "") + ", ".join(shown))
+    flips = [f"{r['claim']} {r['was'].replace('_', ' ')} → {r['verdict'].replace('_', ' ')}" for r in rows if r["flip"]]
+    parts.append("verdicts: " + ", ".join(flips) if flips else "no verdict flips")
+    return "; ".join(parts)
+
+
+def seeds_line(seeds: pl.DataFrame | None) -> str:
+    """Return what random projections do to ranks, in words: how many move, and the layer where seeds differ most."""
+    if seeds is None:
+        return f"Ranks over seeds of the random projections: {UNMEASURED}."
+    drawn, trained = (seeds.filter(projection=name) for name in ("random", "adaptive"))
+    medians = (
+        drawn.drop_nulls("median")
+        .group_by("layer")
+        .agg(low=pl.col("median").min(), high=pl.col("median").max())
+        .join(trained.select("layer", trained="median"), on="layer")
+        .sort((pl.col("high") - pl.col("low")), "layer", descending=[True, False])
+    )
+    moved = (drawn["moved"] * drawn["n"]).sum() / drawn["n"].sum()
+    tail = trained["n_tail"].sum() / trained["n"].sum()
+    text = (
+        f"Over {drawn['seed'].n_unique()} seeds of the random projections and the dropout, {number(100 * moved)} % of "
+        "the target tokens have another rank than under the trained softmax; "
+        f"{number(100 * tail)} % lie outside its head."
+    )
+    if medians.is_empty():
+        return text
+    row, outside = medians.row(0, named=True), medians.filter(~pl.col("trained").is_between("low", "high")).height
+    return (
+        f"{text} The median rank of these differs most in layer {row['layer']}: from {number(row['low'], 4)} to "
+        f"{number(row['high'], 4)} by seed, where the trained softmax gives {number(row['trained'], 4)}. "
+        f"In {outside} of {medians.height} layers the trained softmax's median lies outside what the seeds give."
+    )

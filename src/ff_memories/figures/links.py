@@ -1,0 +1,31 @@
+"""From a mark to the keys behind it: addresses in the run's gallery, relative to the figures' folder."""
+
+import polars as pl
+
+from ff_memories.figures.look import Look
+
+GALLERY = "../gallery/index.html#/"
+ADDRESSES = {
+    "figure2": "?layer={layer}&label={series}",
+    "figure3": "?layer={layer}&mutated=1&sort={mutation}",
+    "figure4": "?layer={layer}&agrees=1",
+    "figure5": "?layer={layer}&sort=rank",
+    "figure6": "?probability={left:.6g}..{bin:.6g}&sort=probability",
+}
+# the list that opens from the whole figure
+WHOLE = {"figure2": "?label=any", "figure3": "?mutated=1", "figure4": "?agrees=1", "figure5": "?sort=rank",
+         "figure6": "?sort=probability"}  # fmt: skip
+LAYER = "?layer={layer}"  # what figures 7 to 11 count are examples: a mark leads to its layer's keys
+
+
+def linked(frame: pl.DataFrame, look: Look) -> pl.DataFrame:
+    """Return the frame with the column ``href``, the address of the keys behind each row."""
+    address = ADDRESSES.get(look.figure, LAYER)
+    return frame.with_columns(
+        pl.Series("href", [GALLERY + address.format(**row) for row in frame.iter_rows(named=True)], dtype=pl.String)
+    )
+
+
+def keys_behind(figure: str) -> str | None:
+    """Return the address of all keys that a figure of the paper counts, where keys are what it counts."""
+    return GALLERY + WHOLE[figure] if figure in WHOLE else None

@@ -1,0 +1,54 @@
+"""Our own figure of the `sensitivity` table: claims down, choices across."""
+
+import altair as alt
+import polars as pl
+
+from ff_memories.config import Settings
+from ff_memories.figures.look import Look
+from ff_memories.figures.marks import finish, source, tooltips, x_title
+from ff_memories.figures.theme import BLACK, BLUE, ORANGE
+from ff_memories.sensitivity.table import changes
+
+ROW = 11  # points per claim
+MOST = 1.0  # a change by the whole of the baseline, or more, has the full colour
+SHAPES = {"to holds": "circle", "to fails": "M-1,-1L1,1M-1,1L1,-1"}
+
+
+def data(tables: dict[str, pl.DataFrame], settings: Settings, look: Look) -> pl.DataFrame:
+    """Return claims and choices with the change against the run's own measurement; no claim that nothing measures."""
+    frame = changes(tables["sensitivity"]).filter(pl.col("measured").is_not_null() | (pl.col("flip") != ""))
+    label = pl.col("choice") + ": " + pl.col("value")
+    return frame.select("claim", label.alias("choice"), pl.exclude("claim", "choice", "value"))
+
+
+def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Draw a cell for each claim and choice: its colour is the change, its mark a verdict that flips."""
+    claims, choices = frame["claim"].unique(maintain_order=True), frame["choice"].unique(maintain_order=True)
+    y = alt.Y("claim:N", title="claim", sort=None, scale=alt.Scale(domain=claims.to_list()))
+    x = alt.X(
+        "choice:N", title=x_title(look, "choice"), sort=None, scale=alt.Scale(domain=choices.to_list()),
+        axis=alt.Axis(labelAngle=-60, labelLimit=0),
+    )  # fmt: skip
+    colour = alt.Color(
+        "change:Q",
+        title="change of the measured value",
+        scale=alt.Scale(domain=[-MOST, 0, MOST], range=[ORANGE, "#FFFFFF", BLUE], clamp=True, interpolate="rgb"),
+        legend=alt.Legend(
+            labelExpr="datum.value ? format(datum.value, '+.0%') : '0%'",
+            gradientLength=110,
+            gradientThickness=6,
+            values=[-MOST, 0, MOST],
+        ),
+    )
+    shape = alt.Shape(
+        "flip:N", title="verdict flips", scale=alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
+    )
+    addressed = frame.with_columns(("../report/report.html#" + pl.col("claim")).alias("href"))
+    cells = alt.Chart(source(addressed)).encode(x=x, y=y)
+    flips = alt.Chart(source(frame.filter(pl.col("flip") != ""))).encode(x=x, y=y)
+    marks = [
+        cells.mark_rect(stroke="#E6E6E6", strokeWidth=0.5).encode(color=colour, tooltip=tooltips(frame), href="href:N"),
+        flips.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1).encode(shape=shape),
+    ]
+    notes = ["each column is the run with that one key changed; the colour is full from a change by 100 % on"]
+    return finish(marks, look, frame, notes).properties(height=max(look.height, ROW * len(claims)))

@@ -1,0 +1,42 @@
+"""The forms that annotators fill in: one HTML file each, which needs no server and no network."""
+
+from collections.abc import Iterable
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ff_memories.patterns.csv_files import COLUMNS, DISTANCE
+from ff_memories.patterns.distance import LABELS, Compared
+from ff_memories.patterns.plan import Item, content_hash
+from ff_memories.patterns.sample import FEWEST
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("ff_memories.forms"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+
+
+def _render(template: str, data: dict, **context) -> str:
+    # what is saved in a browser belongs to these very items
+    data["storage"] = f"{data['run']} {template} {content_hash(' '.join(i['item'] for i in data['items']))}"
+    return _environment().get_template(template).render(data=data, **context)
+
+
+def pattern_form(run: str, items: Iterable[Item]) -> str:
+    """Return the form for the patterns of keys."""
+    shown = [{"item": i.item, "prefixes": [[" ".join(p[:-1]), p[-1] if p else ""] for p in i.prefixes]} for i in items]
+    return _render(
+        "patterns.html.j2", {"run": run, "items": shown, "fewest": FEWEST, "columns": COLUMNS}, fewest=FEWEST
+    )
+
+
+def distance_form(run: str, cases: Iterable[Compared]) -> str:
+    """Return the form for the distances of compositions."""
+    shown = [
+        {"item": c.item, "prefix": " ".join(c.prefix), "residual": c.residual, "ffn": c.ffn, "output": c.output}
+        for c in cases
+    ]
+    return _render("distance.html.j2", {"run": run, "items": shown, "labels": LABELS, "columns": DISTANCE})

@@ -1,0 +1,105 @@
+"use strict";
+// What both forms share: state that outlives the page, moving between items, and the export.
+const data = JSON.parse(document.getElementById("data").textContent);
+const $ = (id) => document.getElementById(id);
+const state = { annotator: "", at: 0, answers: {} };
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+function load() {
+  try {
+    Object.assign(state, JSON.parse(localStorage.getItem(data.storage) || "{}"));
+  } catch (error) {
+    warnOfLoss();
+  }
+  state.at = Math.min(Math.max(state.at, 0), data.items.length - 1);
+}
+
+function save() {
+  try {
+    localStorage.setItem(data.storage, JSON.stringify(state));
+    $("saved").textContent = "saved in this browser";
+  } catch (error) {
+    warnOfLoss();
+  }
+}
+
+function warnOfLoss() {
+  $("saved").textContent = "this browser saves nothing: export before you close the page";
+}
+
+function go(step) {
+  if (!data.items.length) return;
+  state.at = Math.min(Math.max(state.at + step, 0), data.items.length - 1);
+  save();
+  show();
+  window.scrollTo(0, 0);
+}
+
+function goToOpen() {
+  const n = data.items.length;
+  for (let step = 1; step <= n; step++) {
+    if (lacking((state.at + step) % n)) return go(((state.at + step) % n) - state.at);
+  }
+  return showProgress();
+}
+
+function showProgress() {
+  const n = data.items.length;
+  const done = data.items.filter((_, i) => !lacking(i)).length;
+  $("progress").max = n || 1;
+  $("progress").value = done;
+  $("done").textContent = `${done} of ${n} done`;
+  $("place").textContent = n ? `${state.at + 1} / ${n}` : "nothing to annotate";
+}
+
+// A cell for CSV: quoted; what a spreadsheet would take for a formula is kept text by an apostrophe.
+function cell(value) {
+  const text = String(value).replace(/[\r\n]+/g, " ");
+  return `"${(/^\s*[=+\-@]/.test(text) ? "'" + text : text).replace(/"/g, '""')}"`;
+}
+
+function exportCsv(rows, suffix) {
+  const name = state.annotator.trim();
+  $("annotator").classList.toggle("bad", !name);
+  if (!name) {
+    say("Write your name first: it tells your answers from those of others.");
+    return $("annotator").focus();
+  }
+  const open = data.items.filter((_, i) => lacking(i)).length;
+  say(open ? `Exported; ${open} unfinished are left out. You can go on and export again.` : "Exported, all done. Thank you!");
+  const lines = [data.columns.join(",")].concat(rows.map((row) => row.map(cell).join(",")));
+  const link = element("a", { download: `${name.replace(/[^\p{L}\p{N}]+/gu, "_")}${suffix}.csv` });
+  link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
+
+function say(text) {
+  $("message").textContent = text;
+}
+
+function start(keys) {
+  load();
+  $("annotator").value = state.annotator;
+  $("annotator").addEventListener("input", (event) => {
+    state.annotator = event.target.value;
+    save();
+  });
+  $("back").addEventListener("click", () => go(-1));
+  $("skip").addEventListener("click", () => go(1));
+  $("open").addEventListener("click", goToOpen);
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.matches("input[type=text]");
+    if (typing && event.key !== "Enter" && event.key !== "Escape") return;
+    if (event.target.matches("button, summary") && (event.key === "Enter" || event.key === " ")) return;
+    if (keys(event, typing)) event.preventDefault();
+  });
+  show();
+}

@@ -1,0 +1,66 @@
+"use strict";
+// Addresses: #/16/1935 is a key; #/?layer=16&agrees=1&sort=probability a list. docs/gallery.md describes them.
+
+const Address = {
+  // What a list can be asked for; a range is 3, 3.., ..3 or 3..5.
+  fields: {
+    fires: { about: "fires on", kind: "words" },
+    promotes: { about: "promotes", kind: "words" },
+    text: { about: "contains", kind: "words" },
+    layer: { about: "layer", kind: "range" },
+    agrees: { about: "agreement", kind: "choice", choices: { 1: "agrees", 0: "does not agree", none: "no triggers" } },
+    label: {
+      about: "a trigger labelled",
+      kind: "choice",
+      choices: { any: "at all", shallow: "shallow", both: "both", semantic: "semantic", none: "none" },
+    },
+    disagree: { about: "annotators disagree", kind: "choice", choices: { 1: "yes", 0: "no" } },
+    mutated: { about: "mutated", kind: "choice", choices: { 1: "yes", 0: "no" } },
+    coefficient: { about: "top coefficient", kind: "range" },
+    probability: { about: "top probability", kind: "range" },
+    rank: { about: "rank of the next token", kind: "range" },
+    triggers: { about: "triggers", kind: "range" },
+  },
+
+  // Return {page: "key", layer, key} or {page: "list", query, number, faults}, or {page: "none"} for no address of ours.
+  parse(hash) {
+    const path = hash.replace(/^#/, "") || "/";
+    const key = /^\/(\d+)\/(\d+)$/.exec(path);
+    if (key) return { page: "key", layer: Number(key[1]), key: Number(key[2]) };
+    if (path !== "/" && !path.startsWith("/?")) return { page: "none" };
+    const query = {}, faults = [];
+    let number = 1;
+    for (const [name, value] of new URLSearchParams(path.slice(2))) {
+      if (name === "page" && /^[1-9]\d{0,6}$/.test(value)) number = Number(value);
+      else if (this.fits(name, value)) query[name] = value;
+      else faults.push(`${name}=${value}`);
+    }
+    return { page: "list", query, number, faults };
+  },
+
+  fits(name, value) {
+    if (name === "sort") return value.replace(/^-/, "") in Sorting.orders;
+    const kind = this.fields[name]?.kind;
+    if (kind === "choice") return value in this.fields[name].choices;
+    if (kind === "range") return this.range(value) !== null;
+    return kind === "words" && value.trim() !== "";
+  },
+
+  // Return [low, high] of a range, or null.
+  range(text) {
+    const number = "\\d+(?:\\.\\d+)?(?:e-?\\d+)?|\\.\\d+";
+    const found = new RegExp(`^(${number})?(\\.\\.)?(${number})?$`, "i").exec(text);
+    if (!found || (found[1] === undefined && found[3] === undefined)) return null;
+    if (!found[2]) return found[3] === undefined ? [Number(found[1]), Number(found[1])] : null;
+    return [found[1] === undefined ? -Infinity : Number(found[1]), found[3] === undefined ? Infinity : Number(found[3])];
+  },
+
+  ofKey: (layer, key) => `#/${layer}/${key}`,
+
+  ofList(query, number = 1) {
+    const parameters = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value != null));
+    if (number > 1) parameters.set("page", number);
+    const text = parameters.toString().replaceAll("%2F", "/");
+    return text ? `#/?${text}` : "#/";
+  },
+};

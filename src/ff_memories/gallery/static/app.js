@@ -1,0 +1,119 @@
+"use strict";
+// The page's behaviour: which address shows what, searching, and keys of the keyboard.
+
+let manifest = null;
+const scrolled = new Map(); // where each address was left, for the way back
+let current = null;
+
+async function route() {
+  const main = document.getElementById("main"), place = Address.parse(location.hash);
+  const hash = location.hash, back = scrolled.get(hash);
+  if (current !== null) scrolled.set(current, scrollY); // what it shows is still the old address's
+  current = hash;
+  main.setAttribute("aria-busy", "true");
+  try {
+    if (place.page === "key" && place.layer >= 1 && place.layer <= manifest.layers && place.key < manifest.keys) await Key.show(place);
+    else if (place.page === "list") await List.show(place);
+    else missing(place);
+  } catch (error) {
+    main.replaceChildren(make("h1", { tabindex: "-1" }, "Something is missing"), make("p", { class: "banner" }, String(error.message ?? error)),
+      make("p", {}, "Copy the gallery's whole folder, or make it again with snakemake."));
+  }
+  if (location.hash !== hash) return;
+  main.removeAttribute("aria-busy");
+  if (place.page === "list") fill(place.query);
+  main.querySelector("h1")?.focus({ preventScroll: true });
+  scrollTo(0, back ?? 0);
+  document.body.dataset.ready = hash;
+}
+
+function missing(place) {
+  const text = place.page === "key" ? `This model has layers 1 to ${manifest.layers} and keys 0 to ${manifest.keys - 1}.` : "There is no such page.";
+  document.getElementById("main").replaceChildren(make("h1", { tabindex: "-1" }, "Not here"), make("p", {}, text, " ", make("a", { href: "#/" }, "All keys")));
+  document.title = `Not here · ${document.body.dataset.title}`;
+}
+
+// Put the words of a list's address into the search field.
+function fill(query) {
+  const kind = ["fires", "promotes", "text"].find((name) => query[name]);
+  if (kind) document.getElementById("kind").value = kind;
+  document.getElementById("words").value = kind ? query[kind] : "";
+}
+
+function search(event) {
+  event.preventDefault();
+  const kind = document.getElementById("kind").value, words = document.getElementById("words").value.trim();
+  const place = Address.parse(location.hash), query = place.page === "list" ? { ...place.query } : {};
+  for (const name of ["fires", "promotes", "text", "sort"]) delete query[name];
+  const address = /^\s*(\d+)\s*\/\s*(\d+)\s*$/.exec(words);
+  location.hash = address ? Address.ofKey(Number(address[1]), Number(address[2])) : Address.ofList({ ...query, [kind]: words });
+  document.activeElement?.blur();
+}
+
+async function suggest() {
+  const kind = document.getElementById("kind").value, typed = document.getElementById("words").value;
+  const last = kind === "promotes" ? typed.trim() : Words.split(typed).at(-1) ?? "";
+  if (!last || last.startsWith('"')) return;
+  const found = await Words.suggest(last, kind).catch(() => []);
+  if (document.getElementById("words").value !== typed) return;
+  const before = typed.slice(0, typed.length - last.length);
+  document.getElementById("suggestions").replaceChildren(...found.map((word) => make("option", { value: before + word })));
+}
+
+function random() {
+  const list = List.last?.ordinals, all = manifest.layers * manifest.keys;
+  const ordinal = list?.length ? list[Math.floor(Math.random() * list.length)] : Math.floor(Math.random() * all);
+  location.hash = Address.ofKey(...Layers.place(ordinal));
+}
+
+// One key or row on, or back.
+function step(by) {
+  const place = Address.parse(location.hash);
+  if (place.page === "key") {
+    const other = Key.neighbours(Layers.ordinal(place.layer, place.key))[by > 0 ? 1 : 0];
+    if (other !== undefined) location.hash = Address.ofKey(...Layers.place(other));
+    return;
+  }
+  const links = [...document.querySelectorAll("table.list tbody th a")];
+  const at = links.indexOf(document.activeElement);
+  links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
+}
+
+const shortcuts = {
+  "/": () => document.getElementById("words").focus(),
+  j: () => step(1),
+  k: () => step(-1),
+  r: random,
+  u: () => (location.hash = document.getElementById("up")?.getAttribute("href") ?? "#/"),
+  d: () => Sheet.download(),
+  "?": () => document.getElementById("manual").showModal(),
+};
+
+function press(event) {
+  const typing = event.target.matches("input, select, textarea, dialog *");
+  if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in shortcuts)) return;
+  if (typing || document.getElementById("manual").open) return;
+  event.preventDefault();
+  shortcuts[event.key]();
+}
+
+async function start() {
+  document.body.dataset.title = document.title;
+  if (typeof DecompressionStream === "undefined") throw new Error("This browser is too old for the gallery: it cannot unpack its parts.");
+  manifest = await Parts.load("manifest");
+  history.scrollRestoration = "manual";
+  document.getElementById("search").addEventListener("submit", search);
+  let timer;
+  document.getElementById("words").addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(suggest, 120);
+  });
+  document.getElementById("random").onclick = random;
+  document.getElementById("help").onclick = shortcuts["?"];
+  document.getElementById("close").onclick = () => document.getElementById("manual").close();
+  document.addEventListener("keydown", press);
+  addEventListener("hashchange", route);
+  await route();
+}
+
+start().catch((error) => document.getElementById("main").replaceChildren(make("p", { class: "banner" }, String(error.message ?? error))));

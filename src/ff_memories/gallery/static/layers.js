@@ -1,0 +1,95 @@
+"use strict";
+// The indices of layers: one row for each key, by which lists are filtered and sorted.
+
+const Layers = {
+  loaded: new Map(),
+
+  // Load the indices of some layers.
+  async need(layers) {
+    await Promise.all(
+      layers.filter((layer) => !this.loaded.has(layer)).map(async (layer) =>
+        this.loaded.set(layer, await Parts.load(`layer-${layer}`)))
+    );
+  },
+
+  place: (ordinal) => [1 + Math.floor(ordinal / manifest.keys), ordinal % manifest.keys],
+  ordinal: (layer, key) => (layer - 1) * manifest.keys + key,
+  all: () => Array.from({ length: manifest.layers }, (_, i) => i + 1),
+
+  // Return a loaded key's row.
+  row(ordinal) {
+    const [layer, key] = this.place(ordinal), index = this.loaded.get(layer);
+    const text = (column) => (index[column][key] === null ? null : index.words[index[column][key]]);
+    const known = index.next[key] !== null;
+    return {
+      ordinal, layer, key,
+      top: text("top"), probability: index.probability[key],
+      next: text("next"), rank: index.rank[key], agrees: known ? index.next[key] === index.top[key] : null,
+      end: text("end"), same: index.same[key],
+      coefficient: index.coefficient[key], triggers: index.triggers[key], agreeing: index.agreeing[key], measured: index.measured[key],
+      labels: index.labels[key] ?? null, disagree: index.disagree[key] ?? null, changes: index.changes[key] ?? null,
+    };
+  },
+};
+
+const between = (value, range) => value !== null && value >= range[0] && value <= range[1];
+
+// Return the test of rows that a query asks for, without its words.
+function test(query) {
+  const tests = [];
+  for (const name of ["layer", "coefficient", "probability", "rank", "triggers"]) {
+    if (!query[name]) continue;
+    const range = Address.range(query[name]);
+    tests.push((row) => between(row[name], range));
+  }
+  if (query.agrees) {
+    const wanted = { 1: true, 0: false, none: null }[query.agrees];
+    tests.push((row) => row.agrees === wanted);
+  }
+  if (query.label === "any") tests.push((row) => row.labels !== null);
+  else if (query.label) {
+    const place = manifest.labels.indexOf(query.label);
+    tests.push((row) => row.labels !== null && row.labels[place] > 0);
+  }
+  if (query.disagree) tests.push((row) => row.disagree !== null && row.disagree > 0 === (query.disagree === "1"));
+  if (query.mutated) tests.push((row) => (row.changes !== null) === (query.mutated === "1"));
+  return (row) => tests.every((one) => one(row));
+}
+
+const Sorting = {
+  // what keys are sorted by, the first first; null always comes last
+  orders: {
+    address: { about: "address", of: (row) => row.ordinal },
+    match: { about: "match", of: (row, matches) => -(matches?.get(row.ordinal) ?? 0) },
+    coefficient: { about: "top coefficient", of: (row) => row.coefficient, high: true },
+    probability: { about: "top probability", of: (row) => row.probability, high: true },
+    agreeing: { about: "triggers that agree", of: (row) => row.agreeing, high: true },
+    rank: { about: "rank of the next token", of: (row) => row.rank },
+    same: { about: "triggers with the same end", of: (row) => row.same, high: true },
+    label: { about: "triggers with the label", of: (row, _, query) => share(row, query.label), high: true },
+    disagree: { about: "disagreement", of: (row) => row.disagree, high: true },
+    first: { about: "change without the first token", of: (row) => row.changes?.[0] ?? null },
+    last: { about: "change without the last token", of: (row) => row.changes?.[1] ?? null },
+    random: { about: "change without a random token", of: (row) => row.changes?.[2] ?? null },
+  },
+
+  // Sort rows as a query says: a minus turns an order round.
+  sort(rows, query, matches) {
+    const wish = query.sort ?? (matches ? "match" : "address");
+    const order = this.orders[wish.replace(/^-/, "")];
+    const sign = (order.high ? -1 : 1) * (wish.startsWith("-") ? -1 : 1);
+    const keyed = rows.map((row) => [order.of(row, matches, query), row]);
+    keyed.sort(([a, x], [b, y]) => {
+      if (a === b) return x.ordinal - y.ordinal;
+      if (a === null || b === null) return a === null ? 1 : -1;
+      return sign * (a - b);
+    });
+    return keyed.map(([, row]) => row);
+  },
+};
+
+function share(row, label) {
+  if (row.labels === null) return null;
+  const place = manifest.labels.indexOf(label), all = row.labels.reduce((a, b) => a + b, 0);
+  return (place < 0 ? all - row.labels[manifest.labels.indexOf("none")] : row.labels[place]) / all;
+}

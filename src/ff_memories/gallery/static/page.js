@@ -1,0 +1,39 @@
+"use strict";
+// Building the page: every text of the corpus goes through here, and becomes text, never markup.
+
+// Return an element: make("a", {class: "x", href: "#/"}, "text", element, ...); what is null is left out.
+function make(tag, attributes = {}, ...content) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === true) element.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...content.flat().filter((part) => part !== null && part !== undefined && part !== false));
+  return element;
+}
+
+// Return a token, kept apart from the direction of the text around it.
+function token(text, attributes = {}) {
+  return make("bdi", attributes, text);
+}
+
+// Return a bar of a share in 0..1; it repeats a number that stands beside it.
+function bar(share, name = "") {
+  const element = make("span", { class: `bar ${name}`, "aria-hidden": "true" });
+  element.style.setProperty("--share", Math.max(0, Math.min(1, share)));
+  return element;
+}
+
+function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+const Numbers = {
+  whole: (x) => (x === null || x === undefined ? "–" : x.toLocaleString("en")),
+  short: (x) => (x === null || x === undefined ? "–" : x.toPrecision(3)),
+  percent: (x) =>
+    x === null || x === undefined ? "–" : x >= 0.0995 ? `${(100 * x).toFixed(0)} %` : `${(100 * x).toPrecision(2)} %`,
+  change: (x) =>
+    x === null || x === undefined ? "–" : Math.abs(x) < 0.005 ? "0 %" : `${x < 0 ? "−" : "+"}${Math.abs(100 * x).toFixed(0)} %`,
+};
+const many = (n, one, more = `${one}s`) => `${Numbers.whole(n)} ${n === 1 ? one : more}`;

@@ -1,0 +1,58 @@
+"use strict";
+// What is shown, as CSV. No cell can be taken for a formula by a spreadsheet.
+
+const Sheet = {
+  cell(value) {
+    if (value === null || value === undefined) return "";
+    if (typeof value !== "string") return String(value);
+    const safe = /^\s*[=+\-@]/.test(value) ? `'${value}` : value;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  },
+
+  text: (rows) => rows.map((row) => row.map(Sheet.cell).join(",")).join("\n") + "\n",
+
+  list(ordinals, matches) {
+    const head = ["run", "model", "layer", "key", "ends_in", "same_end", "triggers", "coefficient", "top_token", "top_probability",
+      manifest.target === "next" ? "next_token" : "last_token", "rank", "agrees", "agreeing_triggers", "measured_triggers", ...manifest.labels, "annotators_differ",
+      "change_first", "change_last", "change_random", ...(matches ? ["match"] : [])];
+    const rows = ordinals.map((ordinal) => {
+      const row = Layers.row(ordinal);
+      return [manifest.run, manifest.scope, row.layer, row.key, row.end, row.same, row.triggers, row.coefficient, row.top, row.probability,
+        row.next, row.rank, row.agrees, row.agreeing, row.measured, ...(row.labels ?? manifest.labels.map(() => null)), row.disagree,
+        ...(row.changes ?? [null, null, null]), ...(matches ? [Math.abs(matches.get(ordinal))] : [])];
+    });
+    return this.text([head, ...rows]);
+  },
+
+  key({ row, record }) {
+    const head = ["run", "model", "layer", "key", "rank", "coefficient", "file", "line", "tokens_left_out", "prefix", "next_token", "labels",
+      "change_first", "change_last", "change_random", "removed_random"];
+    const labels = (rank) => Object.entries(record.b ?? {}).flatMap(([who, pairs]) =>
+      pairs.filter(([other]) => other === rank).map(([, label]) => `${who}: ${label}`)).join("; ");
+    const rows = record.t.map((text, i) => [manifest.run, manifest.scope, row.layer, row.key, i + 1, record.c[i], manifest.files[record.f?.[i] ?? 0], record.l[i],
+      record.x?.[i] ?? 0, text, record.n[i], labels(i + 1), ...(record.m?.[i + 1] ?? [null, null, null, null])]);
+    return this.text([head, ...rows]);
+  },
+
+  button() {
+    const button = make("button", { type: "button", id: "download" }, "CSV ↓");
+    button.title = "Download what is shown, as CSV";
+    button.onclick = () => this.download();
+    return button;
+  },
+
+  async download() {
+    const place = Address.parse(location.hash);
+    let name, text;
+    if (place.page === "key") [name, text] = [`key-${place.layer}-${place.key}`, this.key(Key.shown)];
+    else {
+      const { ordinals, matches } = List.last;
+      await Layers.need([...new Set(ordinals.map((ordinal) => Layers.place(ordinal)[0]))]);
+      [name, text] = ["keys", this.list(ordinals, matches)];
+    }
+    const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" })), download: `${manifest.run}-${name}.csv` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    say("Downloaded");
+  },
+};

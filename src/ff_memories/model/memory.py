@@ -1,0 +1,49 @@
+"""When memory runs out: the batch is run in two halves, and so on."""
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from ff_memories.errors import UserError
+
+Part = TypeVar("Part")
+_ON_CPU = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # torch has no class for these
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Say whether an error means that a device, or the machine, had no memory left."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _ON_CPU)
+
+
+def by_halves(run: Callable[[Part], None], part: Part, size: int, halves: Callable[[Part], tuple[Part, Part]]) -> None:
+    """Run a batch; where memory runs out, run its halves one after the other.
+
+    Args:
+        run: takes a batch; what it did before it failed may be done again.
+        part, size: the batch, and its sentences.
+        halves: cuts a batch in two.
+
+    Raises:
+        UserError: one sentence alone is too much.
+    """
+    try:
+        return run(part)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        if size == 1:
+            raise UserError(
+                "out of memory with a single sentence in a batch",
+                "use a device with more memory, or execution.device: cpu",
+            ) from None
+    if torch.cuda.is_available():  # outside of the except block: the error's frames hold the batch's tensors
+        torch.cuda.empty_cache()
+    print(
+        f"out of memory: a batch of {size} sentences goes on in halves; lower execution.batch_tokens", file=sys.stderr
+    )
+    for half, n in zip(halves(part), (size // 2, size - size // 2), strict=True):
+        by_halves(run, half, n, halves)

@@ -1,0 +1,133 @@
+"""How well the proxy does on this run's own text: patterns planted in random prefixes, and prefixes with none.
+
+A shallow pattern is planted by writing one n-gram of the text over the ends of 6 to 20 of a key's prefixes; a topic by
+putting words of one group into that many of them. A group's words are near each other in the model's embeddings, as the
+proxy seeks them, so the recall of topics is that of topics which the embeddings know.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ff_memories.corpus.store import Corpus
+from ff_memories.patterns.proxy import Annotator
+from ff_memories.patterns.sample import Key, Prefix, random_prefixes
+from ff_memories.patterns.scoring import share
+
+PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "none": 400}  # keys of each sort
+LEAST, MOST = 6, 20  # prefixes that hold a planted pattern
+GROUP = 8
+LENGTH = 8  # tokens of the shortest prefix that is planted into
+PURE, ENOUGH = 0.8, 0.5  # of a found pattern's prefixes that hold the planted one; of the planted one's that it finds
+
+
+@dataclass(frozen=True)
+class Case:
+    """A key whose patterns are known: tokens and prefixes (indices) of each planted one."""
+
+    sort: str
+    key: Key
+    planted: dict[str, tuple[frozenset[int], frozenset[int]]]
+
+
+def cases(
+    annotator: Annotator, corpus: Corpus, triggers: pl.DataFrame, top: int, seed: int, rng: np.random.Generator
+) -> list[Case]:
+    """Return planted keys of every sort; those with nothing planted are random prefixes as they are."""
+    needed = sum(PLANTED.values()) * top
+    drawn = iter(random_prefixes(corpus, triggers, 3 * needed, seed, "planted prefixes"))
+    foils = [[next(drawn) for _ in range(top)] for _ in range(PLANTED["none"])]
+    long = [p for p in drawn if len(p) >= LENGTH]
+    groups, out = _groups(annotator, rng), []
+    if len(long) < top or not groups:
+        return [_case("none", prefixes, {}, 0) for prefixes in foils]
+    for sort in ("shallow", "semantic", "both"):
+        for number in range(PLANTED[sort]):
+            prefixes = [list(long[i]) for i in rng.choice(len(long), top, replace=False)]
+            planted = {}
+            if sort != "shallow":
+                planted["semantic"] = _plant_topic(prefixes, groups[rng.integers(len(groups))], rng)
+            if sort != "semantic":
+                planted["shallow"] = _plant_ngram(prefixes, _ngram(annotator, long, rng), rng)
+            out.append(_case(sort, prefixes, planted, number))
+    return out + [_case("none", prefixes, {}, number) for number, prefixes in enumerate(foils)]
+
+
+def _case(sort: str, prefixes, planted, number: int) -> Case:
+    topic = planted.get("semantic")
+    if topic:  # an n-gram may have been written over the only word of the topic
+        held = frozenset(i for i in topic[1] if topic[0] & set(prefixes[i]))
+        planted = planted | {"semantic": (topic[0], held)}
+    key = Key(0, number, tuple(range(1, len(prefixes) + 1)), tuple(tuple(p) for p in prefixes))
+    return Case(sort, key, planted)
+
+
+def _some(shown: int, rng: np.random.Generator) -> list[int]:
+    most = min(MOST, shown)
+    return rng.choice(shown, int(rng.integers(min(LEAST, most), most + 1)), replace=False).tolist()
+
+
+def _groups(annotator: Annotator, rng: np.random.Generator) -> list[list[int]]:
+    """Return groups of types: a term of the text with its nearest ones, one form of each."""
+    lexicon = annotator.topics.lexicon
+    terms = len(lexicon)
+    forms = np.full(terms, -1)
+    for token in np.argsort(lexicon.counts, kind="stable").tolist():  # the most frequent form is the last
+        if lexicon.term[token] >= 0:
+            forms[lexicon.term[token]] = token
+    near = lexicon.neighbours[:, :GROUP]
+    known = np.flatnonzero((near < terms).all(1))
+    return [forms[near[i]].tolist() for i in rng.permutation(known)[: 4 * GROUP].tolist()]
+
+
+def _ngram(annotator: Annotator, prefixes: list[Prefix], rng: np.random.Generator) -> list[int]:
+    """Return the last one to three tokens of some prefix, with a word of content among them."""
+    for _ in range(1000):
+        tokens = prefixes[rng.integers(len(prefixes))][-int(rng.integers(1, 4)) :]
+        if any(annotator.topics.lexicon.term[t] >= 0 for t in tokens):
+            break
+    return list(tokens)
+
+
+def _plant_ngram(prefixes: list[list[int]], ngram: list[int], rng) -> tuple[frozenset[int], frozenset[int]]:
+    held = _some(len(prefixes), rng)
+    for i in held:
+        prefixes[i][-len(ngram) :] = ngram
+    return frozenset(ngram), frozenset(held)
+
+
+def _plant_topic(prefixes: list[list[int]], group: list[int], rng) -> tuple[frozenset[int], frozenset[int]]:
+    held = _some(len(prefixes), rng)
+    for i in held:
+        places = len(prefixes[i]) - 5  # not at the end: there it would be a shallow pattern too
+        for place in rng.choice(places, int(rng.integers(1, min(3, places) + 1)), replace=False).tolist():
+            prefixes[i][place] = int(rng.choice(group))
+    return frozenset(group), frozenset(held)
+
+
+def scores(annotator: Annotator, planted: list[Case]) -> list[tuple]:
+    """Return the proxy's (measure, value, low, high, n), with the exact 95 % interval of a share."""
+    return [(name, *share(right, n)) for name, right, n in measure(annotator, planted)]
+
+
+def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, int]]:
+    """Return (measure, successes, trials) of the proxy on keys whose patterns are known."""
+    count: Counter = Counter()
+    for case in planted:
+        found = annotator.annotate(case.key)
+        if case.sort == "none":
+            count["foil_rate"] += bool(found)
+            count["foil_rate", "n"] += 1
+            continue
+        for kind, (_, held) in case.planted.items():
+            right = [f for k, _, f in found if k == kind and len(f.members & held) >= PURE * len(f.members)]
+            count[f"{kind}_recall"] += any(len(f.members & held) >= ENOUGH * len(held) for f in right)
+            count[f"{kind}_recall", "n"] += 1
+        for kind, _, f in found:
+            _, held = case.planted.get(kind, (None, frozenset()))
+            count[f"{kind}_precision"] += len(f.members & held) >= PURE * len(f.members)
+            count[f"{kind}_precision", "n"] += 1
+    names = ["foil_rate", *(f"{kind}_{what}" for kind in ("shallow", "semantic") for what in ("precision", "recall"))]
+    return [(name, count[name], count[name, "n"]) for name in names]

@@ -1,0 +1,30 @@
+"""All files of a study, read by what they are."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ff_memories.patterns import csv_files, tools
+from ff_memories.patterns.records import Judgement, Problems, Record
+
+PASSED = (".md", ".txt")  # notes that somebody keeps beside the files
+
+
+def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[list[Record], list[Judgement]]:
+    """Return what annotators wrote in files of one run; what is wrong with the files goes to ``problems``."""
+    records: list[Record] = []
+    judged: list[Judgement] = []
+    for path in sorted(map(Path, paths)):
+        match path.suffix.lower():
+            case ".csv":
+                patterns, distances = csv_files.read(path, run, problems)
+                records += patterns
+                judged += distances
+            case ".json":
+                records += tools.read_label_studio(path, run, problems)
+            case ".jsonl":
+                records += tools.read_doccano(path, run, problems)
+            case suffix if suffix in PASSED:
+                continue
+            case _:
+                problems.add(str(path), "no file of annotations", "export CSV, Label Studio's JSON or doccano's JSONL")
+    return records, judged

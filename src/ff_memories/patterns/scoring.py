@@ -1,0 +1,177 @@
+"""From annotators' records to tables, and to how far these can be trusted."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+from scipy.stats import binomtest
+
+from ff_memories import tables
+from ff_memories.measures import interval
+from ff_memories.patterns import ANNOTATOR, PEOPLE, agreement
+from ff_memories.patterns.records import Record
+
+SAME = 0.5  # of the prefixes that either has: what makes two patterns one
+
+
+def annotations(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of ``annotations``: the patterns of keys, numbered; not those of repeats and foils."""
+    keys = {item: (lay, key) for item, lay, key in plan.filter(kind="key").select("item", "layer", "key").iter_rows()}
+    rows, numbers = [], {}
+    for r in records:
+        if r.type and r.item in keys:
+            number = numbers[r.annotator, r.item] = numbers.get((r.annotator, r.item), 0) + 1
+            rows.append((r.annotator, *keys[r.item], number, r.description, r.type, sorted(r.ranks)))
+    return pl.DataFrame(rows, schema=tables.TABLES["annotations"].columns, orient="row")
+
+
+def item_labels(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
+    """Return the label of every prefix of every annotated item, with what the plan says of it."""
+    held: dict[tuple[str, str], dict[int, set[str]]] = {}
+    for r in records:
+        ranks = held.setdefault((r.annotator, r.item), {})
+        for rank in r.ranks if r.type else ():
+            ranks.setdefault(rank, set()).add(r.type)
+    shown = {row["item"]: row for row in plan.iter_rows(named=True)}
+    rows = [
+        (annotator, item, shown[item]["kind"], shown[item]["layer"], shown[item]["key"], shown[item]["content"], rank,
+         label_of(ranks.get(rank, set())))
+        for (annotator, item), ranks in sorted(held.items())
+        for rank in range(1, shown[item]["prefixes"] + 1)
+    ]  # fmt: skip
+    columns = tables.TABLES["annotation_plan"].columns
+    schema = {"annotator": pl.String} | {c: columns[c] for c in ("item", "kind", "layer", "key", "content")}
+    schema |= {"rank": tables.RANK, "label": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def label_of(types: set[str]) -> str:
+    """Return the label of a prefix with patterns of these types (Figure 2)."""
+    return "both" if len(types) == 2 else next(iter(types), "none")
+
+
+def pattern_labels(labels: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of ``pattern_labels``: the prefixes of keys."""
+    schema = tables.TABLES["pattern_labels"].columns
+    return labels.filter(pl.col("kind") == "key").select(pl.col(c).cast(t) for c, t in schema.items())
+
+
+def scores(
+    found: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
+) -> list[tuple]:
+    """Return the rows of ``annotation_scores`` that people's labels give.
+
+    Args:
+        found, labels: of ``annotations`` and ``item_labels``.
+        proxy, proxy_labels: the proxy's ``annotations`` and ``pattern_labels``.
+        seed: of the bootstrap over keys.
+    """
+    rows = []
+    keys = labels.filter(pl.col("kind") == "key")
+    by_key = [
+        agreement.counted([unit.to_list() for unit in part.group_by("rank", maintain_order=True).agg("label")["label"]])
+        for _, part in keys.sort("layer", "key", "rank", "annotator").group_by("layer", "key", maintain_order=True)
+    ]
+    shared = [counts for counts in by_key if (counts.sum(1) >= 2).any()]
+    for measure in agreement.MEASURES:
+        rows.append((PEOPLE, measure, *agreement.over_keys(shared, seed, measure), len(shared)))
+    for (name,), mine in labels.group_by("annotator", maintain_order=True):
+        theirs = found.filter(pl.col("annotator") == name)
+        rows += [(name, *row) for row in of_annotator(theirs, mine.filter(pl.col("kind") == "key"), seed)]
+        rows += [(name, *row) for row in _noise(mine, seed)]
+        rows += [(name, *row) for row in _against(theirs, mine, proxy, proxy_labels, seed)]
+    return rows
+
+
+def of_annotator(found: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[tuple]:
+    """Return (measure, value, low, high, n) of one annotator: keys, patterns per key, coverage."""
+    keys = labels.select("layer", "key").unique()
+    counts = found.group_by("layer", "key").len()
+    number = keys.join(counts, on=["layer", "key"], how="left").sort("layer", "key")["len"].fill_null(0).to_numpy()
+    covered = (
+        labels.group_by("layer", "key").agg((pl.col("label") != "none").mean().alias("share")).sort("layer", "key")
+    )["share"].to_numpy()
+    return [
+        ("patterns_per_key", *_mean(number, seed)),
+        ("keys_with_pattern", *_mean(number > 0, seed)),
+        ("coverage", *_mean(covered, seed)),
+    ]
+
+
+def _mean(values, seed: int) -> tuple:
+    values = np.asarray(values, dtype=np.float64)
+    if not len(values):
+        return None, None, None, 0
+    return float(values.mean()), *interval(values, seed), len(values)
+
+
+def share(right: int, n: int) -> tuple[float | None, float | None, float | None, int]:
+    """Return a share, its exact 95 % interval (Clopper and Pearson 1934) and n."""
+    if not n:
+        return None, None, None, 0
+    low, high = binomtest(right, n).proportion_ci(method="exact")
+    return right / n, float(low), float(high), n
+
+
+def _noise(mine: pl.DataFrame, seed: int) -> list[tuple]:
+    """The foils in which an annotator saw a pattern, and the repeated prefixes that were labelled alike."""
+    foils = mine.filter(pl.col("kind") == "foil").group_by("item").agg((pl.col("label") != "none").any().alias("seen"))
+    once, twice = (mine.filter(pl.col("kind") == kind) for kind in ("key", "repeat"))
+    both = once.join(twice, on=["layer", "key", "rank"], suffix="_again")
+    alike = (
+        both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_again")).mean().alias("same"))
+        .sort("layer", "key")["same"]
+    )  # fmt: skip
+    return [("foil_rate", *share(int(foils["seen"].sum()), len(foils))), ("repeat_agreement", *_mean(alike, seed))]
+
+
+def _against(theirs, mine, proxy, proxy_labels, seed: int) -> list[tuple]:
+    """How much of what the proxy finds an annotator finds too, and the reverse."""
+    done = mine.filter(pl.col("kind") == "key").select("layer", "key").unique()
+    machine = proxy.join(done, on=["layer", "key"], how="semi")
+    forth, alike = _shared(machine, theirs)
+    back, _ = _shared(theirs, machine)
+    given = proxy_labels.select("layer", "key", "rank", pl.col("label").cast(pl.String))
+    both = mine.filter(pl.col("kind") == "key").join(given, on=["layer", "key", "rank"], suffix="_proxy")
+    same = both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_proxy")).mean().alias("same"))
+    return [
+        ("proxy_patterns_found", *_mean(forth, seed)),
+        ("proxy_types_alike", *_mean(alike, seed)),
+        ("own_patterns_found_by_proxy", *_mean(back, seed)),
+        ("labels_as_proxy", *_mean(same.sort("layer", "key")["same"], seed)),
+    ]
+
+
+def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[bool]]:
+    """Say of each pattern whether the others have one with much the same prefixes, and of these if its type is too."""
+    there: dict[tuple[int, int], list[tuple[set[int], str]]] = {}
+    for layer, key, ranks, kind in others.select("layer", "key", "ranks", "type").iter_rows():
+        there.setdefault((layer, key), []).append((set(ranks), kind))
+    found, alike = [], []
+    ordered = some.sort("layer", "key", "annotator", "pattern")
+    for layer, key, ranks, kind in ordered.select("layer", "key", "ranks", "type").iter_rows():
+        own = set(ranks)
+        near = [(len(own & r) / len(own | r), k == kind) for r, k in there.get((layer, key), [])]
+        best = max(near, default=(0.0, False))
+        found.append(best[0] >= SAME)
+        if best[0] >= SAME:
+            alike.append(best[1])
+    return found, alike
+
+
+def distance_scores(judged: pl.DataFrame, seed: int) -> list[tuple]:
+    """Return the rows of ``annotation_scores`` for E14: the share judged distant, and how far people agree."""
+    rows = []
+    for (name,), mine in judged.sort("annotator", "example").group_by("annotator", maintain_order=True):
+        rows.append((name, "distant", *_mean(mine["label"] == "distant", seed)))
+    people = judged.filter(pl.col("annotator") != ANNOTATOR)
+    if people["annotator"].n_unique() > 1:
+        place = {"distant": "shallow", "related": "semantic"}  # two names are two names
+        units = [
+            agreement.counted([[place[label] for label in part["label"]]])
+            for _, part in people.sort("example").group_by("example", maintain_order=True)
+        ]
+        shared = [counts for counts in units if counts.sum() >= 2]
+        for measure in ("agreement", "alpha_nominal"):
+            rows.append((PEOPLE, f"distance_{measure}", *agreement.over_keys(shared, seed, measure), len(shared)))
+    return rows

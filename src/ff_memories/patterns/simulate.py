@@ -1,0 +1,60 @@
+"""Annotators who err at known rates, so that a study can be tried, and its scoring checked, before anybody reads."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ff_memories.patterns import SIMULATED, TYPES
+from ff_memories.patterns.records import Judgement, Record
+from ff_memories.patterns.sample import FEWEST
+from ff_memories.seeding import generator
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How often an annotator errs: of the true patterns, of those seen, of foils, of judgements."""
+
+    miss: float
+    mistype: float
+    foil: float
+    misjudge: float
+
+
+def annotate(number: int, errors: Errors, plan: pl.DataFrame, truth: pl.DataFrame, seed: int) -> list[Record]:
+    """Return the records of simulated annotator ``number``, who sees the patterns of ``truth`` but for errors."""
+    rng = generator(seed, f"simulated annotator {number}")
+    patterns: dict[tuple[int, int], list[tuple[str, str, list[int]]]] = {}
+    for layer, key, description, kind, ranks in truth.select(
+        "layer", "key", "description", "type", "ranks"
+    ).iter_rows():
+        patterns.setdefault((layer, key), []).append((description, kind, ranks))
+    out, name = [], f"{SIMULATED}-{number}"
+    for row in plan.sort("order").iter_rows(named=True):
+        seen = []
+        if row["kind"] == "foil":
+            if rng.random() < errors.foil and row["prefixes"] >= FEWEST:
+                drawn = rng.choice(row["prefixes"], FEWEST, replace=False) + 1
+                seen.append(("seen in noise", TYPES[rng.integers(2)], sorted(drawn.tolist())))
+        else:
+            for description, kind, ranks in patterns.get((row["layer"], row["key"]), []):
+                if rng.random() >= errors.miss:
+                    wrong = rng.random() < errors.mistype
+                    seen.append((description, TYPES[1 - TYPES.index(kind)] if wrong else kind, ranks))
+        place = (f"simulated annotator {number}", "", name, row["item"])
+        out += [Record(*place, str(n), kind, text, tuple(r)) for n, (text, kind, r) in enumerate(seen, 1)]
+        if not seen:
+            out.append(Record(*place))
+    return out
+
+
+def judge(number: int, errors: Errors, truth: dict[str, str], seed: int) -> list[Judgement]:
+    """Return simulated judgements of E14: those of ``truth`` by item, but for errors."""
+    rng = generator(seed, f"simulated judge {number}")
+    other = {"distant": "related", "related": "distant"}
+    wrong = np.atleast_1d(rng.random(len(truth)) < errors.misjudge).tolist()
+    place = f"simulated annotator {number}"
+    return [
+        Judgement(place, "", f"{SIMULATED}-{number}", item, other[label] if err else label)
+        for (item, label), err in zip(sorted(truth.items()), wrong, strict=True)
+    ]

@@ -1,0 +1,186 @@
+"""What a run will take: seconds, memory and disk of each step, from its sizes and a few seconds of calibration.
+
+Every step's work is counted in the units that it is made of (tokens through a layer, vectors against the vocabulary);
+the calibration says what a unit takes on this machine. docs/paper-run.md has estimates beside what was
+measured.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from ff_memories.config import Config
+from ff_memories.corpus.segment import rule
+from ff_memories.model.decoder import Batch, Layer
+
+SENTENCE = 22  # tokens of a mean sentence of the paper's text
+SPACY_WORDS = 10_000  # words a second that a small spaCy pipeline parses on one core
+ENTRY_BYTES = 28  # of a trigger in a shard: key, coefficient, prefix, hash
+PROCESS = 0.7e9  # bytes of a process that has imported torch
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's sizes, as far as time and memory depend on them."""
+
+    layers: int
+    model: int
+    keys: int
+    heads: int
+    vocab: int
+    head: int  # words of the softmax's head
+    parameters: int
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the weights in use: the parameters, and the table of projected embeddings."""
+        return 4 * (self.parameters + self.vocab * self.model)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What this machine does: seconds per unit."""
+
+    layer: float  # a token through one layer
+    logit: float  # one multiply-add of a vocabulary projection
+    word: float  # a word of text through the segmenter and the dictionary
+    start: float = 6.0  # a job's start: interpreter, torch, the weights
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rule of the plan: all its jobs together, as many at once as there are devices."""
+
+    rule: str
+    jobs: int
+    seconds: float  # of one job
+    memory: float  # bytes, of one job
+    disk: float  # bytes that it leaves
+    device_memory: float = 0.0
+    after: list[str] = field(default_factory=list)
+
+    def elapsed(self, devices: int) -> float:
+        """Return the seconds that all jobs take, ``devices`` at a time."""
+        return math.ceil(self.jobs / devices) * self.seconds if self.device_memory else self.jobs * self.seconds
+
+
+def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int) -> Speed:
+    """Measure this machine for a few seconds, on random weights of the model's own sizes."""
+    torch.set_num_threads(threads)
+    made = torch.Generator().manual_seed(1)
+    random = lambda *size: (torch.randn(*size, generator=made) * 0.02).to(device)
+    d, k = shape.model, shape.keys
+    names = {
+        "attention_norm.weight": (d,), "attention_norm.bias": (d,), "qkv.weight": (3 * d, d), "qkv.bias": (3 * d,),
+        "attention_out.weight": (d, d), "attention_out.bias": (d,), "norm.weight": (d,), "norm.bias": (d,),
+        "keys": (k, d), "key_bias": (k,), "values": (k, d), "value_bias": (d,),
+    }  # fmt: skip
+    layer = Layer({f"layers.0.{name}": random(*size) for name, size in names.items()}, 0, shape.heads)
+    rows = max(64, min(batch_tokens, 4096))
+    batch = Batch.pack([np.full(SENTENCE, 5)] * (rows // (SENTENCE + 1) + 1), device)
+    x = random(len(batch.tokens), d)
+    head, vectors = random(shape.head, d), random(256, d)
+
+    def one_layer():
+        residual = layer.attend(x, batch)
+        coefficients = layer.coefficients(residual)
+        coefficients.amax(0)
+        return residual + layer.combine(coefficients)
+
+    words = ("the quick fox , it seems , ran away . " * 20).split()
+    ids = {word: i for i, word in enumerate(words)}
+    text = lambda: (rule(words), [ids.get(word, 3) for word in words])
+    with torch.inference_mode():
+        return Speed(
+            layer=_seconds(one_layer, device) / len(batch.tokens),
+            logit=_seconds(lambda: F.linear(vectors, head), device) / (256 * shape.head * d),
+            word=2 * _seconds(text, "cpu") / len(words),
+        )
+
+
+def _seconds(work, device: str, least: float = 0.7) -> float:
+    """Return the median time of a piece of work, after one run to warm up."""
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    work()
+    wait()
+    taken: list[float] = []
+    while sum(taken) < least or len(taken) < 3:
+        begun = time.perf_counter()
+        work()
+        wait()
+        taken.append(time.perf_counter() - begun)
+    return float(np.median(taken))
+
+
+def steps(
+    config: Config, shape: Shape, tokens: dict[str, int], speed: Speed, archives: int = 0, golden: bool = False
+) -> list[Step]:
+    """Return the plan of a run.
+
+    Args:
+        config: the run's.
+        shape: its model.
+        tokens: of each split, as far as the run reads it.
+        speed: this machine's (``calibrate``).
+        archives: bytes still to be downloaded and unpacked.
+        golden: whether the checkpoint is checked first.
+    """
+    shards, train, validation = config.execution.shards, tokens["train"], tokens["validation"]
+    cells, top = shape.layers * shape.keys, config.triggers.top
+    forward = speed.layer * shape.layers
+    head = shape.head * shape.model * speed.logit
+    batch = config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
+    lists = cells * top * ENTRY_BYTES
+    corpus_bytes = 4 * (train + validation) + 16 * (train + validation) // SENTENCE
+    running = PROCESS + shape.loaded_bytes + batch
+    values_seconds = 1.5 * cells * head  # tails are looked at only where they can matter
+    mutated = config.mutations.keys_per_layer * shape.layers * config.mutations.top * 3 * SENTENCE // 2
+    examples = config.composition.examples
+    layered = examples * (SENTENCE * forward + 3 * shape.layers * head)
+    out = [Step("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
+    out.append(Step("model", 1, speed.start + 4 * shape.parameters / 0.2e9, PROCESS + 12 * shape.parameters,
+                    4 * shape.parameters))  # fmt: skip
+    if golden:
+        windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
+        out.append(Step("golden", 1, speed.start + cells * head + windows * forward, running, 0, running))
+    if config.corpus.segmenter.startswith("spacy:"):
+        out.append(Step("cut_shard", shards, (train + validation) / SPACY_WORDS / shards, 1.2 * GB, corpus_bytes / 2))
+    out += [
+        Step("corpus", 1, speed.start + (train + validation) * speed.word, PROCESS + 4 * corpus_bytes, corpus_bytes),
+        Step("trigger_shard", shards, speed.start + train * forward * 1.1 / shards,
+             running + corpus_bytes + 3 * lists, lists * shards, running + 3 * lists),
+        Step("triggers", 1, speed.start + shards * lists / 0.1e9, PROCESS + 6 * lists + corpus_bytes, lists),
+        Step("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
+        Step("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
+        Step("composition", 1, speed.start + layered, running + corpus_bytes, 0.02 * lists, running),
+        Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
+    ]  # fmt: skip
+    return out
+
+
+def elapsed(plan: list[Step], devices: int) -> float:
+    """Return the seconds of a whole run on so many devices: shards run side by side, everything else in a row."""
+    return sum(step.elapsed(devices) for step in plan)
+
+
+def unfit(plan: list[Step], memory: float, disk: float, device_memory: float | None) -> list[str]:
+    """Return what can't be run here: a line for each step and reason."""
+    out = [
+        f"{step.rule}: it needs about {step.memory / GB:.1f} GB of memory, {memory / GB:.1f} GB are there"
+        for step in plan
+        if step.memory > memory
+    ]
+    if device_memory is not None:
+        out += [
+            f"{step.rule}: it needs about {step.device_memory / GB:.1f} GB on the GPU, {device_memory / GB:.1f} GB are"
+            for step in plan
+            if step.device_memory > device_memory
+        ]
+    if (need := sum(step.disk for step in plan)) > disk:
+        out.append(f"the run needs about {need / GB:.1f} GB on the disk, {disk / GB:.1f} GB are free")
+    return out

@@ -1,0 +1,29 @@
+"""The claims and their verdicts as a LaTeX table."""
+
+import polars as pl
+
+from ff_memories.claims import natural, register
+from ff_memories.claims.numbers import measured, spread
+from ff_memories.report.text import latex
+
+
+def to_latex(claims: pl.DataFrame, scope: str) -> str:
+    """Return the `claims` table as a LaTeX ``longtable`` (packages longtable and booktabs), one line per claim."""
+    units = {claim.id: claim.unit for claim in register()}
+    lines = [r"\begin{longtable}{lp{0.32\linewidth}p{0.2\linewidth}p{0.16\linewidth}rl}", r"\toprule"]
+    if scope == "surrogate":
+        lines.append(r"\multicolumn{6}{l}{\textbf{surrogate model: not the paper's}} \\")
+    lines += [r"Claim & Statement & The paper & This run & $n$ & Verdict \\", r"\midrule", r"\endhead"]
+    for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
+        unit, interval = units[row["claim"]], spread(row["low"], row["high"], units[row["claim"]])
+        found = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
+        cells = [row["claim"], row["statement"], row["paper_value"], found]
+        cells += ["–" if row["n"] is None else f"{row['n']:,}", row["verdict"].replace("_", " ")]
+        lines.append(" & ".join(map(_typeset, cells)) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{longtable}", ""])
+
+
+def _typeset(text: str) -> str:
+    """Return text for LaTeX, with the signs that its fonts may lack as mathematics."""
+    signs = {"−": "$-$", "×": r"$\times$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "≈": r"$\approx$", "→": r"$\to$"}
+    return "".join(signs.get(c, c) for c in latex(text))

@@ -1,0 +1,82 @@
+"""Table 3, Appendix A: one key with all its patterns, and which of its trigger prefixes has which."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from ff_memories.claims.evidence import PROXY
+from ff_memories.patterns import TYPES
+from ff_memories.report.passages import Passage, Texts
+from ff_memories.report.table1 import said
+from ff_memories.report.text import csv_text, latex, visible
+
+
+@dataclass(frozen=True)
+class AnnotatedKey:
+    """A key as one annotator read it: patterns as (number, description, type), prefixes with their patterns."""
+
+    layer: int
+    key: int
+    annotator: str
+    patterns: tuple[tuple[int, str, str], ...]
+    prefixes: tuple[tuple[int, tuple[int, ...], Passage], ...]
+
+    @property
+    def mark(self) -> str:
+        """What is said beside every pattern that no person found."""
+        return said(self.annotator)
+
+
+def annotated_key(annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, shown: int) -> AnnotatedKey | None:
+    """Return the key with patterns of both types, if there is one, that cover most of its ``shown`` first triggers.
+
+    People's annotations come before the proxy's, lower layers and keys before others that are as good.
+    """
+    people = annotations.filter(pl.col("annotator") != PROXY)
+    found = people if people.height else annotations
+    if found.is_empty():
+        return None
+    keys = found.group_by("annotator", "layer", "key").agg(
+        (pl.col("type").n_unique() == len(TYPES)).alias("both"),
+        pl.col("ranks").explode().n_unique().alias("covered"),
+    )
+    best = keys.sort("both", "covered", "layer", "key", "annotator", descending=[True, True, False, False, False])
+    who = best.row(0, named=True)
+    one = (pl.col("layer") == who["layer"]) & (pl.col("key") == who["key"])
+    mine = found.filter(one & (pl.col("annotator") == who["annotator"])).sort("pattern")
+    held = [(row["pattern"], row["ranks"]) for row in mine.iter_rows(named=True)]
+    rows = triggers.filter(one & (pl.col("rank") <= shown)).sort("rank").select("rank", "sentence", "position")
+    return AnnotatedKey(
+        who["layer"], who["key"], who["annotator"],
+        tuple((n, visible(text), kind) for n, text, kind in mine.select("pattern", "description", "type").iter_rows()),
+        tuple((r, tuple(n for n, ranks in held if r in ranks), texts.passage(s, p)) for r, s, p in rows.iter_rows()),
+    )  # fmt: skip
+
+
+def to_csv(found: AnnotatedKey | None, scope: str) -> str:
+    """Return Table 3 as CSV, one line per prefix."""
+    header = ["layer", "key", "annotator", "rank", "patterns", "descriptions", "prefix", "last_token", "scope"]
+    if found is None:
+        return csv_text(header, [])
+    named = {n: f"{text} ({kind})" for n, text, kind in found.patterns}
+    return csv_text(header, (
+        [found.layer, found.key, found.mark or "people", rank, " ".join(map(str, held)),
+         "; ".join(named[n] for n in held), p.plain, p.marked, scope]
+        for rank, held, p in found.prefixes
+    ))  # fmt: skip
+
+
+def to_latex(found: AnnotatedKey | None, scope: str) -> str:
+    """Return Table 3 as a LaTeX ``tabular`` (package booktabs), one line per prefix."""
+    lines = [r"\begin{tabular}{rlp{0.75\linewidth}}", r"\toprule"]
+    if scope == "surrogate":
+        lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
+    for n, text, kind in found.patterns if found else ():
+        label = f"{kind}, {found.mark}" if found.mark else kind
+        lines.append(f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({label})}} \\\\")
+    lines += [r"\midrule", r"Rank & Patterns & Trigger prefix \\", r"\midrule"]
+    for rank, held, passage in found.prefixes if found else ():
+        before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
+        numbers = ", ".join(map(str, held))
+        lines.append(f"{rank} & {numbers} & {before} \\textbf{{{latex(passage.marked)}}} \\\\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

@@ -1,0 +1,38 @@
+// A still figure becomes an interactive one when it comes near the window; without a script it just stays.
+// `ast`: expressions are interpreted and not compiled, so that the page's policy need not allow evaluation.
+const still = document.querySelectorAll("figure[data-spec]");
+const near = new IntersectionObserver((seen) => {
+  for (const { isIntersecting, target } of seen) if (isIntersecting) { near.unobserve(target); enliven(target); }
+}, { rootMargin: "300px" });
+still.forEach((figure) => near.observe(figure));
+
+async function enliven(figure) {
+  const old = figure.querySelector("svg"), place = document.createElement("div");
+  place.hidden = true;
+  figure.prepend(place);
+  const spec = JSON.parse(document.getElementById(figure.dataset.spec).textContent);
+  await vegaEmbed(place, spec, { renderer: "svg", ast: true, actions: false, tooltip: { theme: "custom" } });
+  const drawn = place.querySelector("svg");
+  for (const name of ["role", "aria-label"]) drawn.setAttribute(name, old.getAttribute(name));
+  drawn.querySelectorAll("[role], [aria-roledescription]").forEach((part) => {
+    for (const name of ["role", "aria-label", "aria-roledescription"]) part.removeAttribute(name);
+  });
+  hatch(old, drawn);
+  for (const name of ["width", "height"]) drawn.removeAttribute(name);
+  old.remove();
+  place.hidden = false;
+  figure.dataset.live = "";
+}
+
+// Vega knows no hatching: the still figure's patterns take the place of the colours that they stand for.
+function hatch(old, drawn) {
+  const patterns = old.querySelectorAll("pattern");
+  if (!patterns.length) return;
+  const defs = document.createElementNS("http://www.w3.org/2000/svg", "defs");
+  for (const pattern of patterns) {
+    const colour = pattern.querySelector("rect").getAttribute("fill");
+    drawn.querySelectorAll(`[fill="${colour}" i]`).forEach((part) => part.setAttribute("fill", `url(#${pattern.id})`));
+    defs.append(pattern);
+  }
+  drawn.prepend(defs);
+}

@@ -1,0 +1,80 @@
+"""Measure the engine against the forward pass, other methods and fairseq, side by side (the `benchmark` table).
+
+Random weights and made-up sentences: no run's files are needed. Writes the table, a figure and a page. ``--size full``
+is two models, one small and as much of the paper's dimensions as two CPU cores can do in some minutes; ``paper`` is the
+paper's in full, for a GPU.
+"""
+
+import os
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from ff_memories import tables
+from ff_memories.benchmark import page
+from ff_memories.benchmark.measures import MEASURES, Subject
+from ff_memories.benchmark.subjects import SIZES, random_decoder
+from ff_memories.errors import UserError
+from ff_memories.figures import render
+from ff_memories.files import write_whole
+from ff_memories.progress import Progress
+from ff_memories.report.cost import hardware
+from ff_memories.steps.common import chosen_device
+
+RUNS = {"quick": ("quick",), "small": ("small",), "full": ("small", "paper-part"), "paper": ("paper",),
+        "paper-part": ("paper-part",)}  # fmt: skip
+NAMES = {"quick": "2 layers, d = 32", "small": "6 layers, d = 256", "paper": "the paper's dimensions",
+         "paper-part": "the paper's dimensions, little text"}  # fmt: skip
+
+
+def arguments(parser):
+    parser.add_argument("--size", choices=RUNS, default="full")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement")
+    parser.add_argument(
+        "--batch-tokens", type=int, default=None, help="tokens in one forward pass; GPU: 65536, CPU: 4096"
+    )
+    parser.add_argument("--only", nargs="*", default=[m.__name__ for m in MEASURES], help="measurements to make")
+    parser.add_argument("--from", dest="tables", nargs="+", metavar="TABLE", help="measured before: measure nothing")
+    parser.add_argument("--benchmark", required=True, metavar="TABLE", help="benchmark.parquet to write")
+    parser.add_argument("--figure", metavar="SVG", help="figure to write")
+    parser.add_argument("--page", metavar="MD", help="page to write")
+
+
+def run(args):
+    frame = measure(args) if args.tables is None else pl.concat([tables.read(path) for path in args.tables])
+    tables.write(frame.drop("row", strict=False).with_row_index("row"), args.benchmark)
+    frame = tables.read(args.benchmark)
+    if args.figure:
+        Path(args.figure).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(args.figure, render.svg(render.spec(page.chart(frame)), "benchmark"))
+    if args.page:
+        write_whole(args.page, page.markdown(frame))
+
+
+def measure(args) -> pl.DataFrame:
+    """Make the measurements that were asked for, model by model."""
+    torch.set_num_threads(max(1, args.threads))
+    device = chosen_device(args.device)
+    budget = args.batch_tokens or (65_536 if device == "cuda" else 4096)
+    if unknown := set(args.only) - {measure.__name__ for measure in MEASURES}:
+        raise UserError(f"--only: there is no {min(unknown)}", "one of: " + ", ".join(m.__name__ for m in MEASURES))
+    rows, chosen = [], [measure for measure in MEASURES if measure.__name__ in args.only]
+    with Progress(len(chosen) * len(RUNS[args.size]), "measurements", "benchmark") as progress:
+        for name in RUNS[args.size]:
+            at = Subject(NAMES[name], SIZES[name], random_decoder(SIZES[name], device), args.rounds, budget)
+            for measure in chosen:
+                rows += measure(at)
+                progress.step(1)
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.lit(machine(device)).alias("machine"), pl.lit(args.threads).alias("threads")
+    )
+
+
+def machine(device: str) -> str:
+    """Say what it was measured on."""
+    if device == "cuda":
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    return f"{dict(hardware())['processor']}, torch {torch.__version__}"

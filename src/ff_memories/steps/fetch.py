@@ -1,0 +1,40 @@
+"""Download the sources that a config names, check and unpack them; `--list` shows all that can be named."""
+
+from ff_memories.config import load
+from ff_memories.errors import UserError
+from ff_memories.sources import registry
+from ff_memories.sources.fetch import fetch, missing
+
+
+def arguments(parser):
+    parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
+    parser.add_argument("--configfile", help="fetch what this run's config names")
+    parser.add_argument("--registry", help="another registry, whose rows take the place of the package's")
+    parser.add_argument(
+        "--offline", action="store_true", help="download nothing: say what is missing, and where to put it"
+    )
+    parser.add_argument("--list", action="store_true", help="show all sources")
+
+
+def run(args):
+    names, others = list(args.names), args.registry
+    if args.configfile:
+        config = load(args.configfile)
+        names += config.source_names()
+        others = others or config.sources.registry
+    if args.list:
+        for name, source in registry.sources(others).items():
+            state = "missing" if missing(source) else "there"
+            print(f"{name}\t{source.kind}\t{source.folder}\t{state}\t{source.licence}\t{source.citation}")
+        return
+    if not names:
+        raise UserError("no source named", "ff-memories fetch --list, or --configfile config/paper.yaml")
+    faults = []
+    for name in names:
+        source = registry.source(name, others)
+        try:
+            fetch(name, source, offline=args.offline)
+        except UserError as error:
+            faults.append(str(error))
+    if faults:
+        raise UserError("\n".join(faults))

@@ -1,0 +1,20 @@
+"""After dvc pull or dvc checkout: tell Snakemake, by content, what is up to date."""
+
+from ff_memories.artefacts.restore import restore
+from ff_memories.artefacts.run import argument
+
+
+def arguments(parser):
+    argument(parser)
+
+
+def run(args):
+    found = restore(args.configfile)
+    if found.again:
+        print("made again: " + ", ".join(found.again))
+    if found.new:
+        print("made here and not recorded yet: " + ", ".join(found.new) + "\n  to record it: ff-memories adopt")
+    for stage, why in sorted(found.due.items()):
+        print(f"due again: {stage} ({why})")
+    if not found.due:
+        print("up to date")

@@ -1,0 +1,90 @@
+"""Measure the claims with some choices made otherwise: one part of the `sensitivity` table.
+
+A part is a name of a config section (`values`: every choice in it, one after the other) or of one choice
+(`triggers.positions=full`). Steps that a choice does not touch are not run again: their files are taken from the run.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories import config, tables
+from ff_memories.corpus import store
+from ff_memories.errors import UserError
+from ff_memories.progress import Progress
+from ff_memories.sensitivity.choices import parts, varied
+from ff_memories.sensitivity.table import rows
+from ff_memories.sensitivity.variant import evaluate, jobs_of
+
+# Imported by name: a part depends on the source of every step that it may run again.
+from ff_memories.steps import (
+    annotation_plan,
+    claims,
+    composition,
+    corpus,
+    distance,
+    docstrings,
+    model,
+    mutations,
+    patterns,
+    proxy,
+    trigger_shard,
+    triggers,
+    values,
+)
+
+STEPS = {
+    "annotation-plan": annotation_plan,
+    "claims": claims,
+    "composition": composition,
+    "corpus": corpus,
+    "distance": distance,
+    "docstrings": docstrings,
+    "model": model,
+    "mutations": mutations,
+    "patterns": patterns,
+    "proxy": proxy,
+    "trigger-shard": trigger_shard,
+    "triggers": triggers,
+    "values": values,
+}
+
+
+def arguments(parser):
+    parser.add_argument("--configfile", required=True, help="the run's config file")
+    parser.add_argument("--part", required=True, help="a config section, or choice=value")
+    parser.add_argument("--corpus", required=True, help="the run's corpus.safetensors")
+    parser.add_argument("--claims", required=True, help="the run's claims table")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--out", required=True, metavar="sensitivity.parquet", help="table to write")
+
+
+def run(args):
+    run_config = config.load(args.configfile)
+    known = parts(run_config)
+    if args.part not in known:
+        raise UserError(f"--part: {args.part!r} is none of {', '.join(known)}")
+    jobs = jobs_of(args.configfile, args.claims, args.threads)
+    sentences = store.read(args.corpus).train
+    Path(args.out).parent.mkdir(parents=True, exist_ok=True)
+    done, progress = [], Progress(len(known[args.part]), "choices", args.part)
+    for choice in known[args.part]:
+        with tempfile.TemporaryDirectory(dir=Path(args.out).parent, prefix="variant-") as folder:
+            moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
+            done.append(rows(tables.read(moved.get(args.claims, args.claims)), choice.path, choice.value))
+        progress.step(1)
+    tables.write(pl.concat(done), args.out)
+
+
+def command(words: list[str]) -> None:
+    """Carry out one step in this process, without what it prints."""
+    step = STEPS[words[0]]
+    parser = argparse.ArgumentParser(prog=words[0])
+    step.arguments(parser)
+    with contextlib.redirect_stdout(io.StringIO()):
+        step.run(parser.parse_args(words[1:]))

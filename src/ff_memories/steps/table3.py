@@ -1,0 +1,30 @@
+"""Table 3, Appendix A: a fully annotated key, as HTML, CSV and LaTeX."""
+
+from ff_memories import tables
+from ff_memories.card import read_card
+from ff_memories.report import table3
+from ff_memories.report.joining import text_arguments, write_formats
+from ff_memories.report.passages import Texts
+from ff_memories.report.rendering import render
+from ff_memories.steps.common import config_argument
+
+
+def arguments(parser):
+    config_argument(parser)
+    parser.add_argument("--annotations", required=True, help="table")
+    parser.add_argument("--triggers", required=True, help="table")
+    text_arguments(parser)
+
+
+def run(args):
+    scope, texts = read_card(args.card)["scope"], Texts.read(args.sentences, args.corpus, args.dictionary)
+    annotations, triggers = tables.read(args.annotations), tables.read(args.triggers)
+    found = table3.annotated_key(annotations, triggers, texts, args.config.patterns.top)
+    write_formats(
+        args.out,
+        {
+            ".html": lambda: render("table3.html.j2", found=found, scope=scope),
+            ".csv": lambda: table3.to_csv(found, scope),
+            ".tex": lambda: table3.to_latex(found, scope),
+        },
+    )

@@ -1,0 +1,76 @@
+"""A local web server as mirrors are: ranges, entity tags, and the faults that a test asks of a path."""
+
+import re
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """Serves a folder. ``faults`` maps a path to what goes wrong there, one entry per request; then all is well.
+
+    A number is an HTTP status; ``("cut", n)`` ends the connection after n bytes; ``("no range",)`` ignores ranges;
+    ``("wrong",)`` sends other bytes of the same length.
+    """
+
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, folder, faults, asked, *arguments):
+        self.folder, self.faults, self.asked = folder, faults, asked
+        super().__init__(*arguments)
+
+    def do_GET(self):
+        self.asked.append((self.path, self.headers.get("Range")))
+        waiting = self.faults.get(self.path, [])
+        fault = waiting.pop(0) if waiting else None
+        file = self.folder / Path(self.path).name
+        if isinstance(fault, int) or not file.is_file():
+            self.send_response(fault if isinstance(fault, int) else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        size, tag = file.stat().st_size, f'"{file.stat().st_size}-{file.stat().st_mtime_ns}"'
+        first, kind = 0, fault[0] if fault else None
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
+        if asked and kind != "no range" and self.headers.get("If-Range") in (None, tag):
+            first = int(asked[1])
+        if first >= size:
+            self.send_response(416)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if first else 200)
+        if first:
+            self.send_header("Content-Range", f"bytes {first}-{size - 1}/{size}")
+        self.send_header("Content-Length", str(size - first))
+        self.send_header("ETag", tag)
+        self.end_headers()
+        left = fault[1] if kind == "cut" else size - first
+        with file.open("rb") as source:
+            source.seek(first)
+            while left > 0 and (piece := source.read(min(left, 1 << 20))):
+                self.wfile.write(bytes(len(piece)) if kind == "wrong" else piece)
+                left -= len(piece)
+        if kind == "cut":
+            self.close_connection = True
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextmanager
+def serving(folder: Path):
+    """Serve a folder on this machine; yield (address, faults, requests seen)."""
+    faults, asked = {}, []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Mirror, folder, faults, asked))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", faults, asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,247 @@
+"""The annotation study: what is shown, what comes back in every format, what is refused, and what is scored."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ff_memories import tables
+from ff_memories.errors import UserError
+from ff_memories.patterns import agreement, csv_files, plan, reading, scoring, simulate, tools
+from ff_memories.patterns.plan import Item
+from ff_memories.patterns.records import Judgement, Problems, Record, Shown, check, check_judgements
+
+ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
+NAMES = [i.item for i in ITEMS]
+SHOWN = Shown({name: 5 for name in NAMES}, plan.identities(2, 10))
+
+
+def record(item=0, pattern="1", type="shallow", description="ends alike", ranks=(1, 2, 3), annotator="ann"):
+    return Record("here", "f", annotator, NAMES[item], pattern, type, description, ranks)
+
+
+STUDY = [
+    record(), record(pattern="2", type="semantic", description='=1+1, "x", «y»', ranks=(1, 4, 5)),
+    Record("here", "f", "ann", NAMES[1]), record(3, ranks=(2, 3, 4, 5)),
+]  # fmt: skip
+
+
+def said(records):
+    """What records say, without where they were read and how patterns are called."""
+    out = {}
+    for r in records:
+        out.setdefault((r.annotator, r.item), []).append((r.type, r.description, r.ranks))
+    return {key: sorted(value) for key, value in out.items()}
+
+
+def read(path, run="mine"):
+    problems = Problems()
+    records, judged = reading.read([path], run, problems)
+    problems.refuse()
+    return records or judged
+
+
+@pytest.mark.parametrize(
+    "name, write",
+    [
+        ("form.csv", lambda: csv_files.form_csv("mine", STUDY)),
+        ("sheet.csv", lambda: csv_files.spreadsheet_csv("mine", ITEMS, STUDY)),
+        ("studio.json", lambda: tools.label_studio_tasks("mine", ITEMS, STUDY)),
+        ("ann.jsonl", lambda: tools.doccano_lines("mine", ITEMS, STUDY)),
+    ],
+)
+def test_what_annotators_say_comes_back_the_same_in_every_format(tmp_path, name, write):
+    (tmp_path / name).write_text(write(), encoding="utf-8")
+    found = read(tmp_path / name)
+    assert said(found) == said(STUDY)
+    problems = Problems()
+    assert check(found, SHOWN, problems) == (found, []) and not problems.found
+
+
+def test_empty_sheets_of_every_format_hold_no_annotation(tmp_path):
+    (tmp_path / "sheet.csv").write_text(csv_files.spreadsheet_csv("mine", ITEMS), encoding="utf-8")
+    (tmp_path / "tasks.json").write_text(tools.label_studio_tasks("mine", ITEMS), encoding="utf-8")
+    (tmp_path / "ann.jsonl").write_text(tools.doccano_lines("mine", ITEMS), encoding="utf-8")
+    assert all(read(tmp_path / name) == [] for name in ("sheet.csv", "tasks.json", "ann.jsonl"))
+
+
+@pytest.mark.parametrize("change", [
+    lambda t: t.replace("\n", "\r\n"), lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\n,,,,,,\n"),
+    lambda t: "\n".join(";".join(f'"{c}"' if ";" in c or "," in c else c.replace('"', '""') for c in row)
+                        for row in csv.reader(t.splitlines())) + "\n",
+])  # fmt: skip
+def test_what_spreadsheets_do_to_a_csv_file_changes_nothing(tmp_path, change):
+    plain = [replace(r, description=r.description.replace('"', "")) for r in STUDY]
+    (tmp_path / "a.csv").write_bytes(change(csv_files.form_csv("mine", plain)).encode())
+    assert said(read(tmp_path / "a.csv")) == said(plain)
+
+
+HEADER = ",".join(csv_files.COLUMNS)
+ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
+
+
+@pytest.mark.parametrize(
+    "text, row, message",
+    [
+        ("mine,ann,i0000000000-1111111111,1,shallow,alike,1 2 3", 2, "there is no item"),
+        (f"{ROW}\n{ROW}", 3, "annotated .* before, at .*row 2"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2", 2, "in 2 of the prefixes; one has to hold in at least 3"),
+        (f"mine,ann,{NAMES[0]},1,shalow,alike,1 2 3", 2, "'shalow' is no type of pattern; write shallow"),
+        (f"mine,ann,{NAMES[0]},1,“shallow”,alike,1 2 3", 2, "typographic quotes"),
+        (f"mine,ann,{NAMES[0]},1,shallow,“so, then”,1 2 3", 2, "8 cells, the header has 7: typographic quotes"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3 6", 2, "there is no prefix 6: they go from 1 to 5"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,0 1 2 3", 2, "there is no prefix 0"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 2 3", 2, "listed twice"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,3-May", 2, "looks like a date"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,2026-01-03", 2, "looks like a date"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 x", 2, "'x' is no number of a prefix"),
+        (f"mine,ann,{NAMES[0]},1,shallow,,1 2 3", 2, "not described"),
+        (f"mine,ann,{NAMES[0]},1,,alike,1 2 3", 2, "is no type"),
+        (f"mine,ann,{NAMES[0]},0,none,,\nmine,ann,{NAMES[0]},1,shallow,alike,1 2 3", 3, "patterns and to have none"),
+        (f"other,ann,{NAMES[0]},1,shallow,alike,1 2 3", 2, "for the run 'other'; put the file into annotations/other/"),
+        (f"mine,,{NAMES[0]},1,shallow,alike,1 2 3", 2, "nobody is named"),
+        (f"mine,proxy,{NAMES[0]},1,shallow,alike,1 2 3", 2, "no one's name"),
+        (f"{ROW}\r\n{ROW.replace(NAMES[0], NAMES[1])}\n", 3, "ends in LF, the rows before in CR LF|ends in CR LF"),
+        ("", None, "no row below its header"),
+    ],
+)  # fmt: skip
+def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, row, message):
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"{HEADER}\n{text}".encode() if "\r" not in text else f"{HEADER}\r\n{text}".encode())
+    with pytest.raises(UserError, match=message) as error:
+        problems = Problems()
+        records, _ = reading.read([path], "mine", problems)
+        check(records, SHOWN, problems)
+        problems.refuse()
+    assert str(path) in str(error.value) and (row is None or f"row {row}" in str(error.value))
+    assert "; " in str(error.value)  # the mending hint
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.csv", b"", "the file is empty"), ("a.csv", b"\n\n", "the file is empty"), ("a.json", b" ", "empty"),
+        ("a.jsonl", b"\n", "empty"), ("a.csv", "é,b".encode("latin-1"), "row 1: not UTF-8"),
+        ("a.csv", "run".encode("utf-16"), "UTF-16"), ("a.csv", b"a,b\n1,2\n", "columns .* are lacking"),
+        ("a.json", b"[{]", "row 1: not readable as JSON"), ("a.json", b"{}", "no list of Label Studio's tasks"),
+        ("a.jsonl", b"{}\n", "row 1: not a line of doccano's"), ("a.xlsx", b"PK", "no file of annotations"),
+        ("a.json", b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
+    ],
+)  # fmt: skip
+def test_files_that_are_none_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / name)
+
+
+def test_all_faults_are_said_at_once():
+    problems = Problems()
+    check([record(type="x"), record(1, ranks=(1, 2)), record(2, ranks=(9, 1, 2))], SHOWN, problems)
+    with pytest.raises(UserError) as error:
+        problems.refuse()
+    assert all(word in str(error.value) for word in ("3 things", "'x'", "in 2 of", "no prefix 9"))
+
+
+def test_labels_follow_their_text_through_a_new_extraction_and_the_others_are_listed():
+    other = Item("key", 1, 0, (("other", "text"),) * 5)
+    moved = Shown({name: 5 for name in [other.item, *NAMES[1:]]}, plan.identities(2, 10))
+    kept, stale = check([record(), record(1)], moved, problems := Problems())
+    assert [r.item for r in kept] == [NAMES[1]] and [r.item for r in stale] == [NAMES[0]] and not problems.found
+
+
+def test_judgements_of_compositions_are_checked(tmp_path):
+    shown = {plan.identity("composition", None, n) + "-x": n for n in range(3)}
+    known = {plan.identity("composition", None, n) for n in range(9)}
+    first, second, _ = shown
+    judged = [Judgement("here", "f", "ann", first, "distant"), Judgement("here", "f", "ann", second, "related")]
+    (tmp_path / "d.csv").write_text(csv_files.distance_csv("mine", judged))
+    assert [(j.item, j.label) for j in read(tmp_path / "d.csv")] == [(j.item, j.label) for j in judged]
+    problems = Problems()
+    gone = Judgement("here", "f", "ann", plan.identity("composition", None, 8) + "-x", "distant")
+    kept, stale = check_judgements([*judged, gone], shown, known, ("distant", "related"), problems)
+    assert (kept, stale, problems.found) == (judged, [gone], [])
+    wrong = [replace(judged[0], label="distnt"), judged[0], replace(judged[1], item="i1-1")]
+    check_judgements(wrong, shown, known, ("distant", "related"), problems)
+    assert [w for w in ("write distant", "judged", "no item") if not any(w in p for p in problems.found)] == []
+
+
+PUBLISHED = """1 2 3 3 2 1 4 1 2 . . .
+1 2 3 3 2 2 4 1 2 5 . 3
+. 3 3 3 2 3 4 2 2 5 1 .
+1 2 3 3 2 4 4 1 2 5 1 ."""
+
+
+def test_agreement_of_a_published_example():
+    """Krippendorff (2011) and Gwet (2014) work these twelve units of four raters through."""
+    counts = np.zeros((12, 5), dtype=int)
+    for line in PUBLISHED.splitlines():
+        for unit, label in enumerate(line.split()):
+            if label != ".":
+                counts[unit, int(label) - 1] += 1
+    assert agreement.alpha_nominal(counts) == pytest.approx(0.743, abs=5e-4)
+    assert agreement.gwet_ac1(counts) == pytest.approx(0.77544, abs=5e-6)
+
+
+def test_masi_is_the_distance_of_sets():
+    s, m, b, none = frozenset({"shallow"}), frozenset({"semantic"}), frozenset({"shallow", "semantic"}), frozenset()
+    assert [agreement.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
+    assert agreement.masi(none, none) == 0
+    mild, hard = (agreement.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
+    assert agreement.alpha_masi(mild) > agreement.alpha_masi(hard)
+    assert agreement.alpha_nominal(agreement.counted([["none"], ["both"]])) is None  # nobody to agree with
+
+
+def chances(error):
+    """How likely an annotator is to see no pattern, the true one, and one of the other type."""
+    return np.array([error.miss, (1 - error.miss) * (1 - error.mistype), (1 - error.miss) * error.mistype])
+
+
+def simulated_study(errors, keys=600, seed=5):
+    """A plan of many keys with a pattern each, a tenth repeated and a tenth foils, and simulated annotators."""
+    shown = [Item("key", 1, n, ((f"a{n}",),) * 10) for n in range(keys)]
+    shown += [Item("repeat", 1, n, ((f"a{n}",),) * 10) for n in range(keys // 2)]
+    shown += [Item("foil", None, n, ((f"f{n}",),) * 10) for n in range(keys // 2)]
+    asked = plan.table(shown)
+    rows = [("proxy", 1, n, 1, "same", "shallow", list(range(1, 9))) for n in range(keys)]
+    truth = pl.DataFrame(rows, schema=tables.TABLES["annotations"].columns, orient="row")
+    labels = [("proxy", 1, n, r, "shallow" if r < 9 else "none") for n in range(keys) for r in range(1, 11)]
+    labels = pl.DataFrame(labels, schema=tables.TABLES["pattern_labels"].columns, orient="row")
+    records = [r for i, e in enumerate(errors, 1) for r in simulate.annotate(i, e, asked, truth, seed)]
+    found, given = scoring.annotations(records, asked), scoring.item_labels(records, asked)
+    rows = scoring.scores(found, given, truth, labels, 1)
+    return {(who, measure): rest for who, measure, *rest in rows}
+
+
+def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch):
+    monkeypatch.setattr(agreement, "RESAMPLES", 20)
+    errors = [simulate.Errors(0.0, 0.0, 0.0, 0), simulate.Errors(0.2, 0.1, 0.3, 0), simulate.Errors(0.4, 0.3, 0.6, 0)]
+    scores = simulated_study(errors)
+    for number, error in enumerate(errors, 1):
+        who = f"simulated-{number}"
+        seen = 1 - error.miss
+        # a repeat is labelled alike where both showings miss the pattern, or both see it with one type
+        alike = 0.2 + 0.8 * (error.miss**2 + seen**2 * (error.mistype**2 + (1 - error.mistype) ** 2))
+        known = {
+            "foil_rate": error.foil, "proxy_patterns_found": seen, "proxy_types_alike": 1 - error.mistype,
+            "keys_with_pattern": seen, "coverage": 0.8 * seen, "repeat_agreement": alike,
+            "labels_as_proxy": 0.2 + 0.8 * seen * (1 - error.mistype),
+        }  # fmt: skip
+        for measure, rate in known.items():
+            value, low, high, _ = scores[who, measure]
+            assert low - 0.01 <= rate <= high + 0.01, (who, measure, rate, value)
+    pairs = []
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        pairs.append(0.2 + 0.8 * float(chances(errors[a]) @ chances(errors[b])))
+    assert scores["people", "agreement"][0] == pytest.approx(np.mean(pairs), abs=0.02)
+
+
+def test_nothing_of_the_corpus_can_break_out_of_a_form():
+    from ff_memories.forms import pages
+
+    html = pages.pattern_form("mine", ITEMS)
+    data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+    assert json.loads(data)["items"][0]["prefixes"][0] == ["w0 v0", "</script>&\u2028"]
+    assert html.count("</script>") == 2 and "http" not in html.replace("http-equiv", "")

@@ -1,0 +1,88 @@
+"""The forms in a real browser: by keyboard alone, saved as one goes, exported as what the scoring reads."""
+
+import pytest
+
+from ff_memories.forms import pages
+from ff_memories.patterns import reading
+from ff_memories.patterns.distance import Compared
+from ff_memories.patterns.plan import Item
+from ff_memories.patterns.records import Problems
+
+browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+pytestmark = pytest.mark.browser
+EVIL = "<img src=x onerror=\"document.title='broken'\">"
+ITEMS = [Item("key", 1, n, tuple((EVIL, f"w{i}", "end") for i in range(5))) for n in range(3)]
+CASES = [Compared(n, ("once", EVIL), f"a{n}", "b", f"c{n}") for n in range(2)]
+
+
+@pytest.fixture(params=["desktop", "phone"])
+def browser(request, tmp_path):
+    with browsing.browser(tmp_path) as driver:
+        if request.param == "phone":
+            browsing.phone(driver)
+        yield driver
+        assert not browsing.console(driver)
+        assert "broken" not in driver.title
+        for scheme in ("light", "dark"):
+            browsing.media(driver, prefers_color_scheme=scheme)
+            assert browsing.violations(driver) == []
+
+
+def press(browser, *keys):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(browser).send_keys(*keys).perform()
+
+
+def text(browser, name):
+    return browser.find_element("id", name).text
+
+
+def exported(browser, file):
+    browser.find_element("id", "export").click()
+    browsing.until(lambda: file.exists() and file.stat().st_size)
+    problems = Problems()
+    records, judged = reading.read([file], "mine", problems)
+    assert not problems.found
+    return records, judged
+
+
+def test_patterns_by_keyboard(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    page = tmp_path / "patterns.html"
+    page.write_text(pages.pattern_form("mine", ITEMS), encoding="utf-8")
+    browser.get(page.as_uri())
+    press(browser, Keys.ENTER)
+    assert text(browser, "message") == "Name a pattern, or say that there is none."
+    press(browser, "n", '=say "end", s', Keys.ENTER, "s", "1", Keys.ARROW_DOWN, "1", Keys.ENTER)
+    assert "at least 3 prefixes; 2 so far" in text(browser, "message")
+    press(browser, "j", " ", Keys.ENTER)
+    assert text(browser, "place") == "2 / 3" and text(browser, "done") == "1 of 3 done"
+    press(browser, "0", Keys.ENTER)
+    browser.refresh()  # what was done is still there
+    assert text(browser, "place") == "3 / 3" and text(browser, "done") == "2 of 3 done"
+    press(browser, "n", "unfinished", Keys.ENTER, "m", "1")
+    browser.find_element("id", "export").click()
+    assert "Write your name first" in text(browser, "message")
+    press(browser, "Ann Lee", Keys.ENTER)
+    records, _ = exported(browser, tmp_path / "downloads/Ann_Lee.csv")
+    assert "1 unfinished" in text(browser, "message")
+    assert [(r.annotator, r.item, r.type, r.description, r.ranks) for r in records] == [
+        ("Ann Lee", ITEMS[0].item, "shallow", '=say "end", s', (1, 2, 3)), ("Ann Lee", ITEMS[1].item, "", "", ()),
+    ]  # fmt: skip
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_distances_by_keyboard(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    page = tmp_path / "distance.html"
+    page.write_text(pages.distance_form("mine", CASES), encoding="utf-8")
+    browser.get(page.as_uri())
+    browser.find_element("id", "annotator").send_keys("Ann", Keys.ENTER)
+    assert text(browser, "prefix") == f"once {EVIL}"
+    press(browser, "d", "r")
+    assert text(browser, "done") == "2 of 2 done"
+    _, judged = exported(browser, tmp_path / "downloads/Ann-distance.csv")
+    assert [(j.item, j.label) for j in judged] == [(CASES[0].item, "distant"), (CASES[1].item, "related")]

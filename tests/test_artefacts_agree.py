@@ -1,0 +1,106 @@
+"""The whole matrix: after every kind of change, Snakemake and DVC run the same steps and leave the same lock."""
+
+import os
+import time
+
+import pytest
+from projects import INPUTS, RESULTS, configure, due, relinked, run, steps
+from test_artefacts import fresh, published  # noqa: F401
+
+pytestmark = pytest.mark.long
+
+LATE = {"claims", "report"}
+FIGURES = {f"figure{n}" for n in range(2, 12)}
+
+
+def edit(folder, name, old, new):
+    path = folder / name
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    os.chmod(path, 0o644)
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def append(folder, name, text):
+    with (folder / name).open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def backdate(folder, name):
+    os.utime(folder / name, (10**9, 10**9))
+
+
+def touch(folder):
+    now = time.time()
+    for path in (*(folder / name for name in INPUTS), *(folder / RESULTS / "tables").iterdir()):
+        os.utime(path, (now, now), follow_symlinks=False)
+    for path in (folder / "src").rglob("*.py"):
+        os.utime(path, (now, now))
+
+
+def replace_by_hand(folder, name, content):
+    (folder / name).unlink()  # as editors do; the cache's own copy is read-only
+    (folder / name).write_bytes(content)
+
+
+def source(folder):
+    append(folder, "src/ff_memories/steps/claims.py", "\n# edited\n")
+    backdate(folder, "src/ff_memories/steps/claims.py")
+
+
+# change -> (what it does, some of the steps that must run, some that must not, whether `restore` is called first)
+LIGHT = {
+    "a figure's parameter": (
+        lambda f: configure(f, "figures.figure4.width", 300), {"figure4", "report"}, {"claims"}, 0,
+    ),
+    "an experiment's parameter": (
+        lambda f: configure(f, "mutations.random", "inner"),
+        {"mutations", "figure3"} | LATE, {"values", "figure4"}, 0,
+    ),
+    "a source of one step, backdated": (source, LATE, FIGURES, 0),
+    "time stamps alone": (touch, set(), FIGURES | LATE, 0),
+    "an output deleted": (lambda f: (f / RESULTS / "claims.json").unlink(), LATE, FIGURES, 1),
+    "an intermediate deleted": (
+        lambda f: (f / RESULTS / "tables/mutations.parquet").unlink(), {"mutations", "figure3"} | LATE, {"values"}, 1,
+    ),
+    "an output edited by hand": (
+        lambda f: replace_by_hand(f, f"{RESULTS}/tables/mutations.parquet", b"junk"),
+        {"mutations", "figure3"} | LATE, {"values"}, 1,
+    ),
+    "the number of shards": (lambda f: configure(f, "execution.shards", 3), set(), FIGURES | LATE, 0),
+}  # fmt: skip
+HEAVY = {
+    "a shared source": (
+        lambda f: append(f, "src/ff_memories/tables.py", "\n# edited\n"), {"corpus", "values"} | LATE, set(), 0,
+    ),
+    "the validation text": (
+        lambda f: append(f, "validation.txt", "red cat sings .\n"), {"corpus", "composition"} | LATE, {"model"}, 0,
+    ),
+    "a text of the same length, backdated, before restore": (
+        lambda f: (edit(f, "train.txt", "red", "odd"), backdate(f, "train.txt")), {"corpus"} | LATE, {"model"}, 1,
+    ),
+}  # fmt: skip
+ROWS = [(name, cache) for name in LIGHT for cache in ("copy", "hardlink", "symlink")]
+ROWS += [(name, "copy") for name in HEAVY]
+
+
+@pytest.mark.parametrize("name, cache", ROWS)
+def test_both_tools_agree_in_both_orders(fresh, tmp_path, name, cache):  # noqa: F811
+    change, must, must_not, restore = {**LIGHT, **HEAVY}[name]
+    snakemake, repro = ["snakemake", "-q", "all"], ["dvc", "repro", "-q", "--force-downstream"]
+    ran, locks = [], []
+    for first, second in ((snakemake, repro), (repro, snakemake)):
+        folder = relinked(fresh, tmp_path / first[0], cache)
+        change(folder)
+        if restore and first is snakemake:
+            assert ("due again" in run(folder, "ff-memories", "restore").stdout) == bool(must)
+        ran.append({step.partition("/")[0] for step in steps(folder, *first)})
+        run(folder, "ff-memories", "adopt")
+        locks.append((folder / "dvc.lock").read_bytes())
+        assert steps(folder, *second) == set()
+        assert (folder / "dvc.lock").read_bytes() == locks[-1]
+        assert not due(folder)
+    assert ran[0] == ran[1]
+    assert must <= ran[0]
+    assert not must_not & ran[0]
+    assert locks[0] == locks[1]

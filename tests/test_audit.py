@@ -1,0 +1,158 @@
+"""The audit finds what differs, by name, and says no more than its sample allows."""
+
+import copy
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from factories import words
+from pipeline import config, run_steps, write_inputs
+
+from ff_memories import tables
+from ff_memories.artefacts.audit import ROWS, audit, draws
+from ff_memories.artefacts.checks import Evidence
+from ff_memories.artefacts.sampling import Aim
+from ff_memories.errors import UserError
+from ff_memories.workflow import Run
+
+TYPES = words(44)
+RUNS = {
+    "paper": ({}, {}),
+    "released": ({"fidelity": "released"}, {"style": "current", "seed": 4}),
+    "every prefix, no duplicates": (
+        {"triggers__positions": "full", "triggers__per_sentence": "all", "triggers__duplicates": "drop",
+         "composition__memories": "all", "composition__layer_prediction": "output", "mutations__single_token": "bos",
+         "values__projection": "flat", "values__target": "last"}, {"seed": 7}
+    ),
+    "plain softmax, learned positions, final norm": (
+        {"composition__sample": "uniform"},
+        {"adaptive": False, "decoder_learned_pos": True, "no_decoder_final_norm": False, "seed": 2, "style": "fused"},
+    ),
+}  # fmt: skip
+ALL = Aim(0.95, 0.0005)  # more rows than these tables have
+
+
+def evidence(folder, changes, options):
+    """A small run's evidence, from its files as ``pipeline`` leaves them."""
+    settings = config(**changes)
+    write_inputs(folder, TYPES, **options)
+    out = run_steps(folder, settings)
+    return Evidence.read(Run(settings), ROWS, lambda path: folder / path if "/" not in path else out / Path(path).name)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
+    found = audit(given := evidence(tmp_path, *RUNS[name]), ALL)
+    assert draws(given) == []
+    assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, "sentences"]]
+    for finding in found[:-1]:
+        assert finding.looked_at == finding.population == len(given.tables[finding.what]) > 0
+        assert finding.near_ties == 0
+        assert finding.largest_difference < 2e-5
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return evidence(tmp_path_factory.mktemp("sound"), {}, {})
+
+
+def tampered(sound, table, change, row=5):
+    """The same evidence with one row of one table changed."""
+    frame = sound.tables[table]
+    rows = frame.to_dicts()
+    rows[row] |= change(rows[row])
+    tables_ = sound.tables | {table: pl.DataFrame(rows, schema=frame.schema)}
+    return Evidence(sound.oracle, sound.corpus, sound.config, tables_)
+
+
+TAMPERED = {
+    ("triggers", "coefficient"): lambda r: {"coefficient": r["coefficient"] * 1.0005},
+    ("triggers", "sentence"): lambda r: {"sentence": r["sentence"] + 1},
+    ("triggers", "next_token"): lambda r: {"next_token": r["next_token"] + 1},
+    ("mutations", "mutated"): lambda r: {"mutated": r["mutated"] + 0.001 * r["coefficient"]},
+    ("mutations", "change"): lambda r: {"change": r["change"] - 0.01},
+    ("mutations", "removed"): lambda r: {"removed": r["removed"] + 1},
+    ("values", "top_token"): lambda r: {"top_token": r["top_token"] + 1, "agrees": False},
+    ("values", "top_probability"): lambda r: {"top_probability": r["top_probability"] * 1.001},
+    ("values", "next_token_rank"): lambda r: {"next_token_rank": r["next_token_rank"] + 1},
+    ("values", "agreeing_triggers"): lambda r: {"agreeing_triggers": r["agreeing_triggers"] + 1},
+    ("examples", "next_token"): lambda r: {"next_token": 0},
+    ("examples", "model_top"): lambda r: {"model_top": (r["model_top"] + 1) % 48},
+    ("composition", "active"): lambda r: {"active": r["active"] + 1},
+    ("composition", "ffn_top"): lambda r: {"ffn_top": (r["ffn_top"] + 1) % 48},
+    ("composition", "agreeing_memories"): lambda r: {"agreeing_memories": r["agreeing_memories"] + 1},
+    ("refinement", "residual_top"): lambda r: {"residual_top": (r["residual_top"] + 1) % 48},
+    ("refinement", "residual_probability"): lambda r: {"residual_probability": r["residual_probability"] * 1.01},
+    ("refinement", "kind"): lambda r: {"kind": "ffn" if r["kind"] != "ffn" else "residual"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table, column", TAMPERED)
+def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column):
+    changed = tampered(sound, table, TAMPERED[table, column])
+    row = changed.tables[table].row(5, named=True)
+    (finding,) = [f for f in audit(changed, ALL, [table]) if f.differ]
+    place = f"{table}, " + " ".join(f"{name} {row[name]}" for name in tables.TABLES[table].key)
+    (said,) = finding.differ
+    assert said.startswith(place + ": ")
+    assert column in ("sentence", "removed") or column in said  # these two change what all else is computed from
+
+
+def test_a_trigger_left_out_is_found_in_its_sentence(sound):
+    first = sound.tables["triggers"].row(0, named=True)
+    rest = sound.tables["triggers"].with_columns(
+        pl.when((pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])).then(pl.col("rank") - 1)
+        .otherwise("rank").alias("rank")
+    ).filter(pl.col("rank") > 0)  # fmt: skip
+    shorter = Evidence(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
+    (finding,) = [f for f in audit(shorter, ALL, ["sentences"]) if f.differ]
+    assert any(said.startswith(f"sentence {first['sentence']}: ") for said in finding.differ)
+    assert f"layer {first['layer']} key {first['key']}" in finding.differ[0]
+
+
+def test_rows_that_name_nothing_are_found(sound):
+    lost = tampered(sound, "triggers", lambda r: {"sentence": 10**6})
+    assert "there is not" in next(f for f in audit(lost, ALL, ["triggers"])).differ[0]
+
+
+def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
+    other = copy.copy(sound)
+    other.tables = sound.tables | {
+        "examples": sound.tables["examples"].with_columns(pl.col("position").reverse()),
+        "mutations": sound.tables["mutations"].head(-1),
+    }
+    assert [fault.partition(":")[0] for fault in draws(other)] == ["mutations", "examples"]
+
+
+def test_triggers_out_of_order_are_found(sound):
+    swapped = tampered(sound, "triggers", lambda r: {"coefficient": r["coefficient"] * 10})
+    assert "triggers: not in descending order of their coefficients" in draws(swapped)
+
+
+def test_the_sample_is_as_large_as_the_statement_needs():
+    aim = Aim(0.95, 0.0075)
+    assert aim.rows == 398
+    assert 0.9925**398 <= 0.05 < 0.9925**397
+    said = aim.statement(398, 0, 10**6, "rows match")
+    assert said == "398 of 398 rows match: with 95 % confidence fewer than 0.75 % of 1,000,000 differ"
+    assert aim.bound(398, 0) <= 0.0075
+    assert "these are all there are" in aim.statement(40, 0, 40, "rows match")
+    assert aim.bound(398, 2) > 2 / 398
+    with pytest.raises(UserError, match="between 0 and 1"):
+        Aim(0.95, 2)
+
+
+def test_wrong_rows_are_found_as_often_as_is_said():
+    population, wrong, times = 4000, 30, 600
+    bad = set(range(0, population, population // wrong))
+    found = sum(bool(bad & set(Aim(0.9, 0.01, seed).draw("rows", population).tolist())) for seed in range(times))
+    n = Aim(0.9, 0.01).rows
+    expected = 1 - math.comb(population - len(bad), n) / math.comb(population, n)
+    assert abs(found / times - expected) < 4 * math.sqrt(expected * (1 - expected) / times)
+
+
+def test_a_seed_draws_the_same_rows_again_and_another_draws_others():
+    first = Aim(seed=1).draw("rows", 10_000)
+    assert first.tolist() == Aim(seed=1).draw("rows", 10_000).tolist() == sorted(set(first.tolist()))
+    assert first.tolist() != Aim(seed=2).draw("rows", 10_000).tolist()

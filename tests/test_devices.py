@@ -1,0 +1,41 @@
+"""Jobs that run at once get different devices, and a device is free again when its job ends, however it ends."""
+
+import subprocess
+import sys
+
+HOLD = """
+import sys, time
+from ff_memories.devices import take
+print(take(2, sys.argv[1], wait=0.02), flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def job(folder, seconds):
+    return subprocess.Popen([sys.executable, "-c", HOLD, folder, str(seconds)], stdout=subprocess.PIPE, text=True)
+
+
+def test_two_jobs_hold_two_devices_and_a_third_gets_the_one_of_a_job_that_was_killed(tmp_path):
+    first, second = job(tmp_path, 60), job(tmp_path, 60)
+    held = [first.stdout.readline().strip(), second.stdout.readline().strip()]
+    assert sorted(held) == ["0", "1"]
+    third = job(tmp_path, 0)
+    assert third.poll() is None
+    second.kill()
+    assert third.stdout.readline().strip() == held[1]
+    third.wait()
+    first.kill()
+    for process in (first, second, third):
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_job_takes_from_the_devices_it_was_given(tmp_path, monkeypatch):
+    from ff_memories.devices import _held, take
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert [take(2, tmp_path), take(2, tmp_path)] == [0, 1]
+    assert sorted(path.name[-6:] for path in tmp_path.iterdir()) == ["5.lock", "7.lock"]
+    for file in _held:
+        file.close()
+    _held.clear()

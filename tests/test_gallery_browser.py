@@ -1,0 +1,384 @@
+"""The gallery in a real browser, opened from its file."""
+
+import csv
+import io
+import re
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+from galleries import HOSTILE, build, material
+
+from ff_memories.gallery.text import shown
+
+browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+
+pytestmark = pytest.mark.browser
+
+
+class Gallery:
+    """A gallery in a browser: where it is, what it shows, and what is pressed."""
+
+    def __init__(self, driver, folder, url=None):
+        self.driver, self.folder, self.url = driver, folder, url or (folder / "index.html").as_uri()
+
+    def __call__(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def open(self, address=""):
+        """Open an address as from outside."""
+        self.driver.get("about:blank")
+        self.driver.get(self.url + address)
+        self.ready()
+
+    def go(self, address):
+        """Follow an address within the site."""
+        self("location.hash = arguments[0]", address)
+        self.ready()
+
+    def ready(self):
+        state = "document.body?.dataset.ready === location.hash && !document.querySelector('main').ariaBusy"
+        browsing.until(lambda: self(f"return {state}"))
+
+    @property
+    def address(self):
+        return self("return location.hash")
+
+    @property
+    def keys(self):
+        """Addresses of the keys that are listed."""
+        return self("return [...document.querySelectorAll('table.list th a')].map((a) => a.getAttribute('href'))")
+
+    @property
+    def text(self):
+        return self("return document.querySelector('main').innerText")
+
+    def count(self):
+        return int(
+            re.search(r"([\d,]+) keys?", self("return document.querySelector('h1').innerText"))[1].replace(",", "")
+        )
+
+    def press(self, key):
+        where = "document.activeElement ?? document.body"
+        self(f"({where}).dispatchEvent(new KeyboardEvent('keydown', {{key: arguments[0], bubbles: true}}))", key)
+
+    def search(self, kind, words):
+        self("document.getElementById('kind').value = arguments[0]", kind)
+        self("document.getElementById('words').value = arguments[0]", words)
+        before = self.address
+        self("document.querySelector('#search button').click()")
+        browsing.until(lambda: self.address != before)
+        self.ready()
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("browser")
+    made = build(folder / "gallery")
+    with browsing.browser(folder) as driver:
+        yield made, Gallery(driver, folder / "gallery")
+
+
+@pytest.fixture
+def site(opened):
+    made, gallery = opened
+    gallery.open()
+    gallery.driver.get_log("browser")
+    yield made, gallery
+    assert browsing.console(gallery.driver) == []
+    assert gallery("return document.body.dataset.title").startswith("Surrogate model: ")
+    assert "not the paper's" in gallery("return document.querySelector('aside.banner').innerText")
+
+
+def addresses(frame):
+    return {f"#/{layer}/{key}" for layer, key in frame.select("layer", "key").iter_rows()}
+
+
+def words_of(made):
+    """Every trigger's words, with the address of its key."""
+    tokens, (first, end) = made.corpus.tokens, made.windows
+    rows = made.triggers.select("layer", "key").iter_rows()
+    return [
+        (f"#/{layer}/{key}", [made.words[t] for t in tokens[a:b]])
+        for (layer, key), a, b in zip(rows, first, end, strict=True)
+    ]
+
+
+def listed(gallery):
+    """The keys of all pages of the list that is shown."""
+    found, address = set(gallery.keys), gallery.address
+    for page in range(2, gallery.count() // 50 + 2):
+        gallery.go(f"{address}&page={page}")
+        found |= set(gallery.keys)
+    return found
+
+
+@pytest.mark.parametrize("words", [["the"], ["The"], ["of", "the"], ["cat", "the", "of"], [shown(HOSTILE[0])], ["qqq"]])
+def test_keys_are_found_by_the_end_of_their_triggers(site, words):
+    made, gallery = site
+    gallery.search("fires", " ".join(words))
+    same = lambda typed, word: word.lower() == typed if typed == typed.lower() else word == typed
+    expected = {
+        at for at, own in words_of(made)
+        if len(own) >= len(words) and all(same(t, w) for t, w in zip(words, own[-len(words) :], strict=True))
+    }  # fmt: skip
+    assert listed(gallery) == expected if expected else "No key fits" in gallery.text
+
+
+def test_values_are_found_by_what_they_promote_the_foremost_first(site):
+    made, gallery = site
+    word = made.words[made.tops[0][5, 0]]
+    gallery.search("promotes", word)
+    places = [row.tolist().index(made.words.index(word)) for row in made.tops[0] if made.words.index(word) in row]
+    assert gallery.count() == len(places)
+    shown_places = gallery(
+        "return [...document.querySelectorAll('td[data-label=Matches]')].map((c) => parseInt(c.innerText))"
+    )
+    assert shown_places == sorted(place + 1 for place in places)[:50]
+
+
+@pytest.mark.parametrize("query, holds", [
+    ("of cat", lambda own: "of" in own and "cat" in own),
+    ('"of cat"', lambda own: any(own[i : i + 2] == ["of", "cat"] for i in range(len(own)))),
+])  # fmt: skip
+def test_text_is_found_anywhere_in_triggers(site, query, holds):
+    made, gallery = site
+    gallery.search("text", query)
+    assert listed(gallery) == {at for at, own in words_of(made) if holds([w.lower() for w in own])}
+
+
+def test_filters_of_an_address_are_those_of_the_tables(site):
+    made, gallery = site
+    values = made.values.join(made.triggers.filter(pl.col("rank") == 1), on=["layer", "key"], how="left", suffix="_t")
+    c, p = pl.col("coefficient"), pl.col("top_probability")
+    for address, expected in [
+        ("#/?layer=2", values.filter(pl.col("layer") == 2)),
+        ("#/?agrees=1", values.filter(pl.col("agrees"))),
+        ("#/?agrees=0&layer=1", values.filter(~pl.col("agrees") & (pl.col("layer") == 1))),
+        ("#/?agrees=none", values.filter(pl.col("agrees").is_null())),
+        ("#/?coefficient=2.5..5", values.filter((c >= 2.5) & (c <= 5))),
+        ("#/?probability=0.3..", values.filter(p >= 0.3)),
+        ("#/?rank=..10", values.filter(pl.col("next_token_rank") <= 10)),
+        ("#/?label=semantic", made.labels.filter(pl.col("label") == "semantic")),
+        ("#/?disagree=1", made.labels.filter(pl.col("annotator") == "ann")),
+        ("#/?mutated=1", made.mutations),
+    ]:
+        gallery.go(address)
+        assert listed(gallery) == addresses(expected), address
+
+
+def test_lists_are_sorted_as_asked_and_turned_round(site):
+    made, gallery = site
+    by = made.values.sort("top_probability", descending=True)
+    gallery.go("#/?sort=probability")
+    assert gallery.keys[:5] == [f"#/{a}/{b}" for a, b in by.select("layer", "key").head(5).iter_rows()]
+    gallery("document.querySelector('.order button').click()")
+    gallery.ready()
+    assert gallery.address == "#/?sort=-probability"
+    assert gallery.keys[0] == "#/{}/{}".format(*by.select("layer", "key").row(-1))
+    gallery.go("#/?sort=coefficient&page=3")
+    assert gallery.keys[-1] in ("#/1/0", "#/2/0")  # without triggers: last
+
+
+def test_the_form_of_filters_writes_the_address_and_reads_it(site):
+    _, gallery = site
+    gallery("document.querySelector('.panel').open = true")
+    gallery("document.getElementById('filter-agrees').value = '0'")
+    gallery("document.getElementById('filter-coefficient-low').value = '2'")
+    gallery("document.querySelector('.filters button').click()")
+    gallery.ready()
+    assert gallery.address == "#/?agrees=0&coefficient=2.."
+    assert gallery("return document.getElementById('filter-coefficient-low').value") == "2"
+    gallery("document.querySelector('.chip').click()")
+    gallery.ready()
+    assert gallery.address == "#/?coefficient=2.."
+
+
+def test_an_address_leads_to_its_key_and_the_back_button_back(site):
+    made, gallery = site
+    gallery.go("#/?layer=2&sort=coefficient")
+    gallery("scrollTo(0, 400)")
+    browsing.until(lambda: gallery("return scrollY") == 400)
+    before = gallery.keys
+    gallery("document.querySelectorAll('table.list th a')[3].click()")
+    gallery.ready()
+    assert gallery.address == before[3]
+    gallery.driver.back()
+    gallery.ready()
+    assert gallery.address == "#/?layer=2&sort=coefficient" and gallery.keys == before
+    assert gallery("return scrollY") == 400
+    gallery.open("#/2/1")
+    assert gallery("return document.querySelector('h1').innerText") == "Layer 2, key 1"
+    rows = made.triggers.filter((pl.col("layer") == 2) & (pl.col("key") == 1))
+    assert gallery("return document.querySelectorAll('.triggers li').length") == len(rows)
+    ends = "[...document.querySelector('.triggers li').querySelectorAll('.last, .next bdi')]"
+    last, following = gallery(f"return {ends}.map((e) => e.innerText)")
+    at = made.windows[1][made.bounds[made.keys + 1]]
+    assert last == made.words[made.corpus.tokens[at - 1]] and following == made.words[made.corpus.tokens[at]]
+    assert gallery("return document.querySelectorAll('.prefix .tint').length") > 3
+    assert "semantic ann" in gallery.text and "shallow proxy" in gallery.text and "without last −50 %" in gallery.text
+
+
+@pytest.mark.parametrize(
+    "address", ["#/9/9", "#/1/999", "#/nonsense", "#/?layer=x&foo=1&sort=colour", "#/?page=99&layer=1"]
+)
+def test_an_address_that_leads_nowhere_says_so(site, address):
+    _, gallery = site
+    gallery.go(address)
+    says = {"#/?layer=x&foo=1&sort=colour": "not understood: foo=1", "#/?page=99&layer=1": "Page 2 of 2"}
+    assert says.get(address, "Not here") in gallery.text
+
+
+def test_the_keyboard_is_enough(site):
+    _, gallery = site
+    gallery.go("#/?layer=2")
+    gallery.press("j")
+    gallery.press("j")
+    assert gallery("return document.activeElement.getAttribute('href')") == "#/2/1"
+    gallery("document.activeElement.click()")
+    gallery.ready()
+    gallery.press("j")
+    gallery.ready()
+    assert gallery.address == "#/2/2"
+    gallery.press("k")
+    gallery.press("u")
+    gallery.ready()
+    assert gallery.address == "#/?layer=2"
+    gallery.press("r")
+    gallery.ready()
+    assert re.fullmatch(r"#/2/\d+", gallery.address)
+    gallery.press("/")
+    assert gallery("return document.activeElement.id") == "words"
+    gallery.press("r")  # a letter typed, no command
+    assert gallery("return document.activeElement.id") == "words"
+    gallery("document.activeElement.blur()")
+    gallery.press("?")
+    assert gallery("return document.getElementById('manual').open")
+    gallery("document.getElementById('close').click()")
+
+
+def test_hostile_tokens_are_text_and_nothing_more(site):
+    _, gallery = site
+    for key in range(1, 12):
+        gallery.go(f"#/1/{key}")
+        assert gallery("return document.querySelectorAll('main img, main script, main b bdi b').length") == 0
+    assert gallery("return document.title").startswith("Layer 1, key 11")
+    gallery.search("fires", shown(HOSTILE[1]))
+    assert shown(HOSTILE[1]) in gallery.text
+    gallery.go("#/?" + "text=" + "%3Cimg+src%3Dx%3E")
+    assert gallery("return document.querySelectorAll('main img').length") == 0 and "<img src=x>" in gallery.text
+    gallery.go("#/2/1")
+    assert "<b>a" in gallery.text  # a description that somebody wrote
+    assert "\u202e" not in gallery.text.replace("<b>" + HOSTILE[2], "")
+    wide = gallery("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wide <= 0
+
+
+def sheet(gallery):
+    made = "Key.shown && Address.parse(location.hash).page === 'key' ? Sheet.key(Key.shown) : "
+    return list(
+        csv.DictReader(io.StringIO(gallery(f"return {made} Sheet.list(List.last.ordinals, List.last.matches)")))
+    )
+
+
+def test_what_is_shown_can_be_downloaded_and_no_cell_is_a_formula(site):
+    made, gallery = site
+    gallery.go("#/?layer=2&sort=probability")
+    rows = sheet(gallery)
+    assert [f"#/{r['layer']}/{r['key']}" for r in rows][:50] == gallery.keys and len(rows) == made.keys
+    assert {r["model"] for r in rows} == {"surrogate"}
+    gallery("document.getElementById('download').click()")
+    folder = gallery.folder.parent / "downloads"
+    (path,) = browsing.until(lambda: folder.exists() and list(folder.glob("*.csv")))
+    assert list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))) == rows
+    path.unlink()
+    cells = []
+    for key in range(1, 30):
+        gallery.go(f"#/1/{key}")
+        rows = sheet(gallery)
+        assert [float(r["coefficient"]) for r in rows] == sorted((float(r["coefficient"]) for r in rows), reverse=True)
+        cells += [cell for row in rows for cell in row.values()]
+    assert "'=cmd()" in cells and "'@SUM(1)" in cells
+    assert not [c for c in cells if c.lstrip()[:1] in ("=", "+", "@") or re.match(r"\s*-[^\d.]", c)]
+
+
+def test_words_are_suggested_as_they_are_typed(site):
+    _, gallery = site
+    gallery("const w = document.getElementById('words'); w.value = 'of th'; w.dispatchEvent(new Event('input'))")
+    options = "return [...document.querySelectorAll('#suggestions option')].map((o) => o.value)"
+    assert set(browsing.until(lambda: gallery(options))) == {"of the", "of The"}
+
+
+def test_a_missing_part_is_named(opened, tmp_path):
+    _, gallery = opened
+    shutil.copytree(gallery.folder, tmp_path / "gallery")
+    (tmp_path / "gallery" / "data" / "keys-1.js").unlink()
+    other = Gallery(gallery.driver, tmp_path / "gallery")
+    other.open("#/2/10")
+    assert "data/keys-1.js: this part of the gallery could not be loaded" in other.text
+    other.go("#/1/5")
+    assert "Layer 1, key 5" in other.text
+    gallery.driver.get_log("browser")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("narrow", [False, True], ids=["desktop", "phone"])
+def test_axe_finds_nothing_at_fault(opened, scheme, narrow):
+    _, gallery = opened
+    if narrow:
+        browsing.phone(gallery.driver)
+    browsing.media(gallery.driver, prefers_color_scheme=scheme)
+    try:
+        for address in (
+            "",
+            "#/?layer=2&agrees=0&label=any&foo=1",
+            "#/2/1",
+            "#/1/0",
+            "#/1/12",
+            "#/nonsense",
+            "#/?fires=qqq",
+        ):
+            gallery.open(address)
+            gallery("document.querySelector('.panel')?.setAttribute('open', '')")
+            assert browsing.violations(gallery.driver) == [], address
+            wide = gallery("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, address
+        gallery.press("?")
+        assert browsing.violations(gallery.driver) == []
+    finally:
+        gallery.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browsing.media(gallery.driver)
+
+
+def test_a_gallery_of_the_papers_size_loads_in_parts_from_any_static_host(tmp_path):
+    made = material(layers=16, keys=4096, top=25, sentences=60_000, vocabulary=60_000, hostile=False)
+    build(tmp_path / "gallery", made)
+    sizes = {path.name: path.stat().st_size for path in (tmp_path / "gallery").rglob("*") if path.is_file()}
+    print(f"\n{sum(sizes.values()) / 1e6:.0f} MB in {len(sizes)} files, the largest {max(sizes.values()) / 1e3:.0f} KB")
+    assert sum(sizes.values()) < 200e6
+    tokens, (first, end), id_of = made.corpus.tokens, made.windows, made.words.index
+    ends = (end - first > 1) & (tokens[end - 2] == id_of("of")) & np.isin(tokens[end - 1], [id_of("the"), id_of("The")])
+    firing = len(np.unique(made.ordinals(made.triggers)[ends]))
+    promoting = (made.tops[0] == id_of("cat")).any(1).sum()
+    with browsing.host(tmp_path / "gallery") as (url, served), browsing.browser(tmp_path) as driver:
+        gallery = Gallery(driver, tmp_path / "gallery", f"{url}/index.html")
+        gallery.open()
+        print(f"first view: {served.total() / 1e3:.0f} KB, {gallery('return performance.now()'):.0f} ms")
+        assert gallery.count() == made.size and 50e3 < served.total() < 1e6
+        top = made.values.sort("top_probability", descending=True).row(0, named=True)
+        for address, holds in [
+            (f"#/{made.layers}/193", lambda: f"Layer {made.layers}, key 193" in gallery.text),
+            ("#/?sort=probability", lambda: gallery.keys[0] == f"#/{top['layer']}/{top['key']}"),
+            ("#/?agrees=1", lambda: gallery.count() == made.values["agrees"].sum()),
+            ("#/?fires=of+the", lambda: gallery.count() == firing > 0),
+            ("#/?promotes=cat", lambda: gallery.count() == promoting),
+            ('#/?text="aword100+of"', lambda: gallery.count() > 0),
+        ]:
+            served.clear()
+            gallery("window.began = performance.now()")
+            gallery.go(address)
+            took = gallery("return performance.now() - began")
+            print(f"{address}: {took:.0f} ms, {served.total() / 1e3:.0f} KB more")
+            assert holds(), address
+        assert browsing.console(driver) == []

@@ -1,0 +1,208 @@
+"""What is known of a checkpoint, checked on a small one: the right one passes, each usual mistake is named."""
+
+import math
+import tomllib
+
+import numpy as np
+import pytest
+import torch
+from factories import fairseq_model, words, write_checkpoint
+
+from ff_memories import golden
+from ff_memories.cli import main
+from ff_memories.corpus.dictionary import SPECIALS, Dictionary
+from ff_memories.errors import UserError
+from ff_memories.model import checkpoint
+from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.sources.registry import OWN
+
+TYPES = words(44)
+
+
+def counts(n):
+    return [10 - i // 5 for i in range(n)]  # many ties
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small checkpoint with its dictionary, its keepers' numbers, and a text that it finds likely."""
+    folder = tmp_path_factory.mktemp("golden")
+    types = [w for i in range(0, len(TYPES), 5) for w in sorted(TYPES[i : i + 5])]
+    write_checkpoint(folder / "model.pt", types, scale=2)
+    checkpoint.convert(folder / "model.pt", folder / "model.safetensors", folder / "model.json")
+    write_dictionary(folder / "dict.txt", types)
+    decoder = load(folder)
+    text = []
+    with torch.inference_mode():
+        while len(text) < 50:
+            h = decoder.forward(Batch.pack([np.array(text, dtype=np.int64)]))[-1:]
+            scores = decoder.vocabulary.log_probabilities(decoder.vocabulary.output(h))[0]
+            scores[:4] = -torch.inf
+            text.append(int(scores.argmax()))
+    dictionary = Dictionary.read(folder / "dict.txt")
+    (folder / "test.txt").write_text(" " + " ".join(dictionary[t] for t in text) + " \n", encoding="utf-8")
+    return folder
+
+
+def write_dictionary(path, types):
+    path.write_text("".join(f"{w} {c}\n" for w, c in zip(types, counts(len(types)), strict=True)), encoding="utf-8")
+
+
+def load(folder):
+    return Decoder.load(folder / "model.safetensors", folder / "model.json")
+
+
+@pytest.fixture(scope="module")
+def known(folder):
+    """What is known of it: measured once, as the paper's numbers were."""
+    decoder, dictionary = load(folder), Dictionary.read(folder / "dict.txt")
+    tops = [{"layer": 1 + i % 3, "key": 2 * i, "token": ""} for i in range(9)]
+    own = {
+        "parameters": decoder.description.parameters,
+        "vocab": 48,
+        "perplexity": {"context": 0, "counted": 60},
+        "top_values": {"values": 10, "from_layer": 2},
+        "tops": tops,
+    }
+    found = golden.measure(decoder, dictionary, folder / "test.txt", own, None)
+    for at in tops:
+        at["token"] = found["tops"][f"{at['layer']}/{at['key']}"]
+    near = lambda x: [0.99 * x, 1.01 * x + 1e-9]
+    own["perplexity"] |= {"all": near(found["perplexity"]), "wrong_dictionary": 2 * found["perplexity"]}
+    own["perplexity"]["sample"] = own["perplexity"]["all"]
+    return own | {
+        "max_probability": near(found["max_probability"]),
+        "top_values": own["top_values"] | {"share": near(found["top_values"])},
+        "identity": 1e-4,
+    }
+
+
+def verdict(decoder, dictionary_file, folder, known):
+    dictionary = Dictionary.read(dictionary_file)
+    found = golden.measure(decoder, dictionary, folder / "test.txt", known, None)
+    faults = golden.judge(found, known)
+    return faults, faults and golden.diagnose(decoder, dictionary, counts(44), found, known)
+
+
+def test_the_right_checkpoint_passes(folder, known):
+    assert len({at["token"] for at in known["tops"]}) > 3
+    assert verdict(load(folder), folder / "dict.txt", folder, known) == ([], [])
+    assert golden.sizes(load(folder).description, known) == []
+
+
+def test_another_size_is_refused_before_anything_else(folder, known):
+    assert "parameters" in golden.sizes(load(folder).description, known | {"parameters": 7})[0]
+
+
+def transposed(decoder):
+    for layer in decoder.layers:
+        layer.values = layer.values.t().contiguous().reshape(layer.values.shape)
+
+
+def shifted(decoder):
+    decoder.layers = decoder.layers[1:] + decoder.layers[:1]
+
+
+def keys_for_values(decoder):
+    for layer in decoder.layers:
+        layer.keys, layer.values = layer.values, layer.keys
+
+
+@pytest.mark.parametrize(
+    "mistake, says",
+    [(transposed, "transposed"), (shifted, "layers are shifted"), (keys_for_values, "taken from fc1")],
+)
+def test_a_wrong_reading_is_named(folder, known, mistake, says):
+    decoder = load(folder)
+    mistake(decoder)
+    faults, reason = verdict(decoder, folder / "dict.txt", folder, known)
+    assert any("(G3)" in fault for fault in faults)
+    assert says in reason
+
+
+def test_a_dictionary_in_the_order_of_the_v1_release_is_named(folder, known, tmp_path):
+    types = Dictionary.read(folder / "dict.txt").types[len(SPECIALS) :]
+    write_dictionary(tmp_path / "dict.txt", [w for i in range(0, len(types), 5) for w in types[i : i + 5][::-1]])
+    faults, reason = verdict(load(folder), tmp_path / "dict.txt", folder, known)
+    assert any("(G2)" in fault for fault in faults)
+    assert "v1 tarball" in reason
+
+
+def test_random_weights_are_named(folder, known, tmp_path):
+    write_checkpoint(tmp_path / "model.pt", Dictionary.read(folder / "dict.txt").types[4:], seed=5, scale=2)
+    checkpoint.convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
+    types = Dictionary.read(folder / "dict.txt").types[len(SPECIALS) :]
+    write_dictionary(tmp_path / "dict.txt", types[::-1])  # not in fairseq's order either, which isn't to blame
+    faults, reason = verdict(load(tmp_path), tmp_path / "dict.txt", folder, known)
+    assert len(faults) > 4 and "random" in reason
+
+
+def test_another_number_of_heads_is_named(folder, known, tmp_path):
+    types = Dictionary.read(folder / "dict.txt").types[len(SPECIALS) :]
+    write_checkpoint(tmp_path / "model.pt", types, scale=2, decoder_attention_heads=4)  # the same weights
+    checkpoint.convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
+    lenient = known | {"perplexity": known["perplexity"] | {"wrong_dictionary": 1e9}}
+    faults, reason = verdict(load(tmp_path), folder / "dict.txt", folder, lenient)
+    assert [fault[-4:] for fault in faults] == ["(G2)"]
+    assert "4 attention heads" in reason
+
+
+def test_perplexity_is_fairseqs(folder):
+    model, _ = fairseq_model(Dictionary.read(folder / "dict.txt").types[4:], scale=2)
+    ids = golden.stream(folder / "test.txt", Dictionary.read(folder / "dict.txt"))
+    loss, n = 0.0, 0
+    for start in range(0, len(ids), 40):
+        inputs = np.concatenate([[2], ids[max(0, start - 20) : start + 40 - 1]])[: len(ids) + 1]
+        target = np.concatenate([ids[max(0, start - 20) : start], ids[start : start + 40]])
+        inputs = torch.from_numpy(inputs[: len(target)])[None]
+        with torch.no_grad():
+            logp = model.get_normalized_probs(model(inputs), log_probs=True, sample=None)[0]
+        own = logp[torch.arange(len(target)), torch.from_numpy(target)][min(start, 20) :]
+        loss, n = loss - own.sum().item(), n + len(own)
+    found = golden.perplexity(load(folder), ids, context=20, counted=40, windows=None)
+    assert n == len(ids)
+    assert math.isclose(found, math.exp(loss / n), rel_tol=1e-4)
+
+
+def test_what_comes_with_the_project_names_every_key_that_the_checks_read(known):
+    own = tomllib.loads(OWN.with_name("golden.toml").read_text(encoding="utf-8"))
+    assert set(known) | {"endings"} == set(own)
+    assert set(known["perplexity"]) == set(own["perplexity"])
+    assert [len(own["tops"]), len(own["endings"])] == [6, 3]
+
+
+def step(folder, *more):
+    with pytest.raises(SystemExit) as end:
+        main(["golden", "--source", "small", "--weights", str(folder / "model.safetensors"), "--description",
+              str(folder / "model.json"), "--dictionary", str(folder / "dict.txt"), "--test",
+              str(folder / "test.txt"), "--device", "cpu", "--threads", "1", *more])  # fmt: skip
+    return end.value.code
+
+
+def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, tmp_path, capsys):
+    import json
+
+    own = {k: v for k, v in known.items() if k not in ("perplexity", "top_values", "tops")}
+    lines = [f"{k} = {json.dumps(v)}" for k, v in own.items()]
+    for name in ("perplexity", "top_values"):
+        lines += [f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in known[name].items())]
+    for at in known["tops"]:
+        lines += ["[[tops]]", *(f"{k} = {json.dumps(v)}" for k, v in at.items())]
+    (tmp_path / "known.toml").write_text("\n".join(lines))
+    (tmp_path / "registry.toml").write_text(
+        '[small]\nkind = "model"\nfolder = "data/small"\nfiles = {checkpoint = "model.pt", dictionary = "dict.txt"}\n'
+        'unpacked_bytes = 1\nlicence = ""\ncitation = ""\ngolden = "known.toml"\ndownloads = []\n'
+    )
+    more = ["--registry", str(tmp_path / "registry.toml"), "--out", str(tmp_path / "golden.json")]
+    assert step(folder, "--windows", "1000", *more) == 0
+    assert json.loads((tmp_path / "golden.json").read_text())["tops"]
+    (tmp_path / "golden.json").unlink()
+    (tmp_path / "known.toml").write_text("\n".join(lines).replace("parameters = ", "parameters = 1"))
+    assert step(folder, *more) == 2
+    assert "this is not small as it is known: its size" in capsys.readouterr().err
+    assert not (tmp_path / "golden.json").exists()
+
+
+def test_an_unreadable_test_text_is_named(tmp_path):
+    with pytest.raises(UserError, match="not a readable text"):
+        golden.stream(tmp_path / "none.txt", Dictionary(["a"]))

@@ -1,0 +1,79 @@
+"""Memory that runs out: batches are halved, it's said, and what is measured is the same."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from factories import words
+from pipeline import config, run_steps, write_inputs
+
+from ff_memories import tables
+from ff_memories.errors import UserError
+from ff_memories.model import memory
+from ff_memories.model.decoder import Batch, Layer
+
+ERRORS = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory"), MemoryError()]
+WHOLE = Layer.attend
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_batches_are_halved_until_they_fit(error, capsys):
+    seen = []
+
+    def run(part):
+        if len(part) > 3:
+            raise error
+        seen.append(list(part))
+
+    memory.by_halves(run, list(range(13)), 13, lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
+    assert [i for part in seen for i in part] == list(range(13)) and max(map(len, seen)) == 3
+    assert "a batch of 13 sentences goes on in halves" in capsys.readouterr().err
+
+
+def test_one_sentence_that_is_too_much_is_a_plain_error_and_other_errors_pass():
+    def fail(part):
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(UserError, match="single sentence"):
+        memory.by_halves(fail, [1], 1, lambda p: (p, p))
+
+    def other(part):
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        memory.by_halves(other, [1, 2], 2, lambda p: (p[:1], p[1:]))
+
+
+def test_an_allocation_that_the_machine_refuses_is_recognised():
+    with pytest.raises(RuntimeError) as refused:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert memory.out_of_memory(refused.value)
+
+
+def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, capsys):
+    made = {}
+    for name in ("plenty", "little"):
+        (tmp_path / name).mkdir()
+        write_inputs(tmp_path / name, words(44))
+        if name == "little":
+
+            def attend(self, x, batch):
+                out = WHOLE(self, x, batch)
+                if (
+                    isinstance(batch, Batch) and len(x) > 60
+                ):  # in the middle of a pass, after keys of earlier layers were offered
+                    raise torch.OutOfMemoryError("CUDA out of memory.")
+                return out
+
+            monkeypatch.setattr(Layer, "attend", attend)
+        out = run_steps(tmp_path / name, config())
+        made[name] = {t: tables.read(out / f"{t}.parquet") for t in ("triggers", "composition", "refinement")}
+    assert re.search(r"a batch of \d+ sentences goes on in halves", capsys.readouterr().err)
+    for name, frame in made["plenty"].items():
+        other = made["little"][name]
+        for column in frame.columns:
+            if frame[column].dtype.is_float():
+                assert np.allclose(frame[column], other[column], rtol=1e-4), (name, column)
+            else:
+                assert frame[column].equals(other[column]), (name, column)

@@ -1,0 +1,117 @@
+"""The plan of a run: its steps are the workflow's, its sums are right, and what can't fit is refused."""
+
+import re
+
+import pytest
+import yaml
+from conftest import ROOT
+from factories import words
+from pipeline import config, write_inputs
+
+from ff_memories import planning
+from ff_memories.cli import main
+from ff_memories.config import load
+from ff_memories.planning import Shape, Speed
+from ff_memories.sources import registry
+
+SPEED = Speed(layer=1e-5, logit=1e-11, word=1e-6)
+
+
+def shape():
+    return Shape(**registry.source("adaptive_lm_wiki103.v2").shape)
+
+
+def paper_plan(speed=SPEED):
+    tokens = registry.source("wikitext-103").tokens
+    return planning.steps(load(ROOT / "config/paper.yaml"), shape(), tokens, speed, 10**9, golden=True)
+
+
+def test_every_planned_step_is_a_rule():
+    text = "".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
+    rules = set(re.findall(r"^rule (\w+):", text, re.MULTILINE))
+    for step in paper_plan():
+        for name in step.rule.split(", "):
+            assert any(rule.startswith(name.rstrip("s")) for rule in rules), name
+
+
+def test_the_models_sizes_are_those_that_the_golden_checks_ask_for():
+    import tomllib
+
+    known = tomllib.loads(registry.OWN.with_name("golden.toml").read_text())
+    assert (shape().parameters, shape().vocab) == (known["parameters"], known["vocab"])
+
+
+@pytest.mark.parametrize("devices, rounds", [(1, 64), (8, 8), (64, 1), (100, 1)])
+def test_shards_run_side_by_side_and_everything_else_in_a_row(devices, rounds):
+    plan = {step.rule: step for step in paper_plan()}
+    assert plan["trigger_shard"].elapsed(devices) == pytest.approx(rounds * plan["trigger_shard"].seconds)
+    assert plan["values"].elapsed(devices) == plan["values"].seconds
+    others = sum(step.elapsed(devices) for rule, step in plan.items() if rule != "trigger_shard")
+    assert planning.elapsed(list(plan.values()), devices) == pytest.approx(
+        others + rounds * plan["trigger_shard"].seconds
+    )
+
+
+def test_the_trigger_pass_costs_what_its_tokens_cost():
+    shards = next(step for step in paper_plan() if step.rule == "trigger_shard")
+    assert shards.seconds == pytest.approx(SPEED.start + 103_227_021 / 64 * 16e-5 * 1.1)
+
+
+def test_what_does_not_fit_is_named():
+    plan = paper_plan()
+    assert planning.unfit(plan, 64e9, 1e12, 40e9) == []
+    memory = planning.unfit(plan, 4e9, 1e12, None)
+    assert any(line.startswith("trigger_shard: it needs about") for line in memory)
+    assert "on the disk" in planning.unfit(plan, 64e9, 1e9, None)[0]
+    assert all("GPU" in line for line in planning.unfit(plan, 64e9, 1e12, 2e9))
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path, words(44))
+
+    def write(**changes):
+        (tmp_path / "my.yaml").write_text(yaml.safe_dump(config(**changes)))
+
+    return write
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", "--configfile", "my.yaml", "--threads", "1", *arguments])
+    return end.value.code
+
+
+def test_the_command_states_time_memory_and_disk_of_every_step(small, capsys):
+    small()
+    assert run("--devices", "1", "2") == 0
+    shown = capsys.readouterr().out
+    for word in ("tokens/s on cpu", "trigger_shard", "composition", "GB", "in all,   2 at once"):
+        assert word in shown
+
+
+def test_a_batch_that_no_memory_holds_is_refused(small, capsys):
+    small(execution__batch_tokens=10**11)
+    assert run() == 2
+    said = capsys.readouterr().err
+    assert "this run does not fit" in said and "lower execution.batch_tokens" in said
+
+
+def test_a_gpu_that_is_not_there_is_refused(small, capsys):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    small(execution__device="cuda")
+    assert run() == 2
+    assert "no GPU can be used here" in capsys.readouterr().err
+
+
+def test_what_was_measured_before_stands_beside_the_estimate(small, capsys, tmp_path):
+    small()
+    logs = tmp_path / "results/small/logs"
+    logs.mkdir(parents=True)
+    (logs / "values.tsv").write_text("s\tcpu_time\tmax_rss\n61.0\t60\t953.7\n")
+    assert run() == 0
+    assert "1 min 01 s, 1.0 GB" in capsys.readouterr().out

@@ -1,0 +1,92 @@
+"""What random projections do to ranks: the table against export-agreement and a literal reading, and its figure."""
+
+import polars as pl
+import pytest
+from factories import words
+from pipeline import config, run_steps, step, write_inputs
+from reference import Reference
+
+from ff_memories import tables
+from ff_memories.cli import main
+from ff_memories.config import FigureOptions, Settings
+from ff_memories.figures import draw, render
+from ff_memories.figures.look import Look
+
+TYPES = words(44)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seeds")
+    model = write_inputs(folder, TYPES, seed=9, scale=2.0, decoder_layers=2)
+    out = run_steps(folder, config())
+    step("projection-seeds", *arguments(folder, out))
+    return folder, out, Reference(model, TYPES)
+
+
+def arguments(folder, out):
+    return ["--config", folder / "config.yaml", "--weights", out / "model.safetensors", "--description",
+            out / "model.json", "--values", out / "values.parquet", "--seeds", 3, "--device", "cpu", "--threads", 1,
+            "--out", out / "projection_seeds.parquet"]  # fmt: skip
+
+
+def test_the_trained_softmax_stands_beside_the_seeds(run):
+    _, out, reference = run
+    table = tables.read(out / "projection_seeds.parquet")
+    assert table.select("projection", "seed").unique().sort("seed").rows() == [
+        ("adaptive", 0), ("random", 1), ("random", 2), ("random", 3),
+    ]  # fmt: skip
+    values = tables.read(out / "values.parquet").drop_nulls("next_token")
+    for row in table.filter(pl.col("projection") == "adaptive").iter_rows(named=True):
+        own, ranks = values.filter(pl.col("layer") == row["layer"]), []
+        for key, token in own.sort("key").select("key", "next_token").iter_rows():
+            logp = reference.log_probabilities(reference.blocks[row["layer"] - 1].fc2.weight[:, key].detach())
+            ranks.append(int((logp > logp[token]).sum()))
+        tail = [r for r, token in zip(ranks, own.sort("key")["next_token"], strict=True) if token >= 12]
+        assert (row["n"], row["n_tail"], row["moved"]) == (len(ranks), len(tail), 0)
+        assert row["median"] == pl.Series(tail).median()
+        assert row["agreement"] == pytest.approx(ranks.count(0) / len(ranks))
+    assert table.filter(projection="random")["moved"].min() > 0
+    spread = table.filter(pl.col("projection") == "random").group_by("layer").agg(pl.col("median").n_unique())
+    assert spread["median"].max() > 1
+
+
+def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
+    """As fairseq's own modules give them, in training mode, after torch.manual_seed."""
+    import torch
+    from fairseq.modules.adaptive_input import AdaptiveInput
+    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
+
+    _, out, reference = run
+    torch.manual_seed(2)
+    embedding = AdaptiveInput(len(TYPES) + 4, 0, 16, 2, 16, [12, 24])
+    embedding.load_state_dict(reference.model.decoder.embed_tokens.state_dict())
+    softmax = AdaptiveSoftmax(len(TYPES) + 4, 16, [12, 24], 0.2, adaptive_inputs=embedding)
+    values = tables.read(out / "values.parquet").drop_nulls("next_token")
+    table = tables.read(out / "projection_seeds.parquet").filter(projection="random", seed=2).sort("layer")
+    for layer, block in enumerate(reference.blocks, 1):
+        with torch.no_grad():
+            logp = softmax.get_log_prob(block.fc2.weight.float().T.unsqueeze(0), None).squeeze()
+        rows = values.filter(pl.col("layer") == layer).select("key", "next_token").iter_rows()
+        ranks = pl.Series([int((logp[key] > logp[key, token]).sum()) for key, token in rows if token >= 12])
+        assert [table[c][layer - 1] for c in ("q1", "median", "q3")] == [
+            ranks.quantile(q, "linear") for q in (0.25, 0.5, 0.75)
+        ]
+
+
+def test_the_figure_shows_boxes_over_seeds_and_the_trained_softmax(run):
+    _, out, _ = run
+    look = Look("projection_seeds", 2, 24, True, FigureOptions())
+    table = tables.read(out / "projection_seeds.parquet")
+    frame = draw.data({"projection_seeds": table}, Settings({}), look)
+    assert frame["n"].to_list() == [3, 3]
+    assert frame["trained"].to_list() == table.filter(projection="adaptive").sort("layer")["median"].to_list()
+    assert "trained softmax" in render.svg(render.spec(draw.chart(frame, look)), "projection_seeds")
+
+
+def test_a_model_without_projections_is_refused(tmp_path, capsys):
+    write_inputs(tmp_path, TYPES, adaptive=False, decoder_layers=1)
+    out = run_steps(tmp_path, config())
+    with pytest.raises(SystemExit):
+        main(["projection-seeds", *map(str, arguments(tmp_path, out))])
+    assert "has no projections to draw" in capsys.readouterr().err

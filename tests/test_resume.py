@@ -1,0 +1,89 @@
+"""A shard that is killed goes on where it was, and comes out the same to the last byte."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from factories import words
+from pipeline import config, step, write_inputs
+
+TYPES = words(44)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("resume")
+    write_inputs(folder, TYPES, train=600)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config()))
+    model = ["--weights", folder / "model.safetensors", "--description", folder / "model.json"]
+    step("model", "--config", folder / "config.yaml", "--checkpoint", folder / "model.pt", "--dictionary",
+         folder / "dict.txt", *model, "--card", folder / "card.json")  # fmt: skip
+    step("corpus", "--config", folder / "config.yaml", "--train", folder / "train.txt", "--validation",
+         folder / "validation.txt", "--dictionary", folder / "dict.txt", "--card", folder / "card.json", "--sentences",
+         folder / "sentences.parquet", "--corpus", folder / "corpus.safetensors", "--counts",
+         folder / "corpus.parquet")  # fmt: skip
+    return folder
+
+
+def arguments(folder, out, **changes):
+    given = {"batch-tokens": 32, "checkpoint-seconds": 0, "device": "cpu", "threads": 1, "shard": "1-of-1"} | changes
+    options = [str(part) for name, value in given.items() for part in (f"--{name}", value)]
+    return ["trigger-shard", "--config", str(folder / "config.yaml"), "--corpus", str(folder / "corpus.safetensors"),
+            "--weights", str(folder / "model.safetensors"), "--description", str(folder / "model.json"),
+            "--out", str(out), *options]  # fmt: skip
+
+
+def kill_when_a_state_is_there(folder, out, writes=3):
+    """Start the shard as a process of its own; kill it with SIGKILL once its state was written several times."""
+    state = out.with_name(out.name + ".state")
+    process = subprocess.Popen([sys.executable, "-m", "ff_memories.cli", *arguments(folder, out)])
+    seen, end = set(), time.monotonic() + 120
+    while len(seen) < writes and process.poll() is None and time.monotonic() < end:
+        if state.exists():
+            seen.add(state.stat().st_mtime_ns)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert state.exists(), "the shard ended before it could be killed"
+    return state
+
+
+def batches(state):
+    from safetensors import safe_open
+
+    with safe_open(state, framework="pt") as file:
+        return json.loads(file.metadata()["told"])["batches"]
+
+
+def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypatch):
+    from ff_memories.memories import triggers
+
+    step(*arguments(made, tmp_path / "whole.safetensors"))
+    state = kill_when_a_state_is_there(made, tmp_path / "killed.safetensors")
+    assert not (tmp_path / "killed.safetensors").exists()
+    done, runs, run = batches(state), [], triggers._run
+    assert done > 0
+    monkeypatch.setattr(triggers, "_run", lambda *a: (runs.append(1), run(*a)))
+    step(*arguments(made, tmp_path / "killed.safetensors"))
+    went_on = len(runs)
+    step(*arguments(made, tmp_path / "again.safetensors"))
+    assert went_on + done == len(runs) - went_on
+    expected = (tmp_path / "whole.safetensors").read_bytes()
+    assert (tmp_path / "killed.safetensors").read_bytes() == expected
+    assert not state.exists()
+
+
+def test_a_state_made_from_anything_else_is_not_used(made, tmp_path):
+    state = kill_when_a_state_is_there(made, tmp_path / "a.safetensors")
+    (tmp_path / "b.safetensors.state").write_bytes(state.read_bytes())
+    step(*arguments(made, tmp_path / "b.safetensors", **{"batch-tokens": 64, "checkpoint-seconds": 1000}))
+    step(*arguments(made, tmp_path / "c.safetensors", **{"batch-tokens": 64}))
+    assert (tmp_path / "b.safetensors").read_bytes() == (tmp_path / "c.safetensors").read_bytes()
+    (tmp_path / "d.safetensors.state").write_bytes(b"half written")
+    step(*arguments(made, tmp_path / "d.safetensors"))
+    step(*arguments(made, tmp_path / "e.safetensors"))
+    assert (tmp_path / "d.safetensors").read_bytes() == (tmp_path / "e.safetensors").read_bytes()
