@@ -4,17 +4,18 @@ from typing import Literal, get_args, get_origin
 
 import polars as pl
 import pytest
-from conftest import change, snakemake
+from conftest import change, command, snakemake
 from pipeline import config
 from test_report import Tags, made_report
 
 from ff_memories import tables
 from ff_memories.config import Config, FigureOptions, Settings, parse
+from ff_memories.deviations.page import effect
 from ff_memories.figures import draw, render
 from ff_memories.figures.look import SURROGATE_MARK, Look
 from ff_memories.report.sensitivity import choices_section
 from ff_memories.sensitivity import choices
-from ff_memories.sensitivity.table import changes
+from ff_memories.sensitivity.table import changes, rows
 from ff_memories.sensitivity.variant import changed, jobs_of
 from ff_memories.steps.sensitivity_part import STEPS
 
@@ -52,7 +53,7 @@ def test_every_choice_is_a_config_that_differs_in_it_alone(fidelity):
         assert value == (round(1000 * float(choice.value)) if choice.path == choices.SIZE else choice.value)
 
 
-def test_quick_parts_leave_the_triggers_alone():
+def test_quick_parts_are_some_of_all_parts():
     quick, every = (choices.parts(parse(config()), extent) for extent in ("quick", "all"))
     assert set(quick) == set(choices.QUICK) and set(quick) < set(every)
     assert sum(map(len, every.values())) == len(choices.choices(parse(config())))
@@ -95,6 +96,24 @@ def test_a_choice_measures_what_a_whole_run_with_it_would(planted_copy, part, ke
     shared = ["claim", "measured", "low", "high", "verdict"]
     assert found.select(shared).equals(claims.select(shared))
     assert claims.height == 30 and not list((planted_copy / wanted).parent.glob("variant-*"))
+
+
+def test_a_choice_under_which_a_run_is_refused_has_no_values_and_no_verdict(planted_copy):
+    """A paragraph of short sentences is a sentence too long where paragraphs are not cut."""
+    text = planted_copy / "train.txt"
+    words = text.read_text().split()[:5]
+    text.write_text(text.read_text() + " ".join([*words, ". "] * 1000) + "\n")
+    results, claims = planted_copy / "results/planted", "results/planted/tables/claims.parquet"
+    done = command(
+        "ff-memories", "sensitivity-part", "--configfile", "my.yaml", "--part", "corpus.segmenter=line",
+        "--corpus", results / "corpus/corpus.safetensors", "--claims", claims, "--out", "sensitivity.parquet",
+        cwd=planted_copy,
+    )  # fmt: skip
+    found = tables.read(planted_copy / "sensitivity.parquet")
+    assert "corpus.segmenter=line: such a run is refused" in done.stderr and "too_long" in done.stderr
+    assert found.height == 30 and set(found["verdict"]) == {"not_applicable"} and found["measured"].is_null().all()
+    shown = pl.concat([rows(tables.read(planted_copy / claims)), found])
+    assert effect(changes(shown), "corpus.segmenter", "line") == "such a run is refused"
 
 
 def row(claim, choice, value, measured, verdict, low=None, high=None):

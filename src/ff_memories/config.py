@@ -191,7 +191,7 @@ class Sensitivity(Section):
 
     choices: Literal["none", "quick", "all"] = Field(
         "none",
-        description="measured with every run: none | quick: those that leave the triggers alone | all; "
+        description="measured with every run: none | quick: those of values and composition | all; "
         "the target `sensitivity` measures all where this says none",
     )
 

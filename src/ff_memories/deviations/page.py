@@ -8,6 +8,7 @@ from ff_memories.deviations.register import Entry, Key, register
 from ff_memories.sensitivity.table import changes
 
 UNMEASURED = "not measured here"
+REFUSED = "such a run is refused"
 SHOWN = 3  # claims that are named for a choice
 INTRODUCTION = """\
 # Where text and code leave a choice
@@ -98,7 +99,7 @@ def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
     rows = [] if frame is None else list(frame.filter(choice=path, value=value).iter_rows(named=True))
     known = [row for row in rows if row["measured"] is not None and row["baseline"] is not None]
     if not known:
-        return UNMEASURED
+        return REFUSED if rows else UNMEASURED
     moved = [row for row in known if row["beyond"]]
     farthest = sorted(moved, key=lambda row: -abs(row["change"] or 0))[:SHOWN]
     units = {claim.id: claim.unit for claim in claims()}

@@ -10,7 +10,7 @@ from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, parse
 
 BASELINE = "baseline"
 SECTIONS = ("corpus", "triggers", "mutations", "values", "composition")
-QUICK = ("mutations", "values", "composition")  # what leaves the triggers alone, most of a run's work
+QUICK = ("values", "composition")  # neither the trigger pass nor the mutations, most of a run's work
 SIZE = "corpus.train.max_sentences"
 SHARES = ("0.01", "0.1")  # of the training sentences: how claims depend on the corpus's size (D31)
 
@@ -56,7 +56,7 @@ def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
     """Return the choices as units of work: quick ones by section, each of the others by itself.
 
     Args:
-        extent: ``quick``: only those that leave the triggers alone | ``all``.
+        extent: ``quick``: only those of the values and the composition | ``all``.
     """
     found: dict[str, list[Choice]] = {}
     for choice in choices(config):

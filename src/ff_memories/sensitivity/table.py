@@ -15,6 +15,13 @@ def rows(claims: pl.DataFrame, choice: str = BASELINE, value: str = "") -> pl.Da
     return named.select(*TABLES["sensitivity"].columns)
 
 
+def refused(claims: pl.DataFrame, choice: str, value: str) -> pl.DataFrame:
+    """Return the rows of a choice under which a run is refused: no claim has a value."""
+    none = {c: pl.lit(None, claims.schema[c]) for c in ("measured", "low", "high")}
+    verdict = pl.lit("not_applicable", claims.schema["verdict"])
+    return rows(claims.with_columns(verdict=verdict, **none), choice, value)
+
+
 def changes(table: pl.DataFrame) -> pl.DataFrame:
     """Return each claim and choice beside the run's own, claims and choices in order.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ff_memories import stages
 from ff_memories.config import Config
+from ff_memories.errors import UserError
 from ff_memories.workflow import PACKAGE
 
 SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
@@ -32,10 +33,16 @@ class Job:
 
 
 def jobs_of(configfile: str, target: str, cores: int) -> list[Job]:
-    """Return the run's jobs that lead to a target, each after those it needs."""
+    """Return the run's jobs that lead to a target, each after those it needs.
+
+    Raises:
+        UserError: no job of the run makes the target.
+    """
     with stages.workflow(Path(configfile), forceall=True, snakefile=SNAKEFILE, cores=cores) as found:
         dag = found.dag
-        wanted = next(job for job in dag.jobs if target in map(str, job.output))
+        wanted = next((job for job in dag.jobs if target in map(str, job.output)), None)
+        if wanted is None:
+            raise UserError(f"{target}: no step of {configfile} makes it", "name it as the run does, from its folder")
         needed, waiting = {wanted}, [wanted]
         while waiting:
             new = set(dag.dependencies[waiting.pop()]) - needed

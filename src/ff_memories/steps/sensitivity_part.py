@@ -2,12 +2,14 @@
 
 A part is a name of a config section (`values`: every choice in it, one after the other) or of one choice
 (`triggers.positions=full`). Steps that a choice does not touch are not run again: their files are taken from the run.
+Where a run with the choice made so is refused (`corpus.too_long=refuse`, and a sentence is too long), no claim applies.
 """
 
 import argparse
 import contextlib
 import io
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from ff_memories.corpus import store
 from ff_memories.errors import UserError
 from ff_memories.progress import Progress
 from ff_memories.sensitivity.choices import parts, varied
-from ff_memories.sensitivity.table import rows
+from ff_memories.sensitivity.table import refused, rows
 from ff_memories.sensitivity.variant import evaluate, jobs_of
 
 # Imported by name: a part depends on the source of every step that it may run again.
@@ -75,8 +77,13 @@ def run(args):
     done, progress = [], Progress(len(known[args.part]), "choices", args.part)
     for choice in known[args.part]:
         with tempfile.TemporaryDirectory(dir=Path(args.out).parent, prefix="variant-") as folder:
-            moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
-            done.append(rows(tables.read(moved.get(args.claims, args.claims)), choice.path, choice.value))
+            try:
+                moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
+                measured = rows(tables.read(moved.get(args.claims, args.claims)), choice.path, choice.value)
+            except UserError as error:
+                print(f"{choice.name}: such a run is refused: {error}", file=sys.stderr)
+                measured = refused(tables.read(args.claims), choice.path, choice.value)
+            done.append(measured)
         progress.step(1)
     tables.write(pl.concat(done), args.out)
 
