@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 from ff_memories.errors import UserError
+from ff_memories.plain import visible
 from ff_memories.report.cost import MACHINE, hardware
 
 STEPS = Path(__file__).parent / "steps"
@@ -55,7 +56,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    shown = "\n".join(map(visible, message.split("\n")))  # it quotes files that may want to steer the terminal
+    print(f"error: {shown}", file=sys.stderr)
     return 2
 
 

@@ -58,6 +58,24 @@ def read(path: str | Path) -> Corpus:
         arrays = load_file(path)
         with safe_open(path, framework="np") as file:
             train = json.loads(file.metadata()["train"])
-    except (SafetensorError, KeyError, OSError, ValueError) as error:
+        read_ = Corpus(arrays["tokens"], arrays["offsets"], train)
+        if not _whole(read_):
+            raise ValueError("its sentences do not lie one after the other")
+    except (SafetensorError, KeyError, OSError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a readable corpus ({error})", "remove it and run snakemake again") from None
-    return Corpus(arrays["tokens"], arrays["offsets"], train)
+    return read_
+
+
+def _whole(corpus: Corpus) -> bool:
+    offsets = corpus.offsets
+    return (
+        corpus.tokens.dtype == np.int32
+        and offsets.dtype == np.int64
+        and offsets.ndim == corpus.tokens.ndim == 1
+        and len(offsets) > 0
+        and offsets[0] == 0
+        and offsets[-1] == len(corpus.tokens)
+        and bool((np.diff(offsets) > 0).all())
+        and isinstance(corpus.train, int)
+        and 0 <= corpus.train <= len(corpus)
+    )

@@ -10,11 +10,13 @@ import math
 import pickle
 import re
 import warnings
+import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -71,11 +73,15 @@ _REFUSED = {  # options of fairseq's transformer_lm that change the forward pass
 
 
 def load_pickle(path: str | Path) -> dict[str, Any]:
-    """Load a checkpoint file with ``weights_only``. Raises ``UserError`` if it is damaged or would run code."""
+    """Load a checkpoint file with ``weights_only``.
+
+    Raises ``UserError`` if it is damaged, would run code, or holds more than its size on the disk.
+    """
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint", "check model.checkpoint, or pull it with: dvc pull")
     try:
+        _refuse_what_unfolds(path)
         with torch.serialization.safe_globals(_ALLOWED), warnings.catch_warnings(action="ignore"):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -85,12 +91,32 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
                 "save the checkpoint again with plain tensors and an argparse.Namespace only",
             ) from None
         raise UserError(f"{path}: not a readable checkpoint ({str(error).splitlines()[0]})") from None
-    except (RuntimeError, EOFError, ValueError, OSError, KeyError, AttributeError, TypeError, IndexError) as error:
-        first = (str(error) or type(error).__name__).splitlines()[0]
+    except UserError:
+        raise
+    except Exception as error:  # whatever a damaged file makes torch stumble over
+        first = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise UserError(f"{path}: truncated or not a checkpoint ({first})", "fetch the file again") from None
     if not isinstance(loaded, dict) or "model" not in loaded:
         raise UserError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     return loaded
+
+
+def _refuse_what_unfolds(path: Path) -> None:
+    """Refuse a zip whose parts are larger than the file: torch stores them as they are, one after the other."""
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            return
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+    if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+        raise UserError(f"{path}: refused, its parts are compressed, which torch never does")
+    if sum(part.file_size for part in parts) > path.stat().st_size:
+        raise UserError(f"{path}: refused, its parts are more bytes than the file")
+
+
+def _is_option(value: Any) -> bool:
+    plain = (str, int, float, type(None))
+    return isinstance(value, plain) or (isinstance(value, list | tuple) and all(isinstance(v, plain) for v in value))
 
 
 def model_options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -108,6 +134,7 @@ def model_options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
         args = dict(vars(args))
     if not isinstance(args, dict):
         raise UserError(f"{path}: not a fairseq checkpoint, it has neither 'args' nor 'cfg'")
+    args = {name: value if _is_option(value) else "nested" for name, value in args.items()}  # shown, it may not end
     # as fairseq does for checkpoints older than these options
     if "no_tie_adaptive_proj" in args:
         args["no_decoder_final_norm"] = True
@@ -119,7 +146,7 @@ def model_options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _refuse_other_architectures(options: dict[str, Any], weights: Weights, path: Path) -> None:
-    arch = str(options.get("arch"))
+    arch = str(options.get("arch"))[:60]
     if any(name.startswith("encoder.") for name in weights):
         raise UserError(f"{path}: an encoder-decoder ({arch}), not a decoder-only transformer_lm")
     if any(re.search(r"conv|lstm|rnn", name) for name in weights) or not arch.startswith("transformer_lm"):
@@ -127,7 +154,8 @@ def _refuse_other_architectures(options: dict[str, Any], weights: Weights, path:
     activation = options.get("activation_fn", "relu") or "relu"
     if activation != "relu":
         raise UserError(
-            f"{path}: its activation is {activation.upper()}; memory coefficients are defined for ReLU (equation 1)"
+            f"{path}: its activation is {str(activation)[:60].upper()}; "
+            "memory coefficients are defined for ReLU (equation 1)"
         )
     if options.get("decoder_normalize_before") is False and "no_tie_adaptive_proj" not in options:
         raise UserError(f"{path}: post-norm (decoder_normalize_before is false); only pre-norm models are read")
@@ -163,6 +191,8 @@ class _Taker:
                 f"{self.path}: decoder.{name} is {tuple(tensor.shape)}, "
                 f"the architecture says {tuple('any' if s is None else s for s in shape)}"
             )
+        if not tensor.is_floating_point():
+            raise UserError(f"{self.path}: decoder.{name} is of {tensor.dtype}, not of floating-point numbers")
         self.used.add("decoder." + name)
         return tensor
 
@@ -259,14 +289,13 @@ def read(path: str | Path) -> tuple[Description, Weights]:
     loaded = load_pickle(path)
     try:
         return _read(loaded, path)
-    except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-        raise UserError(f"{path}: its options are not those of a transformer_lm ({error})") from None
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: its options are not those of a transformer_lm ({str(error)[:200]})") from None
 
 
 def _read(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
     options, state = model_options(loaded, path), loaded["model"]
-    if not isinstance(state, dict) or not all(isinstance(t, torch.Tensor) for t in state.values()):
-        raise UserError(f"{path}: its 'model' is not a dictionary of tensors")
+    _refuse_odd_tensors(state, path)
     _refuse_other_architectures(options, state, path)
     take = _Taker(state, path)
     layers = 1 + max((int(m[1]) for n in state if (m := re.match(r"decoder\.layers\.(\d+)\.", n))), default=-1)
@@ -309,6 +338,24 @@ def _read(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
         embedding_scale=1.0 if options.get("no_scale_embedding") else math.sqrt(d),
         parameters=parameters, aliases=aliases,
     ), weights  # fmt: skip
+
+
+def _refuse_odd_tensors(state: Any, path: Path) -> None:
+    """Refuse what is no tensor in memory, and tensors that would take more memory than the file has bytes of them."""
+    if not isinstance(state, dict):
+        raise UserError(f"{path}: its 'model' is not a dictionary of tensors")
+    total = 0
+    for name, tensor in state.items():
+        if not isinstance(tensor, torch.Tensor) or not isinstance(name, str):
+            raise UserError(f"{path}: its 'model' is not a dictionary of tensors ({str(name)[:60]})")
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+            raise UserError(f"{path}: {name} is no plain tensor of numbers")
+        bytes_ = tensor.numel() * tensor.element_size()
+        total += bytes_
+        if bytes_ > tensor.untyped_storage().nbytes():
+            raise UserError(f"{path}: refused, {name} is {tuple(tensor.shape)}, more than is stored of it")
+    if total > 4 * path.stat().st_size:  # ties are stored once; fairseq's are at most double
+        raise UserError(f"{path}: refused, its tensors are {total:,} bytes, the file has {path.stat().st_size:,}")
 
 
 def _refuse_unread(take: _Taker, state: Weights, path: Path) -> None:
@@ -358,18 +405,32 @@ def write(description: Description, weights: Weights, weights_path: str | Path, 
 def load(weights_path: str | Path, description_path: str | Path) -> tuple[Description, Weights]:
     """Load a converted model. Raises ``UserError`` when a file is missing or damaged."""
     try:
-        plain = json.loads(Path(description_path).read_text())
-        for name in ("input_cutoffs", "output_cutoffs"):
-            plain[name] = tuple(plain[name])
-        description = Description(**plain)
+        description = TypeAdapter(Description).validate_json(Path(description_path).read_bytes(), strict=True)
         with safe_open(weights_path, framework="pt") as file:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name, same in description.aliases.items():
             tensor = weights[same]
             transposed = name.endswith("projection") and name.startswith("output.")
             weights[name] = tensor.t() if transposed else tensor
+        if not _describes(description, weights):
+            raise ValueError(f"{description_path} describes another one")
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise UserError(
             f"{weights_path}: not a readable model ({error})", "remove it and run snakemake again"
         ) from None
     return description, weights
+
+
+def _describes(description: Description, weights: Weights) -> bool:
+    """Whether a description is of these weights, as far as memory and shapes depend on it."""
+    matrices = [t.shape for n, t in weights.items() if re.fullmatch(r"layers\.\d+\.(keys|values)", n)]
+    embedded = sum(t.shape[0] for n, t in weights.items() if re.fullmatch(r"input\.\d+\.embedding", n))
+    ends = (description.input_cutoffs, description.output_cutoffs)
+    return (
+        len(matrices) == 2 * description.layers
+        and all(shape == (description.keys, description.model) for shape in matrices)
+        and description.heads > 0
+        and description.model % description.heads == 0
+        and embedded == description.vocab
+        and all(list(end) == sorted(set(end)) and min(end) > 0 and end[-1] == description.vocab for end in ends)
+    )

@@ -1,5 +1,6 @@
 """Take named files out of an archive. Nothing is written but those, under names of our own choosing."""
 
+import lzma
 import shutil
 import stat
 import tarfile
@@ -14,7 +15,8 @@ import polars as pl
 from ff_memories.errors import UserError
 from ff_memories.files import replacing
 
-BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, ValueError, NotImplementedError)
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError, RuntimeError)
+MOST_FILES = 10_000
 
 
 def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int, inside: str | None = None) -> None:
@@ -24,7 +26,7 @@ def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int
         archive, kind: a ``zip`` or ``tar.bz2`` file.
         wanted: file names, sought in whatever folder of the archive.
         folder: where they go, by their name alone (below ``inside``: by their path below it).
-        limit: bytes that they may take in all.
+        limit: bytes that all of the archive may take.
         inside: take everything of this folder of the archive instead.
 
     Raises:
@@ -57,13 +59,15 @@ def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: i
             own = path.name if path.name in wanted else None
         else:
             own = path.relative_to(inside).as_posix() if path.is_relative_to(inside) else None
+        left -= size  # also of what isn't wanted: a tar is read through
+        if left < 0:
+            raise UserError(f"{archive}: refused, it unpacks to more than {limit:,} bytes")
         if own is None:
             continue
         if own in taken:
             raise UserError(f"{archive}: it holds {own} twice")
-        left -= size
-        if left < 0:
-            raise UserError(f"{archive}: refused, it unpacks to more than {limit:,} bytes")
+        if len(taken) == MOST_FILES:
+            raise UserError(f"{archive}: refused, it unpacks to more than {MOST_FILES:,} files")
         target = staged / own
         target.parent.mkdir(parents=True, exist_ok=True)
         with opened as source, target.open("wb") as out:
