@@ -12,9 +12,11 @@ from ff_memories import tables
 from ff_memories.errors import UserError
 from ff_memories.model import memory
 from ff_memories.model.decoder import Batch, Layer
+from ff_memories.model.vocabulary import Vocabulary
 
 ERRORS = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory"), MemoryError()]
-WHOLE = Layer.attend
+WHOLE, READ = Layer.attend, Vocabulary._rows
+TABLES = ("triggers", "mutations", "values", "composition", "refinement")
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -58,18 +60,24 @@ def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, 
         write_inputs(tmp_path / name, words(44))
         if name == "little":
 
-            def attend(self, x, batch):
+            def attend(self, x, batch):  # in the middle of a pass, after keys of earlier layers were offered
                 out = WHOLE(self, x, batch)
-                if (
-                    isinstance(batch, Batch) and len(x) > 60
-                ):  # in the middle of a pass, after keys of earlier layers were offered
+                if len(x) > 60 and (isinstance(batch, Batch) or len(batch.groups[0][0]) > 1):
                     raise torch.OutOfMemoryError("CUDA out of memory.")
                 return out
 
+            def rows(self, h, target, rank):
+                if len(h) > 8:
+                    raise torch.OutOfMemoryError("CUDA out of memory.")
+                return READ(self, h, target, rank)
+
             monkeypatch.setattr(Layer, "attend", attend)
+            monkeypatch.setattr(Vocabulary, "_rows", rows)
         out = run_steps(tmp_path / name, config())
-        made[name] = {t: tables.read(out / f"{t}.parquet") for t in ("triggers", "composition", "refinement")}
-    assert re.search(r"a batch of \d+ sentences goes on in halves", capsys.readouterr().err)
+        made[name] = {t: tables.read(out / f"{t}.parquet") for t in TABLES}
+    said = capsys.readouterr().err
+    for unit in ("sentences", "texts", "vectors"):
+        assert re.search(rf"a batch of \d+ {unit} goes on in halves", said), unit
     for name, frame in made["plenty"].items():
         other = made["little"][name]
         for column in frame.columns:

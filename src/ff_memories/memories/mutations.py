@@ -14,6 +14,7 @@ import torch
 from ff_memories.corpus.store import Corpus
 from ff_memories.model import forest
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.memory import by_halves, sliced
 from ff_memories.progress import Progress
 from ff_memories.seeding import generator
 
@@ -99,12 +100,16 @@ def mutated_coefficients(decoder: Decoder, corpus: Corpus, rows: pl.DataFrame, b
     layer, key = (rows[c].to_numpy().astype(np.int64) for c in ("layer", "key"))
     out = np.empty(len(rows), dtype=np.float32)
     by_path = np.argsort(path, kind="stable")
+
+    def run(part: slice) -> None:
+        own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
+        trees = forest.Forest(paths[part], path[own] - part.start, position[own], layer[own], decoder.device)
+        out[own] = _read(decoder, trees, layer[own], key[own])
+        progress.step(len(own))
+
     with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
         for part in forest.cut(paths, batch_tokens):
-            own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
-            trees = forest.Forest(paths[part], path[own] - part.start, position[own], layer[own], decoder.device)
-            out[own] = _read(decoder, trees, layer[own], key[own])
-            progress.step(len(own))
+            by_halves(run, part, part.stop - part.start, sliced, "text")
     return out
 
 

@@ -19,16 +19,26 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _ON_CPU)
 
 
-def by_halves(run: Callable[[Part], None], part: Part, size: int, halves: Callable[[Part], tuple[Part, Part]]) -> None:
+def sliced(part: slice) -> tuple[slice, slice]:
+    """Cut a slice in two."""
+    middle = part.start + (part.stop - part.start) // 2
+    return slice(part.start, middle), slice(middle, part.stop)
+
+
+def by_halves(
+    run: Callable[[Part], None], part: Part, size: int, halves: Callable[[Part], tuple[Part, Part]],
+    unit: str = "sentence",
+) -> None:  # fmt: skip
     """Run a batch; where memory runs out, run its halves one after the other.
 
     Args:
         run: takes a batch; what it did before it failed may be done again.
-        part, size: the batch, and its sentences.
+        part, size: the batch, and how many there are in it.
         halves: cuts a batch in two.
+        unit: of what a batch is made.
 
     Raises:
-        UserError: one sentence alone is too much.
+        UserError: one of them alone is too much.
     """
     try:
         return run(part)
@@ -37,13 +47,11 @@ def by_halves(run: Callable[[Part], None], part: Part, size: int, halves: Callab
             raise
         if size == 1:
             raise UserError(
-                "out of memory with a single sentence in a batch",
+                f"out of memory with a single {unit} in a batch",
                 "use a device with more memory, or execution.device: cpu",
             ) from None
     if torch.cuda.is_available():  # outside of the except block: the error's frames hold the batch's tensors
         torch.cuda.empty_cache()
-    print(
-        f"out of memory: a batch of {size} sentences goes on in halves; lower execution.batch_tokens", file=sys.stderr
-    )
+    print(f"out of memory: a batch of {size} {unit}s goes on in halves; lower execution.batch_tokens", file=sys.stderr)
     for half, n in zip(halves(part), (size // 2, size - size // 2), strict=True):
-        by_halves(run, half, n, halves)
+        by_halves(run, half, n, halves, unit)

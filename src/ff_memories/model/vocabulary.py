@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 from ff_memories.model import unloaded
 from ff_memories.model.checkpoint import Description, Weights
+from ff_memories.model.memory import by_halves, sliced
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
 MARGIN = 1e-3  # on a tail's reach, for what float32 rounds away
@@ -145,10 +146,14 @@ class Vocabulary:
             target: (rows,) token ids whose rank and probability are asked for; -1 for none.
             rank: whether ranks are needed, which costs every tail for every row that has a target.
         """
-        parts = [
-            self._rows(h[i : i + ROWS], None if target is None else target[i : i + ROWS], rank)
-            for i in range(0, max(1, len(h)), ROWS)
-        ]
+        parts: list[Prediction] = []
+
+        def run(rows: slice) -> None:
+            parts.append(self._rows(h[rows], None if target is None else target[rows], rank))
+
+        for start in range(0, max(1, len(h)), ROWS):
+            rows = slice(start, min(start + ROWS, len(h)))
+            by_halves(run, rows, rows.stop - rows.start, sliced, "vector")
         columns = zip(*((p.top, p.probability, p.target_rank, p.target_probability) for p in parts), strict=True)
         return Prediction(*(None if c[0] is None else torch.cat(c) for c in columns))
 
