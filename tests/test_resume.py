@@ -77,6 +77,31 @@ def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypat
     assert not state.exists()
 
 
+def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_path, monkeypatch, capsys):
+    from ff_memories.cli import main
+    from ff_memories.memories import triggers
+
+    out, runs, run = tmp_path / "shard.safetensors", [], triggers._run
+
+    def fails(*a):
+        if len(runs) == 5:
+            raise RuntimeError("CUDA error: unspecified launch failure\nand advice for developers")
+        runs.append(1)
+        return run(*a)
+
+    step(*arguments(made, tmp_path / "whole.safetensors"))
+    monkeypatch.setattr(triggers, "_run", fails)
+    with pytest.raises(SystemExit) as ended:
+        main([str(a) for a in arguments(made, out)])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and not out.exists()
+    assert "the GPU failed: CUDA error: unspecified launch failure\n" in said and "same command again" in said
+    monkeypatch.setattr(triggers, "_run", lambda *a: (runs.append(1), run(*a)))
+    assert batches(out.with_name(out.name + ".state")) == 5
+    step(*arguments(made, out))
+    assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+
+
 def test_a_state_made_from_anything_else_is_not_used(made, tmp_path):
     state = kill_when_a_state_is_there(made, tmp_path / "a.safetensors")
     (tmp_path / "b.safetensors.state").write_bytes(state.read_bytes())

@@ -14,6 +14,7 @@ from ff_memories.plain import visible
 from ff_memories.report.cost import MACHINE, hardware
 
 STEPS = Path(__file__).parent / "steps"
+GOES_ON = "run the same command again: what was done is kept, and a shard goes on from its last checkpoint"
 
 
 def names() -> list[str]:
@@ -49,6 +50,10 @@ def main(argv: list[str] | None = None) -> None:
         status = args.run(args)
     except UserError as error:
         sys.exit(_fail(str(error)))
+    except RuntimeError as error:
+        if "CUDA error" not in str(error):
+            raise
+        sys.exit(_fail("the GPU failed: " + str(error).split("\n")[0] + f"\n  to go on: {GOES_ON}"))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
