@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +79,7 @@ def declaration(configfile: Path | None = None) -> dict[str, Any]:
         own = f"results/{load(configfile).run}/"
         stages = {name: stage for name, stage in stages.items() if all(f.startswith(own) for f in stage["outs"])}
     up = "../../" if configfile else ""
-    option = f" --configfile {configfile}" if configfile else ""
+    option = f" --configfile {shlex.quote(str(configfile))}" if configfile else ""
     outs = sorted(f for stage in stages.values() for f in stage["outs"])
     return {
         "stages": {name: _entry(stage, config, option, up) for name, stage in sorted(stages.items())},

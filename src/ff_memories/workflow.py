@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from ff_memories import config as configs
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import FIGURES
+from ff_memories.plain import visible
 from ff_memories.sources import registry
 
 PACKAGE = Path(__file__).parent
@@ -31,7 +33,11 @@ class Run:
         self._refuse_what_would_fail_later()
 
     def _refuse_what_would_fail_later(self) -> None:
-        _ = self.checkpoint, self.dictionary, self.texts("train"), self.source("pipeline")
+        sample, others = self.config.composition.sample_file, self.config.sources.registry
+        paths = [self.file, *self.annotations, *(path for path in (sample, others) if path)]
+        refuse_odd_paths(*paths)
+        refuse_odd_paths(self.checkpoint, self.dictionary, *self.texts("train"), *self.texts("validation"))
+        _ = self.source("pipeline")
         for name, options in self.config.figures.items():
             given = {key for key in ("bins", "rank_limit") if getattr(options, key) is not None}
             if useless := sorted(given - FIGURES[name].options):
@@ -179,6 +185,17 @@ class Run:
 
     def _field(self, keys: Callable[[Any], tuple[str, ...]], name: str, wildcards: Any) -> Any:
         return self.step(*keys(wildcards))[name]
+
+
+def refuse_odd_paths(*paths: str) -> None:
+    """Refuse what no quoting makes a path on a command line; the rules quote everything else that a user names."""
+    for path in paths:
+        if path.startswith("-"):
+            raise UserError(f"{path}: a command would take it for an option", f"write it as ./{path}")
+        if odd := [c for c in path if unicodedata.category(c).startswith("C") or c in "\u2028\u2029"]:
+            raise UserError(f"{visible(path)}: a path with the character {visible(odd[0])}", "rename the file")
+        if set(path) & set("{}"):
+            raise UserError(f"{path}: Snakemake takes braces in a path for wildcards", "rename the file")
 
 
 def use_tools_of_this_environment() -> None:

@@ -61,6 +61,6 @@ def execution():
 
 
 def registry():
-    """The option that names another registry of sources, where the config does."""
+    """The option that names another registry of sources, where the config does, as words of a command."""
     other = run_.config.sources.registry
-    return f"--registry {other}" if other else ""
+    return ["--registry", other] if other else []

@@ -3,13 +3,16 @@
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from ff_memories.errors import UserError
 
 OWN = Path(__file__).with_name("registry.toml")
+_PART = r"\w[\w.-]*"  # of a path: nothing that leads upwards, or that a command would take for an option
+Name = Annotated[str, StringConstraints(pattern=rf"^{_PART}$")]
+Below = Annotated[str, StringConstraints(pattern=rf"^({_PART}/)*{_PART}$")]
 
 
 class Row(BaseModel):
@@ -19,7 +22,7 @@ class Row(BaseModel):
 class Part(Row):
     """One file to download, from the first of its mirrors that gives it."""
 
-    name: str = Field(pattern=r"^[\w.-]+$")
+    name: Name
     urls: list[str] = Field(min_length=1)
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     bytes: int | None = None  # exactly
@@ -38,13 +41,13 @@ class Source(Row):
     """What a config can name."""
 
     kind: Literal["text", "model", "pipeline"]
-    folder: str
-    files: dict[str, str]
+    folder: str = Field(pattern=rf"^data(/{_PART})+$")  # a download writes nothing else
+    files: dict[str, Below]
     unpacked_bytes: int  # about, for the disk; archives that unpack to twice as much are refused
     licence: str
     citation: str
-    inside: str | None = None
-    golden: str | None = None
+    inside: Below | None = None
+    golden: Name | None = None
     tokens: dict[str, int] = {}  # of a text's splits
     shape: dict[str, int] = {}  # a model's sizes
     downloads: list[Download]
