@@ -140,7 +140,7 @@ def test_in_float64_neither_batches_nor_threads_change_a_coefficient_or_a_rank(t
     lengths = rng.integers(1, 30, 120)
     corpus = Corpus(rng.integers(3, 48, lengths.sum()), np.concatenate([[0], lengths.cumsum()]), len(lengths))
     first = every_coefficient(decoder, corpus, 1, 1)
-    order = first.sort(0, descending=True, stable=True).indices
+    order = first.sort(dim=0, descending=True, stable=True).indices
     for budget, threads in ((40, 1), (512, 2), (100_000, 2)):
         again = every_coefficient(decoder, corpus, budget, threads)
         close(again, first, 1e-10)
