@@ -42,9 +42,13 @@ def invented_words(n, rng):
 
 @dataclass
 class Language:
-    """Words by falling frequency, groups of words with close embeddings, and a corpus with planted triggers."""
+    """Words by falling frequency, groups of close words, and a corpus with planted triggers.
+
+    A group's words are close in ``embeddings``, or by standing in the same ``sentences``.
+    """
 
     seed: int
+    close: str = "embeddings"
     topics: int = 40
     size: int = 8
     sentences: list = field(default_factory=list)
@@ -61,11 +65,16 @@ class Language:
         self.groups = [places[i :: self.topics] for i in range(self.topics)]
         draw = np.random.default_rng(self.seed)
         embedding = draw.normal(size=(len(self.dictionary), 32)) + 2 * draw.normal(size=32)
-        for group in self.groups:  # cosines of about 0.7 within a group
+        for group in self.groups if self.close == "embeddings" else ():  # cosines of about 0.7 within a group
             embedding[group] += 1.5 * draw.normal(size=32)
         self.embedding = torch.from_numpy(embedding).float()
         for _ in range(3000):
             self.sentences.append(self.sentence())
+        for group in self.groups * 60 if self.close == "sentences" else ():
+            sentence = self.sentence()
+            for place in self.rng.sample(range(len(sentence)), 4):
+                sentence[place] = self.rng.choice(group)
+            self.sentences.append(sentence)
 
     def sentence(self):
         return self.rng.choices(range(4, len(self.dictionary)), self.weights, k=self.rng.randint(6, 24))
@@ -161,8 +170,8 @@ def named_words(description):
     return description.partition(": ")[2].split(", ")
 
 
-def planted_language(seed, each=50, foils=150, least=6):
-    language = Language(seed)
+def planted_language(seed, close, each=50, foils=150, least=6):
+    language = Language(seed, close)
     for i in range(each):
         language.plant(suffix=language.ngram(), least=least)
         language.plant(group=language.groups[i % language.topics], least=least)
@@ -172,8 +181,9 @@ def planted_language(seed, each=50, foils=150, least=6):
     return language
 
 
-def test_planted_patterns_are_found_and_random_prefixes_have_none():
-    found = scores(planted_language(seed=1))
+@pytest.mark.parametrize("close", ["embeddings", "sentences"])
+def test_planted_patterns_are_found_and_random_prefixes_have_none(close):
+    found = scores(planted_language(seed=1, close=close))
     assert found["shallow", "precision"] >= 0.95
     assert found["shallow", "recall"] >= 0.90
     assert found["semantic", "precision"] >= 0.85
@@ -352,7 +362,8 @@ def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
     rng = np.random.default_rng(0)
     embedding = rng.normal(size=(2000, 24)) + 3  # one direction common to all
     embedding[1000:1100] = embedding[:100] + 0.5 * rng.normal(size=(100, 24))
-    closer = distance.Closeness.of(torch.from_numpy(embedding), rng.integers(1, 500, 2000), seed=1)
+    words = invented_words(2000, random.Random(0))
+    closer = distance.Closeness.of(torch.from_numpy(embedding), rng.integers(1, 500, 2000), words, seed=1)
     assert np.mean([closer(i, 1000 + i) for i in range(100)]) == 1
     rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(100, 1000, (600, 2)) if a != b])
     assert 0.03 <= rate <= 0.07
@@ -363,9 +374,20 @@ def test_rare_words_that_are_all_alike_are_not_close_to_each_other():
     rng = np.random.default_rng(1)
     embedding = rng.normal(size=(2000, 24))
     embedding[1000:] = 4 + 0.5 * rng.normal(size=(1000, 24))  # rare: hardly trained, all in one place
-    closer = distance.Closeness.of(torch.from_numpy(embedding), np.repeat([500, 1], 1000), seed=1)
+    words = invented_words(2000, random.Random(0))
+    closer = distance.Closeness.of(torch.from_numpy(embedding), np.repeat([500, 1], 1000), words, seed=1)
     rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(1000, 2000, (300, 2)) if a != b])
     assert rate <= 0.1
+
+
+def test_frequent_words_of_other_sorts_are_not_close_though_their_embeddings_are():
+    marks, numbers, unknown = [",", "."], ["1998", "3.5"], ["<unk>", "</s>"]
+    words = [*STOP[:2], *marks, *numbers, *unknown, *invented_words(300, random.Random(0))]
+    embedding = np.random.default_rng(2).normal(size=(len(words), 24))
+    embedding[:8] = 5  # the frequent ones, all in one place
+    closer = distance.Closeness.of(torch.from_numpy(embedding), np.repeat([900, 9], [8, 300]), words, seed=1)
+    close = {(words[a], words[b]) for a in range(10) for b in range(a) if closer(a, b)}
+    assert close == {(".", ","), ("3.5", "1998")}
 
 
 def refinement_of(kinds, layers=2):

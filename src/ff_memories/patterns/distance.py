@@ -1,12 +1,14 @@
 """E14, section 5.2: how far the last layer's compositions lie from what they compose, by proxy.
 
-A composition is a prediction that neither the residual nor the feed-forward layer made. It is *related* if it is a form
-of one of the two words, spelled nearly like it, or closer to it in the model's output embeddings than 95 % of random
-pairs of words as frequent as the two; else *distant*. There are two words to be close to, so that about one in ten
-compositions would be called related by embeddings alone if they were random words.
+A composition is a prediction that neither the residual nor the feed-forward layer made. It is *related* to one of the
+two words if it is a form of it, spelled nearly like it, both are numbers or both marks, or if both are words of
+content, or both function words, and closer in the model's output embeddings than 95 % of random pairs of that sort
+and as frequent as the two; else *distant*. Words of two sorts are not compared by embeddings: above all these tell
+how frequent a word is, so that "the" and "." would be close. There are two words to be close to: about one in ten
+compositions would be called related by embeddings alone if all were random words of one sort.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +22,7 @@ from ff_memories.errors import UserError
 from ff_memories.patterns import ANNOTATOR
 from ff_memories.patterns.embedding import closeness_vectors
 from ff_memories.patterns.plan import content_hash, identity
-from ff_memories.patterns.words import stem
+from ff_memories.patterns.words import sort_of, stem
 from ff_memories.plain import visible
 from ff_memories.seeding import generator
 
@@ -34,35 +36,45 @@ PREFIX = 5  # letters that two words of one family begin with, if these are most
 
 @dataclass(frozen=True)
 class Closeness:
-    """Says whether two words are closer than random ones of their frequencies.
+    """Says whether two words of one sort are closer than random ones of it and of their frequencies.
 
     Attributes:
         embedding, centre: (vocab, d), (d,) the words' vectors and their mean.
-        order: (vocab,) types by falling frequency.
-        place: (vocab,) where each type stands in ``order``.
+        sorts: (vocab,) the sort of each type, as of ``words.sort_of``.
+        order: of each sort, its types by falling frequency.
+        place: (vocab,) where each type stands in its sort's ``order``.
         rng_of: the generator of the random pairs for two types.
     """
 
     embedding: torch.Tensor
     centre: torch.Tensor
-    order: np.ndarray
+    sorts: Sequence[str | None]
+    order: Mapping[str | None, np.ndarray]
     place: np.ndarray
     rng_of: Callable[[int, int], np.random.Generator]
 
     @classmethod
-    def of(cls, embedding: torch.Tensor, counts: np.ndarray, seed: int) -> "Closeness":
-        """Take a model's output embeddings (vocab, d) and how often each type occurs (vocab,)."""
-        order = np.argsort(-counts, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        return cls(embedding, embedding.mean(0), order, place, lambda a, b: generator(seed, f"words like {a} and {b}"))
+    def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> "Closeness":
+        """Take a model's output embeddings (vocab, d), how often each type occurs (vocab,), and the types."""
+        sorts, place, order = [sort_of(word) for word in types], np.empty(len(types), dtype=np.int64), {}
+        for sort in set(sorts):
+            own = np.flatnonzero([s == sort for s in sorts])
+            order[sort] = own[np.argsort(-counts[own], kind="stable")]
+            place[order[sort]] = np.arange(len(own))
+        rng_of = lambda a, b: generator(seed, f"words like {a} and {b}")
+        return cls(embedding, embedding.mean(0), sorts, order, place, rng_of)
 
     def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
-        most = min(ALIKE, len(self.order))
-        first = min(max(self.place[token] - most // 2, 0), len(self.order) - most)
-        return torch.from_numpy(self.order[first + rng.integers(0, most, PAIRS)])
+        order = self.order[self.sorts[token]]
+        most = min(ALIKE, len(order))
+        first = min(max(self.place[token] - most // 2, 0), len(order) - most)
+        return torch.from_numpy(order[first + rng.integers(0, most, PAIRS)])
 
     def __call__(self, one: int, other: int) -> bool:
+        if self.sorts[one] != self.sorts[other] or self.sorts[one] is None:
+            return False
+        if self.sorts[one] in ("number", "mark"):
+            return True
         rng = self.rng_of(min(one, other), max(one, other))
         left, right = self._alike(min(one, other), rng), self._alike(max(one, other), rng)
         cosines = self._cosines(left, right)[left != right]

@@ -9,10 +9,9 @@ from ff_memories import tables
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.patterns import ANNOTATOR, semantic, shallow
-from ff_memories.patterns.embedding import train_counts
 from ff_memories.patterns.null import Found
 from ff_memories.patterns.sample import Key, random_prefixes
-from ff_memories.patterns.semantic import OPENING, Lexicon, Topics
+from ff_memories.patterns.semantic import Lexicon, Topics
 from ff_memories.patterns.shallow import Shallow
 from ff_memories.seeding import generator
 
@@ -40,8 +39,7 @@ class Annotator:
         """
         reference = random_prefixes(corpus, triggers, REFERENCE, seed, "pattern reference")
         pool = random_prefixes(corpus, triggers, POOL, seed, "pattern pool")
-        counts, opening = train_counts(corpus, len(dictionary)), train_counts(corpus, len(dictionary), OPENING)
-        lexicon = Lexicon(dictionary.types, counts, opening, embedding, generator(seed, "pattern word pairs"))
+        lexicon = Lexicon(dictionary.types, corpus, embedding, generator(seed, "pattern word pairs"))
 
         def rng_of(kind):
             return lambda shown: generator(seed, f"{kind} patterns of {shown} random prefixes")

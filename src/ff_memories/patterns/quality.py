@@ -1,8 +1,9 @@
 """How well the proxy does on this run's own text: patterns planted in random prefixes, and prefixes with none.
 
 A shallow pattern is planted by writing one n-gram of the text over the ends of 6 to 20 of a key's prefixes; a topic by
-putting words of one group into that many of them. A group's words are near each other in the model's embeddings, as the
-proxy seeks them, so the recall of topics is that of topics which the embeddings know.
+putting words of one group into that many of them. A group's words are near each other by embeddings or by TF-IDF, as
+the proxy seeks them, so the recall of topics is that of topics which these know. How much they know of the topics that
+texts have is told by passages: 6 to 20 prefixes from sentences that stand near each other, among random ones.
 """
 
 from collections import Counter
@@ -16,9 +17,10 @@ from ff_memories.patterns.proxy import Annotator
 from ff_memories.patterns.sample import Key, Prefix, random_prefixes
 from ff_memories.patterns.scoring import share
 
-PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "none": 400}  # keys of each sort
+PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "passage": 40, "none": 400}  # keys of each sort
 LEAST, MOST = 6, 20  # prefixes that hold a planted pattern
 GROUP = 8
+PASSAGE = 30  # sentences in a row
 LENGTH = 8  # tokens of the shortest prefix that is planted into
 PURE, ENOUGH = 0.8, 0.5  # of a found pattern's prefixes that hold the planted one; of the planted one's that it finds
 
@@ -40,17 +42,20 @@ def cases(
     drawn = iter(random_prefixes(corpus, triggers, 3 * needed, seed, "planted prefixes"))
     foils = [[next(drawn) for _ in range(top)] for _ in range(PLANTED["none"])]
     long = [p for p in drawn if len(p) >= LENGTH]
-    groups, out = _groups(annotator, rng), []
+    groups, passages, out = _groups(annotator, rng), _passages(corpus), []
     if len(long) < top or not groups:
         return [_case("none", prefixes, {}, 0) for prefixes in foils]
-    for sort in ("shallow", "semantic", "both"):
+    for sort in ("shallow", "semantic", "both", "passage"):
         for number in range(PLANTED[sort]):
             prefixes = [list(long[i]) for i in rng.choice(len(long), top, replace=False)]
             planted = {}
-            if sort != "shallow":
-                planted["semantic"] = _plant_topic(prefixes, groups[rng.integers(len(groups))], rng)
-            if sort != "semantic":
+            if sort in ("semantic", "both"):
+                known = groups[number % len(groups)]
+                planted["semantic"] = _plant_topic(prefixes, known[rng.integers(len(known))], rng)
+            if sort in ("shallow", "both"):
                 planted["shallow"] = _plant_ngram(prefixes, _ngram(annotator, long, rng), rng)
+            if sort == "passage" and passages:
+                planted["passage"] = _plant_passage(prefixes, corpus, passages[rng.integers(len(passages))], rng)
             out.append(_case(sort, prefixes, planted, number))
     return out + [_case("none", prefixes, {}, number) for number, prefixes in enumerate(foils)]
 
@@ -69,17 +74,26 @@ def _some(shown: int, rng: np.random.Generator) -> list[int]:
     return rng.choice(shown, int(rng.integers(min(LEAST, most), most + 1)), replace=False).tolist()
 
 
-def _groups(annotator: Annotator, rng: np.random.Generator) -> list[list[int]]:
-    """Return groups of types: a term of the text with its nearest ones, one form of each."""
+def _groups(annotator: Annotator, rng: np.random.Generator) -> list[list[list[int]]]:
+    """Return groups of types for each way of being close: a term with its nearest ones, one form of each."""
     lexicon = annotator.topics.lexicon
     terms = len(lexicon)
     forms = np.full(terms, -1)
     for token in np.argsort(lexicon.counts, kind="stable").tolist():  # the most frequent form is the last
         if lexicon.term[token] >= 0:
             forms[lexicon.term[token]] = token
-    near = lexicon.neighbours[:, :GROUP]
-    known = np.flatnonzero((near < terms).all(1))
-    return [forms[near[i]].tolist() for i in rng.permutation(known)[: 4 * GROUP].tolist()]
+    groups = []
+    for near in lexicon.neighbours[:, :, :GROUP]:
+        known = np.flatnonzero((near < terms).all(1))
+        groups.append([forms[near[i]].tolist() for i in rng.permutation(known)[: 4 * GROUP].tolist()])
+    return [known for known in groups if known]
+
+
+def _passages(corpus: Corpus) -> list[list[int]]:
+    """Return the longer sentences of each passage of the training text that has enough of them."""
+    long = np.flatnonzero(corpus.lengths[: corpus.train] > LENGTH)
+    passages = np.split(long, np.searchsorted(long, np.arange(PASSAGE, corpus.train, PASSAGE)))
+    return [sentences.tolist() for sentences in passages if len(sentences) >= MOST]
 
 
 def _ngram(annotator: Annotator, prefixes: list[Prefix], rng: np.random.Generator) -> list[int]:
@@ -107,6 +121,14 @@ def _plant_topic(prefixes: list[list[int]], group: list[int], rng) -> tuple[froz
     return frozenset(group), frozenset(held)
 
 
+def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int], rng):
+    held = _some(len(prefixes), rng)
+    for i, sentence in zip(held, rng.choice(passage, len(held), replace=False).tolist(), strict=True):
+        tokens = corpus.sentence(sentence)
+        prefixes[i] = tokens[: int(rng.integers(LENGTH, len(tokens)))].tolist()
+    return frozenset(), frozenset(held)
+
+
 def scores(annotator: Annotator, planted: list[Case]) -> list[tuple]:
     """Return the proxy's (measure, value, low, high, n), with the exact 95 % interval of a share."""
     return [(name, *share(right, n)) for name, right, n in measure(annotator, planted)]
@@ -122,12 +144,13 @@ def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, i
             count["foil_rate", "n"] += 1
             continue
         for kind, (_, held) in case.planted.items():
-            right = [f for k, _, f in found if k == kind and len(f.members & held) >= PURE * len(f.members)]
+            sought = "semantic" if kind == "passage" else kind
+            right = [f for k, _, f in found if k == sought and len(f.members & held) >= PURE * len(f.members)]
             count[f"{kind}_recall"] += any(len(f.members & held) >= ENOUGH * len(held) for f in right)
             count[f"{kind}_recall", "n"] += 1
-        for kind, _, f in found:
+        for kind, _, f in found if case.sort != "passage" else ():  # what else a passage shares is real, and unknown
             _, held = case.planted.get(kind, (None, frozenset()))
             count[f"{kind}_precision"] += len(f.members & held) >= PURE * len(f.members)
             count[f"{kind}_precision", "n"] += 1
     names = ["foil_rate", *(f"{kind}_{what}" for kind in ("shallow", "semantic") for what in ("precision", "recall"))]
-    return [(name, count[name], count[name, "n"]) for name in names]
+    return [(name, count[name], count[name, "n"]) for name in [*names, "passage_recall"]]

@@ -1,7 +1,9 @@
-"""Semantic patterns of section 3.1: topics, found as words close to each other in the model's own embeddings.
+"""Semantic patterns of section 3.1: topics, found as words close to each other.
 
-A topic is a word with its nearest neighbours among the frequent words of the text: every word that a key's prefixes
-contain is tried, alone, with one neighbour, with two and so on. A prefix has the topic if it holds one of its words.
+Words are close in either of two ways: in the model's own embeddings, which hold together words that can stand for each
+other, and by TF-IDF, which holds together words that occur in the same sentences. A topic is a word with its nearest
+neighbours of one way among the frequent words of the text: every word that a key's prefixes contain is tried, alone,
+with one neighbour, with two and so on. A prefix has the topic if it holds one of its words.
 How often random prefixes do follows from the words' frequencies and the number of content words that the prefixes have,
 so that long prefixes and common words gain nothing.
 """
@@ -9,79 +11,96 @@ so that long prefixes and common words gain nothing.
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import scipy.sparse
 import torch
 
-from ff_memories.patterns.embedding import closeness_vectors
+from ff_memories.corpus.store import Corpus
+from ff_memories.patterns.embedding import closeness_vectors, train_counts
 from ff_memories.patterns.null import Correction, Found, frequent, tail
 from ff_memories.patterns.sample import FEWEST, Prefix
+from ff_memories.patterns.tfidf import sentence_vectors
 from ff_memories.patterns.words import is_content, stem
 
 SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # words of a topic that are tried, from the nearest on
 NEIGHBOURED = 10_000  # most frequent words that have neighbours
 TRAINED = 20  # occurrences; the embedding of a rarer word says little but that it is rare
-CLOSE = 0.99  # a neighbour is closer than this share of random pairs of words
+CLOSE = 0.99  # a neighbour is closer than this share of pairs of words
+SAMPLE = 200  # words whose pairs with all others tell what is close
+CHUNK = 1024
 OPENING = 5  # shorter prefixes are a sentence's opening, where other words are common
 PRIOR = 1_000  # content words of the whole text that those of the openings are pooled with
 SAME = 0.5  # topics that share this part of the smaller one's prefixes are one
 
 
 class Lexicon:
-    """Content words of a dictionary: forms of one word are one *term*, with a frequency and near neighbours.
+    """Content words of a text: forms of one word are one *term*, with a frequency and near neighbours.
 
     Attributes:
         term: (vocab,) int64, the term of each type, -1 for what is no content word.
-        chance: (2, terms, sizes) share of a topic's words among all content words of the text, and among those of
-            the openings of its sentences.
-        neighbours: (terms, SIZES[-1]) int64, a term itself and then its nearest ones; padded by ``terms``.
+        counts: (vocab,) how often each type occurs in the training text.
+        neighbours: (ways, terms, SIZES[-1]) int64, a term itself and then its nearest ones, by the embeddings and by
+            TF-IDF; padded by the number of terms.
+        chance: (2, ways, terms, sizes) share of a topic's words among all content words of the text, and among those
+            of the openings of its sentences.
     """
 
-    def __init__(
-        self, types: Sequence[str], counts: np.ndarray, opening: np.ndarray, embedding: torch.Tensor,
-        rng: np.random.Generator,
-    ):  # fmt: skip
+    def __init__(self, types: Sequence[str], corpus: Corpus, embedding: torch.Tensor, rng: np.random.Generator):
         terms: dict[str, int] = {}
         self.types = types
         self.term = np.array([terms.setdefault(stem(w), len(terms)) if is_content(w) else -1 for w in types])
         content = np.flatnonzero(self.term >= 0)
-        self.counts = counts
-        totals = np.bincount(self.term[content], weights=counts[content], minlength=len(terms))
+        self.counts, opening = (train_counts(corpus, len(types), before) for before in (None, OPENING))
+        totals, first = (
+            np.bincount(self.term[content], weights=counts[content], minlength=len(terms))
+            for counts in (self.counts, opening)
+        )
         overall = (totals + 1) / (totals.sum() + 1)  # an unseen word is as rare as one seen once
-        first = np.bincount(self.term[content], weights=opening[content], minlength=len(terms))
         first = (first + PRIOR * overall) / (first.sum() + PRIOR)
-        self.neighbours = self._neighbours(totals, content, embedding, rng)
-        shares = np.append([overall, first], np.zeros((2, 1)), axis=1)  # padding is of no term
-        self.chance = np.cumsum(shares[:, self.neighbours], axis=2)[:, :, SIZES - 1]
 
-    def __len__(self) -> int:
-        return len(self.neighbours)
-
-    def _neighbours(self, totals, content, embedding, rng) -> np.ndarray:
-        out = np.full((len(totals), int(SIZES[-1])), len(totals))
-        out[:, 0] = np.arange(len(totals))
         common = np.argsort(-totals, kind="stable")[:NEIGHBOURED]
         common = np.sort(common[totals[common] >= TRAINED])
-        if len(common) < 3:
-            return out
-        row = np.full(len(totals), -1)
-        row[common] = np.arange(len(common))
-        own = content[row[self.term[content]] >= 0]
-        weights = torch.from_numpy(self.counts[own] + 1.0).float()
-        means = torch.zeros(len(common), embedding.shape[1])
-        means.index_add_(0, torch.from_numpy(row[self.term[own]]), embedding[own].float() * weights[:, None])
-        total = torch.zeros(len(common)).index_add_(0, torch.from_numpy(row[self.term[own]]), weights)
-        means /= total[:, None]
-        units = closeness_vectors(means, means.mean(0))
-        left, right = rng.integers(0, len(common), (2, 20_000))
-        pairs = (units[left] * units[right]).sum(1)[torch.from_numpy(left != right)]
-        floor = torch.quantile(pairs, CLOSE)
-        most = min(int(SIZES[-1]) - 1, len(common) - 1)
-        for first in range(0, len(common), 1024):
-            cosines = units[first : first + 1024] @ units.T
-            cosines[torch.arange(len(cosines)), torch.arange(first, first + len(cosines))] = -2
-            near = cosines.topk(most, dim=1)
-            ids = np.where((near.values > floor).numpy(), common[near.indices.numpy()], len(totals))
-            out[common[first : first + 1024], 1 : most + 1] = ids
+        place = np.full(len(totals) + 1, -1)
+        place[common] = np.arange(len(common))
+        row = place[self.term]  # of each type among the common terms
+        self.neighbours = np.full((2, len(totals), SIZES[-1]), len(totals))
+        self.neighbours[:, :, 0] = np.arange(len(totals))
+        if len(common) > 1:
+            ids, most = np.append(common, len(totals)), min(int(SIZES[-1]), len(common))
+            vectors = self._vectors(embedding, row, len(common)), sentence_vectors(corpus, row, len(common), rng)
+            for way, units in enumerate(vectors):
+                self.neighbours[way, common, 1:most] = ids[_nearest(units, most - 1, rng)]
+        shares = np.append([overall, first], np.zeros((2, 1)), axis=1)  # padding is of no term
+        self.chance = np.cumsum(shares[:, self.neighbours], axis=3)[..., SIZES - 1]
+
+    def __len__(self) -> int:
+        return self.neighbours.shape[1]
+
+    def _vectors(self, embedding: torch.Tensor, row: np.ndarray, terms: int) -> np.ndarray:
+        """Return unit vectors (terms, d): means of the embeddings of a term's forms, weighted by their counts."""
+        forms = np.flatnonzero(row >= 0)
+        at, weights = torch.from_numpy(row[forms]), torch.from_numpy(self.counts[forms] + 1.0).float()
+        means = torch.zeros(terms, embedding.shape[1]).index_add_(0, at, embedding[forms].float() * weights[:, None])
+        means /= torch.zeros(terms).index_add_(0, at, weights)[:, None]
+        return closeness_vectors(means, means.mean(0)).numpy()
+
+
+def _nearest(units: np.ndarray | scipy.sparse.csr_array, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the nearest others of each of n unit vectors, (n, most); n where none is close."""
+    n = units.shape[0]
+
+    def cosines(rows: np.ndarray) -> np.ndarray:
+        out = units[rows] @ units.T
+        out = out.toarray() if scipy.sparse.issparse(out) else out
+        out[np.arange(len(rows)), rows] = np.nan
         return out
+
+    floor = np.nanquantile(cosines(rng.permutation(n)[:SAMPLE]), CLOSE)
+    out = np.full((n, most), n)
+    for first in range(0, n, CHUNK):
+        rows = np.arange(first, min(first + CHUNK, n))
+        near = torch.from_numpy(np.nan_to_num(cosines(rows), nan=-2)).topk(most, dim=1)
+        out[rows] = np.where((near.values > floor).numpy(), near.indices.numpy(), n)
+    return out
 
 
 class Topics:
@@ -110,8 +129,8 @@ class Topics:
 
     def _search(
         self, prefixes: list[np.ndarray], opens: list[bool]
-    ) -> tuple[list[tuple[float, int, int, np.ndarray]], float]:
-        """Try every topic around every term: (p, term, size index, members) of the frequent ones, and the least p.
+    ) -> tuple[list[tuple[float, int, int, int, np.ndarray]], float]:
+        """Try every topic around every term: (p, way, term, size index, members) of the frequent ones; the least p.
 
         ``prefixes`` are the terms of each, ``opens`` says which are no more than the opening of a sentence.
         The p-values are multiplied by the number of terms: a set with more words has more chances.
@@ -120,7 +139,7 @@ class Topics:
         terms = np.unique(np.concatenate(prefixes)) if prefixes else np.empty(0, np.int64)
         if not len(terms):
             return [], 1.0
-        near = lexicon.neighbours[terms]
+        near = np.concatenate(lexicon.neighbours[:, terms])
         place = np.searchsorted(terms, near)  # where each neighbour stands among the terms at hand, if it does
         place = np.where(terms[np.minimum(place, len(terms) - 1)] == near, place, len(terms))
         holds = np.zeros((len(terms) + 1, shown), dtype=bool)
@@ -131,15 +150,17 @@ class Topics:
         rows, sizes = np.nonzero(held >= FEWEST)
         if not len(rows):
             return [], 1.0
+        ways, centres = rows // len(terms), terms[rows % len(terms)]
         chance = np.zeros(len(rows))
         lengths = np.array([[len(own), opening] for own, opening in zip(prefixes, opens, strict=True)])
         for (length, opening), often in zip(*np.unique(lengths, axis=0, return_counts=True), strict=True):
-            rate = lexicon.chance[opening, terms[rows], sizes]
+            rate = lexicon.chance[opening, ways, centres, sizes]
             chance += often / shown * -np.expm1(-rate * length)
         p = np.minimum(tail(held[rows, sizes], shown, chance) * len(terms), 1.0)
         shows = frequent(held[rows, sizes], shown, chance)
         out = [
-            (float(p[i]), int(terms[rows[i]]), int(sizes[i]), members[rows[i], sizes[i]]) for i in np.flatnonzero(shows)
+            (float(p[i]), int(ways[i]), int(centres[i]), int(sizes[i]), members[rows[i], sizes[i]])
+            for i in np.flatnonzero(shows)
         ]
         return out, min((o[0] for o in out), default=1.0)
 
@@ -155,10 +176,10 @@ class Topics:
         opens = [len(prefix) < OPENING for prefix in prefixes]
         gone = {int(self.lexicon.term[t]) for t in without} | {len(self.lexicon)}
         merged: list[tuple[float, set[int], set[int]]] = []
-        for p, term, size, members in sorted(self._search(own, opens)[0], key=lambda found: found[:3]):
+        for p, way, term, size, members in sorted(self._search(own, opens)[0], key=lambda found: found[:4]):
             if self.corrected(p, len(prefixes)) > alpha:
                 break
-            topic = set(self.lexicon.neighbours[term, : SIZES[size]].tolist()) - gone
+            topic = set(self.lexicon.neighbours[way, term, : SIZES[size]].tolist()) - gone
             held = set(np.flatnonzero(members).tolist())
             if any(topic & words for _, words, _ in merged):
                 continue  # much the same words as a more certain topic

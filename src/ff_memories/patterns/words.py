@@ -27,6 +27,17 @@ def is_content(word: str) -> bool:
     )
 
 
+def sort_of(word: str) -> str | None:
+    """Return ``number``, ``mark``, ``content`` or ``function``; ``None`` for what stands for no word of its own."""
+    if word in SPECIALS:
+        return None
+    if _NUMBER.match(word):
+        return "number"
+    if not any(c.isalnum() for c in word):
+        return "mark"
+    return "content" if is_content(word) else "function"
+
+
 def stem(word: str) -> str:
     """Return a word without its case and its ending of plural, past or progressive, if what is left is a word.
 

@@ -12,6 +12,7 @@ ABOUT = {
     "shallow_recall": ("planted shallow patterns that were found", "share"),
     "semantic_precision": ("found topics that were planted", "share"),
     "semantic_recall": ("planted topics that were found", "share"),
+    "passage_recall": ("passages of the text, among random prefixes, that were found as a topic", "share"),
     "foil_rate": ("foils, of random prefixes, with a pattern seen in them", "share"),
     "agreement": ("pairs of annotators with the same label for a prefix", "share"),
     "alpha_nominal": ("Krippendorff's alpha of the labels", "number"),

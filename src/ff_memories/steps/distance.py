@@ -30,6 +30,7 @@ def run(args):
     torch.set_num_threads(1)  # the same numbers on any machine
     decoder = Decoder.load(args.weights, args.description)
     check_dictionary(args.dictionary, dictionary, decoder.description.vocab)
-    closer = distance.Closeness.of(decoder.vocabulary.word_vectors(), train_counts(corpus, len(dictionary)), seed)
+    vectors, counts = decoder.vocabulary.word_vectors(), train_counts(corpus, len(dictionary))
+    closer = distance.Closeness.of(vectors, counts, dictionary.types, seed)
     cases = distance.compositions(refinement, seed)
     tables.write(distance.label(cases, dictionary.types, closer), args.out)
