@@ -36,6 +36,9 @@ function go(step) {
   if (!data.items.length) return;
   state.at = Math.min(Math.max(state.at + step, 0), data.items.length - 1);
   save();
+  $("guide").open = false;
+  turned();
+  say("");
   show();
   window.scrollTo(0, 0);
 }
@@ -45,7 +48,8 @@ function goToOpen() {
   for (let step = 1; step <= n; step++) {
     if (lacking((state.at + step) % n)) return go(((state.at + step) % n) - state.at);
   }
-  return showProgress();
+  showProgress();
+  if (n) sayLast();
 }
 
 function showProgress() {
@@ -80,12 +84,19 @@ function exportCsv(rows, suffix) {
   link.remove();
 }
 
+// What to say on the last page, when it is done.
+function sayLast() {
+  const open = data.items.filter((_, i) => lacking(i)).length;
+  say(open ? `The last page. ${open} ${open > 1 ? "are" : "is"} unfinished: "next unfinished" leads there.` : "All done: export.");
+}
+
 function say(text) {
   $("message").textContent = text;
 }
 
 function start(keys) {
   load();
+  $("guide").open = data.items.every((_, i) => lacking(i));
   $("annotator").value = state.annotator;
   $("annotator").addEventListener("input", (event) => {
     state.annotator = event.target.value;

@@ -1,12 +1,15 @@
 // Distances of compositions: an answer is one of data.labels.
 const lacking = (index) => (state.answers[data.items[index].item] ? "" : "Distant or related?");
 
+function turned() {}
+
 function judge(label) {
   if (!data.items.length) return;
   state.answers[data.items[state.at].item] = label;
-  say("");
   save();
-  state.at < data.items.length - 1 ? go(1) : show();
+  if (state.at < data.items.length - 1) return go(1);
+  show();
+  sayLast();
 }
 
 function show() {

@@ -1,7 +1,8 @@
 // Patterns of keys: an answer is {none, patterns: [{description, type, ranks}]}.
 const MOST = 8;
 let row = 0; // the prefix that keys act on
-let active = 0; // the pattern that the keys s, m and the space bar act on
+let active = 0; // the framed pattern, which most keys act on
+let putBack = null; // undoes the last removal on this page
 
 const answer = () => (state.answers[data.items[state.at].item] ??= { none: false, patterns: [] });
 
@@ -51,9 +52,32 @@ function retype(pattern, type) {
 }
 
 function remove(pattern) {
-  answer().patterns.splice(pattern, 1);
+  const given = answer();
+  if (!given.patterns[pattern]) return;
+  const [gone] = given.patterns.splice(pattern, 1);
+  putBack = () => { given.patterns.splice(pattern, 0, gone); given.none = false; active = pattern; };
   active = 0;
   changed();
+  say(`Pattern ${pattern + 1} is out; the key u puts it back.`);
+}
+
+function undo() {
+  if (!putBack) return;
+  putBack();
+  putBack = null;
+  changed();
+}
+
+function tickAll(pattern) {
+  const chosen = answer().patterns[pattern], shown = data.items[state.at].prefixes.map((_, i) => i + 1);
+  if (!chosen) return;
+  chosen.ranks = chosen.ranks.length < shown.length ? shown : [];
+  changed();
+}
+
+function turned() {
+  row = active = 0;
+  putBack = null;
 }
 
 function none() {
@@ -66,9 +90,9 @@ function none() {
 function finish() {
   const open = data.items.length ? lacking(state.at) : "";
   if (open) return say(open);
-  row = active = 0;
-  say("");
-  state.at < data.items.length - 1 ? go(1) : show();
+  if (state.at < data.items.length - 1) return go(1);
+  show();
+  sayLast();
 }
 
 function prefixRow([before, last], index, patterns) {
@@ -146,8 +170,13 @@ function keys(event, typing) {
   else if (key === "m") retype(active, "semantic");
   else if (key === "0") none();
   else if (key === "Enter") finish();
-  else if (key === "ArrowRight") { row = active = 0; go(1); }
-  else if (key === "ArrowLeft") { row = active = 0; go(-1); }
+  else if (key === "a") tickAll(active);
+  else if (key === "p") { active = (active + 1) % (answer().patterns.length || 1); mark(); }
+  else if (key === "e") $(`description-${active}`)?.focus();
+  else if (key === "x") remove(active);
+  else if (key === "u") undo();
+  else if (key === "ArrowRight") go(1);
+  else if (key === "ArrowLeft") go(-1);
   else return false;
   return true;
 }
