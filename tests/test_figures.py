@@ -338,3 +338,27 @@ def test_chance_is_the_share_of_equal_pairs_over_all_pairings():
     brute = np.mean([a == b for a in held["said"] for b in held["wanted"]])
     made = measures.chance_agreement(frame, "said", "wanted")
     assert made.rows() == [(1, pytest.approx(brute)), (2, 0.0)]
+
+
+def test_the_papers_values_of_one_range_do_not_cover_each_other():
+    chart = render.spec(
+        draw.chart(
+            draw.data(chosen("figure3", synthetic()), Settings(SECTIONS), looking("figure3")), looking("figure3")
+        )
+    )
+    places = [
+        (row["from"], row["middle"])
+        for layer in chart["layer"]
+        for row in layer.get("data", {}).get("values", [])
+        if "paper" in row
+    ]
+    spans = {place for place in places if place[0] not in (1, 16)}
+    assert len({x for x, _ in spans}) == len(spans) == 2
+
+
+def test_figure_6_starts_where_its_values_start():
+    values = synthetic()["values"].with_columns(pl.col("top_probability") + 1)
+    frame = draw.data({"values": values}, Settings(SECTIONS), looking("figure6"))
+    spec = render.spec(draw.chart(frame, looking("figure6")))
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == pytest.approx(frame["left"].min())
+    assert frame["left"].min() > 0

@@ -371,3 +371,13 @@ def test_the_page_of_costs_names_a_file_that_is_no_benchmark(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["cost", "--logs", f"{tmp_path}/none", "--out", f"{tmp_path}/cost.html"])
     assert end.value.code == 0 and not Tags((tmp_path / "cost.html").read_text()).open
+
+
+def test_every_part_leads_to_where_it_comes_from(tmp_path):
+    tags = Tags(made_report(tmp_path)[1].read_text())
+    links = [attrs["href"] for tag, attrs in tags.found if tag == "a"]
+    for part in ("figure2", "figure3", "table1"):
+        assert f"#{part}-provenance" in links and f"#{part}" in links
+    assert {f"../tables/{name}.parquet" for name in FIGURES["figure3"].tables} <= set(links)
+    assert "../figure2.csv" in links
+    assert "ff-memories why figure2.svg" in made_report(tmp_path)[1].read_text()

@@ -78,7 +78,7 @@ def pattern_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     whose = WHOSE[who[0]] if who else "labels by people"
     notes = [counted(frame, look, "trigger examples"), whose, f"lines: {INTERVAL} of the share below, over keys"]
     shown = stacks(frame, look, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
-    return finish(shown + paper_marks(look) + stamped(who, look), look, frame, notes)
+    return finish(shown + paper_marks(look, halo=True) + stamped(who, look), look, frame, notes)
 
 
 def mutation_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -124,7 +124,9 @@ def agreement_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 4: bars with intervals."""
     notes = [counted(frame, look, "values"), f"lines: {INTERVAL}", "dotted: values and triggers paired at random"]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
-    return finish(bars(frame, look, y) + controls.by_layer(frame, look) + paper_marks(look), look, frame, notes)
+    return finish(
+        bars(frame, look, y) + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes
+    )
 
 
 def rank_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -155,7 +157,8 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 6: a bar for each interval with n above it; ticks at the right edges."""
     edges = frame["bin"].to_list() or [1.0]
     crowded = look.width / look.bins < 22
-    limits = alt.Scale(domain=[0, edges[-1]], nice=False)
+    first = pl.concat([frame["left"], look.paper_values["left"]]).min() or 0.0
+    limits = alt.Scale(domain=[first, edges[-1]], nice=False)
     ticks = alt.Axis(
         values=edges,
         format=".1e",
@@ -168,7 +171,7 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     def x(field: str) -> alt.X:  # every layer's own: layers that leave the axis open would thin its ticks
         return alt.X(f"{field}:Q", title=x_title(look, "top prediction probability"), scale=limits, axis=ticks)
 
-    inset = edges[-1] / look.bins * 0.06
+    inset = (edges[-1] - first) / look.bins * 0.06
     drawn = frame.with_columns(
         (pl.col("left") + inset).alias("from"),
         (pl.col("bin") - inset).alias("to"),
@@ -217,7 +220,7 @@ def zero_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 8: bars with intervals."""
     notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}"]
     marks = bars(frame, look, share_axis("mean", ["examples with", "zero agreement"], [0, 1]))
-    return finish(marks + paper_marks(look), look, frame, notes)
+    return finish(marks + paper_marks(look, halo=True), look, frame, notes)
 
 
 def residual_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -230,7 +233,7 @@ def residual_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 9: bars with intervals."""
     notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}", "dotted: examples paired at random"]
     marks = bars(frame, look, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
-    return finish(marks + controls.by_layer(frame, look) + paper_marks(look), look, frame, notes)
+    return finish(marks + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes)
 
 
 def confidence_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
@@ -254,7 +257,7 @@ def kind_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 11: stacked bars."""
     notes = [counted(frame, look, "examples"), f"lines: {INTERVAL} of the share below"]
     marks = stacks(frame, look, "examples", KIND_NAMES, KIND_COLOURS)
-    return finish(marks + paper_marks(look), look, frame, notes)
+    return finish(marks + paper_marks(look, halo=True), look, frame, notes)
 
 
 def _box_note(more: str = "") -> str:

@@ -14,6 +14,7 @@ from ff_memories.figures.look import SURROGATE_MARK, Look
 from ff_memories.figures.theme import BLACK, BLUE, INK
 
 INTERVAL = "95% bootstrap interval"
+HALO = {"stroke": "white", "strokeWidth": 2.2, "opacity": 0.9}  # under a thin line that crosses marks of any colour
 
 
 def x_title(look: Look, title: str) -> list[str]:
@@ -129,15 +130,15 @@ def _ends(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def stamped(words: list[str], look: Look) -> list[alt.Chart]:
-    """Return the words across the plot itself, where no crop takes them away; the halo keeps them legible in print."""
+    """Return the words across the foot of the plot, where no crop takes them away and no interval lies under them."""
     size = min(17.0, (look.width - 60) / (0.62 * max(map(len, words), default=1)))
-    middle = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}, "fontSize": size}
+    place = {"x": {"expr": "width / 2"}, "y": {"expr": "height * 0.88"}, "fontSize": size}
     halo, ink = (
         {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.8},
         {"color": INK, "opacity": 0.9},
     )
     return [
-        alt.Chart(source([{}])).mark_text(text=" · ".join(words), **middle, **look_) for look_ in (halo, ink) if words
+        alt.Chart(source([{}])).mark_text(text=" · ".join(words), **place, **look_) for look_ in (halo, ink) if words
     ]
 
 

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from ff_memories.figures.look import Look
-from ff_memories.figures.marks import layer_axis, legend_columns, source
+from ff_memories.figures.marks import HALO, layer_axis, legend_columns, source
 from ff_memories.figures.paper import READ_OFF, STATED
 from ff_memories.figures.theme import BLACK
 
@@ -15,16 +15,21 @@ SHAPES = {STATED: "diamond", READ_OFF: "circle"}
 DASHES = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
 
 
-def paper_marks(look: Look, colours: dict[str, str] | None = None, limit: float = math.inf) -> list[alt.Chart]:
+def paper_marks(
+    look: Look, colours: dict[str, str] | None = None, limit: float = math.inf, halo: bool = False
+) -> list[alt.Chart]:
     """Return the paper's values by layer, or nothing where there are none to show.
 
     The mark's shape tells values stated in the text from our readings of the paper's figures, and so does the
     outline's dash. ``colours`` gives the colour of each series where the figure has several; else all are black.
-    Values whose middle lies beyond ``limit``, the end of the axis, are left out.
+    Values whose middle lies beyond ``limit``, the end of the axis, are left out. A ``halo`` keeps the outlines apart
+    from bars that they cross.
     """
     known = look.paper_values.filter((pl.col("low") + pl.col("high")) / 2 <= limit)
     known = known.rename({"first_layer": "from", "last_layer": "to"})
-    return _marks(look, known, (pl.col("from") + pl.col("to")) // 2, layer_axis(look, "from"), colours)
+    place = pl.int_range(pl.len()).over("from", "to") + 1  # series with one range: side by side, not one over another
+    middle = pl.col("from") + (pl.col("to") - pl.col("from")) * place // (pl.len().over("from", "to") + 1)
+    return _marks(look, known, middle, layer_axis(look, "from"), colours, halo)
 
 
 def paper_marks_by_probability(look: Look, x: alt.X) -> list[alt.Chart]:
@@ -34,7 +39,12 @@ def paper_marks_by_probability(look: Look, x: alt.X) -> list[alt.Chart]:
 
 
 def _marks(
-    look: Look, known: pl.DataFrame, middle: pl.Expr, x: alt.X, colours: dict[str, str] | None = None
+    look: Look,
+    known: pl.DataFrame,
+    middle: pl.Expr,
+    x: alt.X,
+    colours: dict[str, str] | None = None,
+    halo: bool = False,
 ) -> list[alt.Chart]:
     if known.is_empty():
         return []
@@ -52,14 +62,13 @@ def _marks(
         pl.col("known").replace_strict(LEGEND).alias("paper"),
     )  # fmt: skip
     base = alt.Chart(source(points)).encode(x=x, y="middle:Q")
-    outline = (
-        alt.Chart(source(_outline(known)))
-        .mark_rule(strokeWidth=0.6, clip=True)
-        .encode(x=x, x2="to", y="low:Q", y2="high:Q", stroke=stroke)
-        .encode(strokeDash=alt.StrokeDash("known:N", legend=None, scale=dashes))
+    sides = alt.Chart(source(_outline(known))).encode(x=x, x2="to", y="low:Q", y2="high:Q")
+    ground = [sides.mark_rule(**HALO, clip=True)] if halo else []
+    outline = sides.mark_rule(strokeWidth=0.8, clip=True).encode(
+        stroke=stroke, strokeDash=alt.StrokeDash("known:N", legend=None, scale=dashes)
     )
     # Two marks in one place: a filled and stroked one would have a legend without its stroke.
-    ground = base.mark_point(filled=True, color="white", size=22, opacity=1).encode(
+    inside = base.mark_point(filled=True, color="white", size=22, opacity=1).encode(
         shape=alt.Shape("paper:N", legend=None, scale=shapes)
     )
     legend = alt.Legend(
@@ -70,7 +79,7 @@ def _marks(
         stroke=stroke,
         tooltip=["paper:N", "series:N", "low:Q", "high:Q"],
     )
-    return [outline, ground, hollow]
+    return [*ground, outline, inside, hollow]
 
 
 def _outline(known: pl.DataFrame) -> pl.DataFrame:

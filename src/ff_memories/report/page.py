@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ff_memories.claims import natural, register
 from ff_memories.config import Settings
-from ff_memories.figures.catalogue import caption, title
+from ff_memories.figures.catalogue import DRAWN, caption, title
 from ff_memories.figures.links import keys_behind
 from ff_memories.report import interactive
 from ff_memories.report.annotation import annotation_section
@@ -70,6 +70,9 @@ def page(
     parts |= {name: {"title": name.replace("table", "Table "), "table": Markup(html)} for name, html in tables.items()}
     for name, part in parts.items():
         part |= {"name": name, "command": _command(configfile, targets.get(name)), "claims": _of_part(rows, name)}
+        if "links" in part and name in targets:
+            part["links"].append(("provenance", f"#{name}-provenance"))
+        part |= {"target": targets.get(name), "tables": DRAWN[name].tables if name in DRAWN else ()}
     own = Counter(row["verdict"] for row in rows)
     return render(
         "report.html.j2",
@@ -90,6 +93,7 @@ def page(
         claims_command=_command(configfile, targets.get("claims")),
         policy=Markup(interactive.policy(script)),
         script=script and Markup(script),
+        made=[part for part in parts.values() if part["target"]],
         live=[part for part in parts.values() if part.get("spec")],
         figures_at=figures_at,
     )

@@ -45,7 +45,10 @@ def changes(table: pl.DataFrame) -> pl.DataFrame:
         table.filter(pl.col("choice") != BASELINE)
         .join(own, on="claim", maintain_order="left")
         .with_columns(
-            change=pl.when(baseline != 0).then((measured - baseline) / baseline.abs()),
+            change=pl.when(measured == baseline)
+            .then(0.0)
+            .when(baseline != 0)
+            .then((measured - baseline) / baseline.abs()),
             beyond=(~inside).fill_null(measured != baseline).fill_null(False),
             flip=to,
             order=pl.col("claim").map_elements(lambda claim: natural(claim)[1], return_dtype=pl.Int64),
