@@ -69,7 +69,9 @@ def test_empty_sheets_of_every_format_hold_no_annotation(tmp_path):
 
 
 @pytest.mark.parametrize("change", [
-    lambda t: t.replace("\n", "\r\n"), lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\n,,,,,,\n"),
+    lambda t: t.replace("\n", "\r\n"), lambda t: "\ufeff" + t, lambda t: "sep=,\n" + t, lambda t: t.replace("\n", "\r"),
+    lambda t: t.replace("shallow", "Shallow").replace("semantic", "SEMANTIC").replace("none", "None"),
+    lambda t: t.replace("\n", "\n,,,,,,\n"),
     lambda t: "\n".join(";".join(f'"{c}"' if ";" in c or "," in c else c.replace('"', '""') for c in row)
                         for row in csv.reader(t.splitlines())) + "\n",
 ])  # fmt: skip
@@ -97,6 +99,14 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 2 3", 2, "listed twice"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,3-May", 2, "looks like a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,2026-01-03", 2, "looks like a date"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,05. Mär", 2, "looks like a date"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1:03", 2, "looks like a date"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,46146", 2, "no prefix 46146: .*made a date of them"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,“1 2 3”", 2, "'“1', '3”' is no number .*without typographic quotes"),
+        (f"mine,ann,{NAMES[0]},1,shallow,#NAME?,1 2 3", 2, "took for a formula"),
+        (f"mine,ann,{NAMES[0]},1,none,alike,1 2 3", 2, "a pattern of type none"),
+        (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is 'ann' at .*row 2"),
+        (f"mine,Proxy,{NAMES[0]},1,shallow,alike,1 2 3", 2, "no one's name"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 x", 2, "'x' is no number of a prefix"),
         (f"mine,ann,{NAMES[0]},1,shallow,,1 2 3", 2, "not described"),
         (f"mine,ann,{NAMES[0]},1,,alike,1 2 3", 2, "is no type"),
@@ -125,7 +135,10 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
     [
         ("a.csv", b"", "the file is empty"), ("a.csv", b"\n\n", "the file is empty"), ("a.json", b" ", "empty"),
         ("a.jsonl", b"\n", "empty"), ("a.csv", "é,b".encode("latin-1"), "row 1: not UTF-8"),
-        ("a.csv", "run".encode("utf-16"), "UTF-16"), ("a.csv", b"a,b\n1,2\n", "columns .* are lacking"),
+        ("a.csv", "run".encode("utf-16"), "UTF-16"),
+        ("a.csv", "run,annotator".encode("utf-16-le"), "UTF-16"), ("a.csv", b"PK\3\4\0", "a spreadsheet's own file"),
+        ("a.csv", f"{HEADER},Type\n{ROW},\n".encode(), "row 1: two columns are called type"),
+        ("a.csv", b"a,b\n1,2\n", "columns .* are lacking"),
         ("a.json", b"[{]", "row 1: not readable as JSON"), ("a.json", b"{}", "no list of Label Studio's tasks"),
         ("a.jsonl", b"{}\n", "row 1: not a line of doccano's"), ("a.xlsx", b"PK", "no file of annotations"),
         ("a.json", b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
@@ -139,10 +152,27 @@ def test_files_that_are_none_are_refused(tmp_path, name, content, message):
 
 def test_all_faults_are_said_at_once():
     problems = Problems()
-    check([record(type="x"), record(1, ranks=(1, 2)), record(2, ranks=(9, 1, 2))], SHOWN, problems)
+    check(
+        [record(type="x"), record(1, ranks=(1, 2)), record(2, ranks=(9, 1, 2)), record(3, ranks=None)], SHOWN, problems
+    )
     with pytest.raises(UserError) as error:
         problems.refuse()
     assert all(word in str(error.value) for word in ("3 things", "'x'", "in 2 of", "no prefix 9"))
+
+
+def test_faults_are_said_once_and_in_the_order_of_files_and_rows(tmp_path):
+    lines = [f"mine,ann,{NAMES[n]},1,shallow,alike,1 2 3" for n in range(4)]
+    for name, at in (("b.csv", (1, 3)), ("a.csv", (2,))):
+        part = [line.replace("1 2 3", "3-5") if n in at else line.replace("ann", name) for n, line in enumerate(lines)]
+        mixed = "\r\n".join(part) + "\n"
+        (tmp_path / name).write_bytes(f"{HEADER}\r\n{mixed}".encode())
+    problems = Problems()
+    records, _ = reading.read([tmp_path / "b.csv", tmp_path / "a.csv"], "mine", problems)
+    check(records, SHOWN, problems)
+    with pytest.raises(UserError) as error:
+        problems.refuse()
+    said = [line.split(":")[0].strip().removeprefix(f"{tmp_path}/") for line in str(error.value).splitlines()[1:-1]]
+    assert said == ["a.csv, row 4", "a.csv, row 5", "b.csv, row 3", "b.csv, row 5", "b.csv, row 5"]
 
 
 def test_labels_follow_their_text_through_a_new_extraction_and_the_others_are_listed():

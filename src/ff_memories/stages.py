@@ -6,7 +6,6 @@ compares dvc.yaml with the Snakefile says when they have moved.
 
 import difflib
 import hashlib
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -102,7 +101,7 @@ def _stages(jobs: list[Any]) -> dict[str, dict]:
 
 def _whole(file: str) -> str:
     """Return what people annotated as its folder: a file more in it is a change, and no other dvc.yaml."""
-    return os.path.dirname(file) if file.startswith("annotations/") else file
+    return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 
 def _entry(stage: dict, config: Path, option: str, up: str) -> dict[str, Any]:

@@ -71,9 +71,10 @@ class Run:
 
     @property
     def annotations(self) -> list[str]:
-        """What people annotated for this run: all files of its folder."""
+        """What people annotated for this run: all files of its folder and of folders in it."""
         folder = Path("annotations", self.config.run)
-        return sorted(p.as_posix() for p in folder.glob("*") if p.is_file() and not p.name.startswith("."))
+        files = (p for p in folder.rglob("*") if p.is_file())
+        return sorted(p.as_posix() for p in files if not any(part.startswith(".") for part in p.parts))
 
     @property
     def checkpoint(self) -> str:

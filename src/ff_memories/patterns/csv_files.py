@@ -26,7 +26,7 @@ def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, 
         return
     delimiter = max(",;\t", key=lines[0].count)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    header, ending = None, None
+    header, ending, mixed = None, None, False
     while True:
         row = reader.line_num + 1
         place = f"{path}, row {row}"
@@ -38,15 +38,19 @@ def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, 
         if cells is None:
             return
         end = _ending(lines[reader.line_num - 1])
-        if ending and end and end != ending:
+        if ending and end and end != ending and not mixed:
             problems.add(
                 place, f"it ends in {end}, the rows before in {ending}: two files were put together",
                 "open the file in a spreadsheet or an editor and save it whole, with one kind of line ends",
             )  # fmt: skip
-            return
+            mixed = True
         ending = ending or end
         if header is None:
+            if row == 1 and cells and cells[0].lower().startswith("sep="):
+                continue  # how Excel is told the delimiter
             header = [c.strip().lower() for c in cells]
+            if twice := sorted({c for c in header if c and header.count(c) > 1}):
+                problems.add(place, f"two columns are called {', '.join(twice)}", "leave the header as it was made")
             continue
         if not any(c.strip() for c in cells):
             continue
@@ -74,9 +78,14 @@ def _ending(line: str) -> str | None:
 
 def _text(path: str | Path, problems: Problems) -> str | None:
     content = Path(path).read_bytes()
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        problems.add(str(path), "it is UTF-16", "save it as CSV in UTF-8")
-        return None
+    for said, found in (
+        ("a spreadsheet's own file under another name", content.startswith(b"PK\3\4")),
+        ("UTF-16, which Excel calls Unicode text", content[:2] in (b"\xff\xfe", b"\xfe\xff")),
+        ("UTF-16 or no text at all", b"\0" in content),
+    ):
+        if found:
+            problems.add(str(path), f"it is {said}", "save it as CSV in UTF-8: spreadsheets offer it by that name")
+            return None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,13 +134,14 @@ def _form(path, given, problems: Problems) -> list[Record]:
     out = []
     for place, row in given:
         head = (place, str(path), row["annotator"], row["item"])
-        if row["type"] == "none":
+        kind = row["type"].lower()
+        if kind == "none":
             out.append(Record(*head))
             if row["prefixes"] or row["description"]:
                 problems.add(place, "a pattern of type none", "give it a type, or clear the row's other cells")
             continue
         ranks = parse_ranks(row["prefixes"], place, problems)
-        out.append(Record(*head, row["pattern"], row["type"] or "(empty)", row["description"], ranks))
+        out.append(Record(*head, row["pattern"], kind or "(empty)", row["description"], ranks))
     return out
 
 

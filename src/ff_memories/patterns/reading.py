@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ff_memories.patterns import csv_files, tools
-from ff_memories.patterns.records import Judgement, Problems, Record
+from ff_memories.patterns.records import Judgement, Problems, Record, check_names
 
 PASSED = (".md", ".txt")  # notes that somebody keeps beside the files
 
@@ -27,4 +27,5 @@ def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[lis
                 continue
             case _:
                 problems.add(str(path), "no file of annotations", "export CSV, Label Studio's JSON or doccano's JSONL")
+    check_names([*records, *judged], problems)
     return records, judged

@@ -9,9 +9,8 @@ from ff_memories.errors import UserError
 from ff_memories.patterns import ANNOTATOR, PEOPLE, TYPES
 from ff_memories.patterns.sample import FEWEST
 
-DATE = re.compile(
-    r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?\.?$|.*\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.IGNORECASE
-)
+CONVERTED = re.compile(r"\d[-/.:]\s*\d|\d.*[^\W\d_]{3}|[^\W\d_]{3}.*\d")  # 3-5, 03:05, 3.5, 5. Mär, Mar-05
+FORMULA = re.compile(r"#\S+[?!]|#N/?[AV]")  # what spreadsheets show of formulas that they do not understand
 QUOTES = "“”„‟‘’‚«»"
 
 
@@ -21,7 +20,7 @@ class Record:
 
     Attributes:
         place: file and row, for messages.
-        ranks: of the prefixes that have the pattern.
+        ranks: of the prefixes that have the pattern; ``None`` if they cannot be read, of which a problem tells.
     """
 
     place: str
@@ -31,7 +30,7 @@ class Record:
     pattern: str = ""
     type: str = ""
     description: str = ""
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[int, ...] | None = ()
 
 
 @dataclass(frozen=True)
@@ -55,31 +54,47 @@ class Problems:
         self.found.append(f"{place}: {what}; {mend}")
 
     def refuse(self) -> None:
-        """Raise ``UserError`` with all of them, if there are any."""
+        """Raise ``UserError`` with all of them, by file and row, if there are any."""
         if self.found:
+            found = sorted(
+                self.found, key=lambda said: [int(t) if t.isdigit() else t for t in re.split("([0-9]+)", said)]
+            )
             one = len(self.found) == 1
             raise UserError(
                 f"{'one thing is' if one else f'{len(self.found)} things are'} wrong with the annotators' files\n  "
-                + "\n  ".join(self.found),
+                + "\n  ".join(found),
                 "correct the rows named (nothing was scored or written) and run snakemake again",
             )
 
 
-def parse_ranks(text: str, place: str, problems: Problems) -> tuple[int, ...]:
+def parse_ranks(text: str, place: str, problems: Problems) -> tuple[int, ...] | None:
     """Return the numbers of prefixes, as written with blanks, commas or semicolons between them."""
-    ranks = []
-    if DATE.match(text.strip()):
+    parts = [part for part in re.split(r"[\s,;]+", text) if part]
+    odd = [part for part in parts if not (part.isascii() and part.isdigit())]
+    if not odd:
+        return tuple(map(int, parts))
+    if CONVERTED.search(text):
         problems.add(
-            place, f"{text.strip()!r} looks like a date that a spreadsheet made of numbers",
+            place, f"{text!r} looks like a date, a time or a decimal that a spreadsheet made of numbers",
             "make the column text, and write the prefixes' numbers with blanks between them, as in 3 5 12",
         )  # fmt: skip
-        return ()
-    for part in re.split(r"[\s,;]+", text.strip()):
-        if part and not (part.isascii() and part.isdigit()):
-            problems.add(place, f"{part!r} is no number of a prefix", "write numbers with blanks between them")
-        elif part:
-            ranks.append(int(part))
-    return tuple(ranks)
+    else:
+        quotes = ", without typographic quotes" if any(q in text for q in QUOTES) else ""
+        what = f"{', '.join(map(repr, odd))} is no number of a prefix"
+        problems.add(place, what, f"write numbers with blanks between them{quotes}")
+    return None
+
+
+def check_names(given: Iterable["Record | Judgement"], problems: Problems) -> None:
+    """Note names that differ in case or blanks alone: labels of one person must not pass for those of two."""
+    spelled: dict[str, Record | Judgement] = {}
+    said = set()
+    for one in given:
+        first = spelled.setdefault(" ".join(one.annotator.casefold().split()), one)
+        if first.annotator != one.annotator and (one.annotator, one.file) not in said:
+            said.add((one.annotator, one.file))
+            what = f"{one.annotator!r} is {first.annotator!r} at {first.place}"
+            problems.add(one.place, what, "spell one person's name in one way, and give two people two names")
 
 
 @dataclass(frozen=True)
@@ -131,7 +146,7 @@ def check(records: list[Record], shown: Shown, problems: Problems) -> tuple[list
 def _check_annotator(record: Record | Judgement, problems: Problems) -> None:
     if not record.annotator:
         problems.add(record.place, "nobody is named", "write your name into the column annotator")
-    elif record.annotator in (ANNOTATOR, PEOPLE):
+    elif record.annotator.casefold() in (ANNOTATOR, PEOPLE):
         problems.add(record.place, f"{record.annotator!r} is no one's name", "take another name for the annotator")
 
 
@@ -140,12 +155,19 @@ def _check_pattern(record: Record, prefixes: int | None, problems: Problems) -> 
         problems.add(record.place, f"{record.type!r} is no type of pattern", _instead(record.type, TYPES))
     if not record.description:
         problems.add(record.place, "the pattern is not described", "say in words what the prefixes share")
+    elif FORMULA.fullmatch(record.description):
+        what = f"{record.description!r} is what a spreadsheet made of a description that it took for a formula"
+        problems.add(record.place, what, "make the cell text, and write the description again")
+    if record.ranks is None:
+        return
     if outside := [r for r in record.ranks if r < 1 or (prefixes is not None and r > prefixes)]:
         most = "" if prefixes is None else f": they go from 1 to {prefixes}"
-        problems.add(record.place, f"there is no prefix {', '.join(map(str, outside))}{most}", "correct the numbers")
+        hint = "; a spreadsheet may have put them together, or made a date of them" if max(outside) > 999 else ""
+        what = f"there is no prefix {', '.join(map(str, outside))}{most}"
+        problems.add(record.place, what, f"correct the numbers{hint}")
     if len(set(record.ranks)) < len(record.ranks):
         problems.add(record.place, "a prefix is listed twice", "list it once")
-    if len(set(record.ranks)) < FEWEST:
+    if not outside and len(set(record.ranks)) < FEWEST:
         problems.add(
             record.place, f"a pattern in {len(set(record.ranks))} of the prefixes",
             f"one has to hold in at least {FEWEST}: tick the others that have it, or take the pattern out",
