@@ -10,6 +10,7 @@ import pytest
 
 from ff_memories import tables
 from ff_memories.errors import UserError
+from ff_memories.measures import LABELS
 from ff_memories.patterns import agreement, csv_files, plan, reading, scoring, simulate, tools
 from ff_memories.patterns.plan import Item
 from ff_memories.patterns.records import Judgement, Problems, Record, Shown, check, check_judgements
@@ -219,9 +220,45 @@ def test_masi_is_the_distance_of_sets():
     s, m, b, none = frozenset({"shallow"}), frozenset({"semantic"}), frozenset({"shallow", "semantic"}), frozenset()
     assert [agreement.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
     assert agreement.masi(none, none) == 0
+    assert agreement.masi(frozenset({1, 2, 3}), frozenset({2, 3, 4})) == pytest.approx(1 - 2 / 4 / 3)
     mild, hard = (agreement.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
     assert agreement.alpha_masi(mild) > agreement.alpha_masi(hard)
     assert agreement.alpha_nominal(agreement.counted([["none"], ["both"]])) is None  # nobody to agree with
+
+
+def alpha_by_pairs(units, distance):
+    """Krippendorff's alpha straight from its definition: 1 - observed / expected disagreement."""
+    units = [unit for unit in units if len(unit) > 1]
+    everything = [label for unit in units for label in unit]
+    mean = lambda labels: sum(distance(a, b) for i, a in enumerate(labels) for j, b in enumerate(labels) if i != j)
+    observed = sum(mean(unit) / (len(unit) - 1) for unit in units) / len(everything)
+    return 1 - observed / (mean(everything) / (len(everything) * (len(everything) - 1)))
+
+
+@pytest.mark.parametrize("raters", [2, 5])
+def test_alpha_is_what_its_definition_gives(raters):
+    rng = np.random.default_rng(raters)
+    truth = rng.choice(LABELS, 40, p=[0.4, 0.1, 0.3, 0.2])
+    units = [
+        [str(label if rng.random() < 0.6 else rng.choice(LABELS)) for _ in range(rng.integers(1, raters + 1))]
+        for label in truth
+    ]
+    sets = dict(zip(LABELS, agreement.SETS, strict=True))
+    assert sets["both"] == {"shallow", "semantic"} and sets["none"] == set()
+    counts = agreement.counted(units)
+    assert agreement.alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
+    masi = alpha_by_pairs(units, lambda a, b: agreement.masi(sets[a], sets[b]))
+    assert agreement.alpha_masi(counts) == pytest.approx(masi)
+
+
+def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():
+    rng = np.random.default_rng(3)
+    keys = [agreement.counted([["none", "none" if rng.random() < 0.7 else "shallow"]] * 25) for _ in range(60)]
+    alike = [agreement.counted([["none", "none" if rng.random() < 0.7 else "shallow"]]) for _ in range(60 * 25)]
+    (_, low, high), (_, narrow, wide) = (agreement.over_keys(drawn, 1, "agreement") for drawn in (keys, alike))
+    # half the width for a share of 0.7 over 60 keys, and over 1,500 prefixes if they were independent
+    assert (high - low) / 2 == pytest.approx(1.96 * (0.21 / 60) ** 0.5, rel=0.25)
+    assert (wide - narrow) / 2 == pytest.approx(1.96 * (0.21 / 1500) ** 0.5, rel=0.25)
 
 
 def chances(error):

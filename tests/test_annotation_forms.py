@@ -39,7 +39,7 @@ def text(browser, name):
 
 
 def exported(browser, file):
-    browser.find_element("id", "export").click()
+    press(browser, "c")
     browsing.until(lambda: file.exists() and file.stat().st_size)
     problems = Problems()
     records, judged = reading.read([file], "mine", problems)
@@ -63,9 +63,9 @@ def test_patterns_by_keyboard(browser, tmp_path):
     browser.refresh()  # what was done is still there
     assert text(browser, "place") == "3 / 3" and text(browser, "done") == "2 of 3 done"
     press(browser, "n", "unfinished", Keys.ENTER, "m", "1")
-    browser.find_element("id", "export").click()
+    press(browser, "c")
     assert "Write your name first" in text(browser, "message")
-    press(browser, "Ann Lee", Keys.ENTER)
+    press(browser, "Ann", Keys.ENTER, "w", " Lee", Keys.ENTER)
     records, _ = exported(browser, tmp_path / "downloads/Ann_Lee.csv")
     assert "1 unfinished" in text(browser, "message")
     assert [(r.annotator, r.item, r.type, r.description, r.ranks) for r in records] == [

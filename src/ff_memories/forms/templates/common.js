@@ -75,7 +75,7 @@ function exportCsv(rows, suffix) {
     return $("annotator").focus();
   }
   const open = data.items.filter((_, i) => lacking(i)).length;
-  say(open ? `Exported; ${open} unfinished are left out. You can go on and export again.` : "Exported, all done. Thank you!");
+  say(open ? `Exported; ${open} unfinished are left out. You can go on and export again.` : "Exported, all done. Thank you!", true);
   const lines = [data.columns.join(",")].concat(rows.map((row) => row.map(cell).join(",")));
   const link = element("a", { download: `${name.replace(/[^\p{L}\p{N}]+/gu, "_")}${suffix}.csv` });
   link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
@@ -87,11 +87,12 @@ function exportCsv(rows, suffix) {
 // What to say on the last page, when it is done.
 function sayLast() {
   const open = data.items.filter((_, i) => lacking(i)).length;
-  say(open ? `The last page. ${open} ${open > 1 ? "are" : "is"} unfinished: "next unfinished" leads there.` : "All done: export.");
+  say(open ? `The last page. ${open} ${open > 1 ? "are" : "is"} unfinished: "next unfinished" leads there.` : "All done: export.", !open);
 }
 
-function say(text) {
+function say(text, good = false) {
   $("message").textContent = text;
+  $("message").classList.toggle("good", good);
 }
 
 function start(keys) {
@@ -110,7 +111,10 @@ function start(keys) {
     const typing = event.target.matches("input[type=text]");
     if (typing && event.key !== "Enter" && event.key !== "Escape") return;
     if (event.target.matches("button, summary") && (event.key === "Enter" || event.key === " ")) return;
-    if (keys(event, typing)) event.preventDefault();
+    if (!typing && event.key === "w") $("annotator").focus();
+    else if (!typing && event.key === "c") $("export").click();
+    else if (!keys(event, typing)) return;
+    event.preventDefault();
   });
   show();
 }
