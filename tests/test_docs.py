@@ -1,15 +1,105 @@
 """The documentation: generated pages follow from the package, links lead somewhere, and the index names all pages."""
 
+import argparse
+import contextlib
+import importlib
 import json
 import re
+import shlex
 
 import pytest
 from conftest import ROOT
+from dvc.cli import DvcParserError
+from dvc.cli.parser import get_main_parser
+from snakemake.cli import get_argument_parser
 
+from ff_memories import cli
 from ff_memories.cli import main
 from ff_memories.guide import readme, steps
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
+
+
+TOOLS = ("ff-memories", "snakemake", "dvc")
+OPTION = re.compile(r"--?[A-Za-z][\w-]*")
+REFUSED = (argparse.ArgumentError, DvcParserError)
+
+
+def lines(text):
+    """What a page tells to type: the lines of its blocks, continuations joined, each command by itself."""
+    text = re.sub(r"^```(python)?\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    typed = re.sub(r"\\\n\s*", "", "\n".join(re.findall(r"^ {4}(.*)$", text, re.MULTILINE)))
+    for line in typed.splitlines():
+        for part in re.split(r"&&|;| # ", line.removeprefix("# ")):
+            if part.split()[:1] and part.split()[0] in TOOLS and "..." not in part:
+                yield shlex.split(part, comments=True)
+
+
+def mentions(text):
+    """What a page names in its sentences: a tool with a step, and perhaps options, between backquotes."""
+    for said in re.findall(r"`((?:ff-memories|snakemake|dvc) [^`\n]+)`", text):
+        yield said.split()
+
+
+def step_parser(name):
+    """The arguments of one step."""
+    parser = argparse.ArgumentParser(prog=name, exit_on_error=False, allow_abbrev=False)
+    importlib.import_module(f"ff_memories.steps.{name.replace('-', '_')}").arguments(parser)
+    return parser
+
+
+def parsed(words):
+    """Parse a line as its tool does; raises ``SystemExit`` or ``ArgumentError`` where the tool would refuse it."""
+    tool, *rest = words
+    if tool == "ff-memories":
+        assert rest[0] in cli.names(), f"no step {rest[0]}"
+        return step_parser(rest[0]).parse_args(rest[1:])
+    if tool == "snakemake":
+        asked = get_argument_parser().parse_args(rest)
+        rules = re.findall(
+            r"^rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M
+        )
+        assert set(asked.targets) <= {*rules, "RULE"}, asked.targets
+        return asked
+    return get_main_parser().parse_args(rest)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_line_to_type_is_one_that_its_tool_takes(page):
+    text = page.read_text(encoding="utf-8")
+    for words in lines(text):
+        with contextlib.redirect_stderr(None):
+            try:
+                parsed(words)
+            except (SystemExit, *REFUSED) as error:
+                pytest.fail(f"{page.name}: {' '.join(words)}: {error!r}")
+    for tool, first, *rest in mentions(text):
+        if tool == "ff-memories":
+            assert first in cli.names(), f"{page.name}: {first}"
+            unknown = {word for word in rest if OPTION.fullmatch(word)} - set(step_parser(first)._option_string_actions)
+            assert not unknown, f"{page.name}: {first} {unknown}"
+        elif not first.startswith("http"):
+            parsed([tool, first, *rest])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "ff-memories veryfy",
+        "ff-memories verify --certificat x",
+        "snakemake --no-such all",
+        "snakemake nothing",
+        "dvc pul",
+    ],
+)
+def test_a_line_that_no_tool_takes_is_found(wrong, capsys):
+    with pytest.raises((SystemExit, *REFUSED, AssertionError)):
+        parsed(wrong.split())
+
+
+def test_no_page_shows_python_that_no_test_runs():
+    shown = {page.name for page in PAGES if "```python" in page.read_text(encoding="utf-8")}
+    assert shown == {"api.md", "released.md"}
 
 
 def headings(text):

@@ -2,9 +2,11 @@
 
 import json
 import random
+import re
 
 import polars as pl
 import pytest
+from conftest import ROOT
 from factories import words
 from pipeline import config, run_steps, step, write_inputs
 from reference import rule_sentences
@@ -42,6 +44,25 @@ def test_a_run_given_anothers_draw_repeats_it_whatever_its_seed(run, tmp_path):
     for name in ("triggers", "examples", "composition", "refinement"):
         assert tables.read(new / f"{name}.parquet").equals(tables.read(out / f"{name}.parquet")), name
     assert tables.read(out / "examples.parquet")["position"].min() == 0
+
+
+def test_the_page_tells_how_to_take_a_draw_out_of_the_released_data_frame(run, tmp_path, monkeypatch):
+    folder, out = run
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "train.txt").write_bytes((out / "sample" / "train.txt").read_bytes())
+    step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
+         out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
+         out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet", "--device", "cpu",
+         "--threads", 1)  # fmt: skip
+    step("export-layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
+         "--sentences", out / "sentences.parquet", "--out", texts / "layer.pkl")  # fmt: skip
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/released.md").read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(texts)
+    exec(code, {})
+    new = again(tmp_path, folder, texts)
+    for name in ("composition", "refinement"):
+        assert tables.read(new / f"{name}.parquet").equals(tables.read(out / f"{name}.parquet")), name
 
 
 def test_sentences_come_in_the_order_of_the_run(run):
