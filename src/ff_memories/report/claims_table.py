@@ -4,13 +4,13 @@ import polars as pl
 
 from ff_memories.claims import natural, register
 from ff_memories.claims.numbers import measured, spread
-from ff_memories.report.text import latex
+from ff_memories.report.text import latex, opened
 
 
 def to_latex(claims: pl.DataFrame, scope: str) -> str:
-    """Return the `claims` table as a LaTeX ``longtable`` (packages longtable and booktabs), one line per claim."""
+    """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
     units = {claim.id: claim.unit for claim in register()}
-    lines = [r"\begin{longtable}{lp{0.32\linewidth}p{0.2\linewidth}p{0.16\linewidth}rl}", r"\toprule"]
+    lines = opened("longtable", "l", 0.28, 0.18, 0.13, "r", "l")
     if scope == "surrogate":
         lines.append(r"\multicolumn{6}{l}{\textbf{surrogate model: not the paper's}} \\")
     lines += [r"Claim & Statement & The paper & This run & $n$ & Verdict \\", r"\midrule", r"\endhead"]

@@ -8,7 +8,7 @@ from ff_memories.claims.evidence import PROXY
 from ff_memories.claims.layers import at
 from ff_memories.patterns import marks
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.text import csv_text, latex, visible
+from ff_memories.report.text import csv_text, latex, opened, visible
 
 PAPER_LAYERS = (1, 6, 10, 13, 16)  # of which the paper's Table 1 shows a key each
 PREFIXES = 3
@@ -81,8 +81,8 @@ def to_csv(rows: list[Row], scope: str) -> str:
 
 
 def to_latex(rows: list[Row], scope: str) -> str:
-    """Return Table 1 as a LaTeX ``tabular`` (package booktabs), one line per example prefix."""
-    lines = [r"\begin{tabular}{llp{0.6\linewidth}}", r"\toprule"]
+    """Return Table 1 as a LaTeX ``tabular`` (its packages in the first line), one line per example prefix."""
+    lines = opened("tabular", "l", 0.24, 0.58)
     if scope == "surrogate":
         lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
     lines += [r"Key & Pattern & Example trigger prefixes \\", r"\midrule"]

@@ -7,7 +7,7 @@ import polars as pl
 
 from ff_memories.measures import predictive_values
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.text import csv_text, latex
+from ff_memories.report.text import csv_text, latex, opened
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def to_csv(rows: list[Row], scope: str) -> str:
 
 
 def to_latex(rows: list[Row], scope: str) -> str:
-    """Return Table 2 as a LaTeX ``tabular`` (package booktabs)."""
-    lines = [r"\begin{tabular}{llrp{0.55\linewidth}}", r"\toprule"]
+    """Return Table 2 as a LaTeX ``tabular`` (its packages in the first line)."""
+    lines = opened("tabular", "l", "l", "r", 0.55)
     if scope == "surrogate":
         lines.append(r"\multicolumn{4}{l}{\textbf{surrogate model: not the paper's}} \\")
     lines += [r"Value & Prediction & Precision (n) & Trigger example \\", r"\midrule"]

@@ -8,7 +8,7 @@ from ff_memories.claims.evidence import PROXY
 from ff_memories.patterns import TYPES
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.table1 import said
-from ff_memories.report.text import csv_text, latex, visible
+from ff_memories.report.text import csv_text, latex, opened, visible
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def to_csv(found: AnnotatedKey | None, scope: str) -> str:
 
 
 def to_latex(found: AnnotatedKey | None, scope: str) -> str:
-    """Return Table 3 as a LaTeX ``tabular`` (package booktabs), one line per prefix."""
-    lines = [r"\begin{tabular}{rlp{0.75\linewidth}}", r"\toprule"]
+    """Return Table 3 as a LaTeX ``tabular`` (its packages in the first line), one line per prefix."""
+    lines = opened("tabular", "r", "l", 0.75)
     if scope == "surrogate":
         lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
     for n, text, kind in found.patterns if found else ():

@@ -2,7 +2,7 @@
 
 from ff_memories.plain import cell, csv_text, visible
 
-__all__ = ["cell", "csv_text", "latex", "visible"]
+__all__ = ["cell", "csv_text", "latex", "opened", "visible"]
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -10,6 +10,17 @@ _LATEX = {
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "-": r"{-}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
     "[": "{[}", "]": "{]}", "*": "{*}",
 }  # fmt: skip
+
+
+def opened(environment: str, *columns: str | float) -> list[str]:
+    """Return the first lines of a LaTeX table: letters are columns, numbers columns of that share of a line."""
+    packages = ",".join(["array", "booktabs", *(["longtable"] if environment == "longtable" else [])])
+    widths = [c if isinstance(c, str) else rf">{{\raggedright\arraybackslash}}p{{{c}\linewidth}}" for c in columns]
+    return [
+        rf"% \usepackage[T1]{{fontenc}} \usepackage{{{packages}}}",
+        rf"\begin{{{environment}}}{{{''.join(widths)}}}",
+        r"\toprule",
+    ]
 
 
 def latex(text: str) -> str:
