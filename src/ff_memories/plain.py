@@ -20,7 +20,8 @@ def cell(value: Any) -> Any:
     if not isinstance(value, str):
         return "" if value is None else value
     value = visible(value)
-    return f"'{value}" if value.lstrip()[:1] in ("=", "+", "-", "@") else value
+    first = unicodedata.normalize("NFKC", value.lstrip()[:1])  # spreadsheets also take wide signs for formulas
+    return f"'{value}" if first in ("=", "+", "-", "@") else value
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

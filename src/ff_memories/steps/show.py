@@ -11,6 +11,7 @@ from ff_memories.config import read_yaml
 from ff_memories.corpus import store
 from ff_memories.errors import UserError
 from ff_memories.memories import plan, triggers
+from ff_memories.plain import visible
 from ff_memories.workflow import Run
 
 
@@ -39,11 +40,12 @@ def run(args):
         own = found.filter((found["key"] == key) & (found["rank"] <= args.top))
         print(f"k_{key}^{args.layer}: {len(own)} trigger examples, [last token] -> next token")
         for row in own.iter_rows(named=True):
-            marked = re.sub(r"(\S+)$", r"[\1]", row["prefix"])
-            print(f"{row['rank']:4}  {row['coefficient']:8.4f}  {marked} -> {row['next_token'] or 'end of sentence'}")
+            marked = visible(re.sub(r"(\S+)$", r"[\1]", row["prefix"]))
+            following = visible(row["next_token"] or "end of sentence")
+            print(f"{row['rank']:4}  {row['coefficient']:8.4f}  {marked} -> {following}")
         print(f"v_{key}^{args.layer} promotes")
         for row in api.value_predictions(model, args.layer, key, args.top).iter_rows(named=True):
-            print(f"{row['rank']:4}  {row['probability']:8.2e}  {row['token']}")
+            print(f"{row['rank']:4}  {row['probability']:8.2e}  {visible(row['token'])}")
 
 
 def rows(args, run_: Run, model: api.Model, corpus: store.Corpus):
