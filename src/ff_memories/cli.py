@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 from ff_memories.errors import UserError
+from ff_memories.killed import end_with_snakemake
 from ff_memories.plain import visible
 from ff_memories.report.cost import MACHINE, hardware
 
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         args = parser.parse_args(argv)
         if "FF_MEMORIES_LOGS_MACHINE" in os.environ:  # a job of Snakemake: what it ran on is part of its log
+            end_with_snakemake()
             print(f"{MACHINE}{json.dumps(hardware())}", file=sys.stderr, flush=True)
         status = args.run(args)
     except UserError as error:

@@ -2,6 +2,7 @@
 from ff_memories.artefacts.guard import refuse_beside_dvc, refuse_edited
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import DRAWN, FIGURES, title
+from ff_memories.killed import STARTED_BY, take_over
 from ff_memories.patterns import SHEETS
 from ff_memories.workflow import Run, use_tools_of_this_environment
 from snakemake.exceptions import WorkflowError
@@ -21,12 +22,16 @@ try:
     run_ = Run(config, str(workflow.configfiles[-1]))
     if not run_.inside_dvc:
         refuse_beside_dvc()
+    if workflow.is_main_process:
+        take_over()
 except UserError as error:
     raise WorkflowError(str(error))
 
 use_tools_of_this_environment()
 # Snakemake's own strictness, and a step's log begins with the machine it ran on
-shell.prefix("set -euo pipefail; export FF_MEMORIES_LOGS_MACHINE=yes; ")
+shell.prefix(
+    f"set -euo pipefail; export FF_MEMORIES_LOGS_MACHINE=yes {STARTED_BY}=$PPID; "
+)
 
 
 scattergather:

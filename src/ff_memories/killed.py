@@ -1,0 +1,59 @@
+"""A run that was killed needs no hand: its jobs end with it, and the next run takes the lock that it left."""
+
+import atexit
+import os
+import platform
+import signal
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+STARTED_BY = "FF_MEMORIES_SNAKEMAKE"  # the process whose job this is
+RUNNING = Path(".snakemake/running")  # a file for every Snakemake at work here: host, process and when it began
+LOCKS = Path(".snakemake/locks")
+HOST = platform.node()
+PATIENCE = 0.5  # seconds between two looks
+
+
+def _name(process: psutil.Process) -> str:
+    return f"{HOST} {process.pid} {process.create_time():.2f}"
+
+
+def _runs(name: str) -> bool:
+    """Whether a record's process is alive, as far as can be told: another machine's may be."""
+    host, pid, _ = name.rsplit(" ", 2)
+    if host != HOST:
+        return True
+    try:
+        return _name(psutil.Process(int(pid))) == name
+    except psutil.NoSuchProcess:
+        return False
+
+
+def take_over() -> None:
+    """Remove the locks of a Snakemake that was killed in this folder, unless another one may be at work here."""
+    RUNNING.mkdir(parents=True, exist_ok=True)
+    own = RUNNING / _name(psutil.Process())
+    own.touch()
+    atexit.register(own.unlink, missing_ok=True)
+    others = [path for path in RUNNING.iterdir() if path != own]
+    dead = [path for path in others if not _runs(path.name)]
+    if dead and len(dead) == len(others):
+        for lock in LOCKS.glob("*.lock"):
+            lock.unlink(missing_ok=True)
+    for path in dead:
+        path.unlink(missing_ok=True)
+
+
+def end_with_snakemake() -> None:
+    """Have this process end when the Snakemake whose job it is was killed: the next run's jobs write the same files."""
+    if pid := os.environ.get(STARTED_BY):
+        threading.Thread(target=_watch, args=(int(pid),), daemon=True).start()
+
+
+def _watch(pid: int) -> None:
+    while psutil.pid_exists(pid):
+        time.sleep(PATIENCE)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,89 @@
+"""A run that was killed goes on with the same command; one that is at work is left alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from conftest import BIN, ROOT, snakemake
+
+from ff_memories import killed
+
+TARGET = "results/planted/tables/sentences.parquet"
+
+
+def start(folder, *targets):
+    """Start Snakemake as a process group of its own."""
+    arguments = [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile",
+                 folder / "my.yaml", "--cores", "2", "--", *targets]  # fmt: skip
+    env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.Popen(arguments, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                            start_new_session=True)  # fmt: skip
+
+
+def jobs_below(process):
+    return [p for p in psutil.Process(process.pid).children(recursive=True) if "ff-memories" in " ".join(p.cmdline())]
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+    return found
+
+
+def test_after_a_kill_the_same_command_goes_on_and_its_jobs_end(tmp_path):
+    from test_planted import prepare
+
+    prepare(tmp_path)
+    process = start(tmp_path, TARGET)
+    jobs = wait_for(lambda: jobs_below(process))
+    os.kill(process.pid, signal.SIGKILL)  # it alone: nobody ends its jobs
+    process.wait()
+    assert list((tmp_path / ".snakemake" / "locks").glob("*.lock"))
+    wait_for(lambda: not any(job.is_running() and job.status() != psutil.STATUS_ZOMBIE for job in jobs), 5)
+    snakemake(tmp_path, "--", TARGET)
+    assert (tmp_path / TARGET).exists()
+    assert not list((tmp_path / ".snakemake" / "running").iterdir())
+
+
+def test_a_second_run_beside_one_at_work_is_refused(tmp_path):
+    from test_planted import prepare
+
+    prepare(tmp_path)
+    process = start(tmp_path, "all")
+    try:
+        wait_for(lambda: jobs_below(process))
+        refused = snakemake(tmp_path, check=False)
+        assert refused.returncode and "lock" in (refused.stdout + refused.stderr).lower()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+DEAD = f"{killed.HOST} 999999999 1.00"
+ALIVE = f"{killed.HOST} {os.getppid()} {psutil.Process(os.getppid()).create_time():.2f}"
+REUSED = f"{killed.HOST} {os.getppid()} 1.00"  # the process's number has become another's
+ELSEWHERE = "another-machine 1 1.00"
+
+
+@pytest.mark.parametrize(
+    "records, released",
+    [
+        ([DEAD], True), ([REUSED], True), ([DEAD, REUSED], True), ([], False), ([ALIVE], False), ([DEAD, ALIVE], False),
+        ([DEAD, ELSEWHERE], False),
+    ],
+)  # fmt: skip
+def test_locks_are_removed_only_where_nobody_can_hold_them(tmp_path, records, released):
+    for name in records:
+        (tmp_path / killed.RUNNING / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / killed.RUNNING / name).touch()
+    (tmp_path / killed.LOCKS).mkdir(parents=True)
+    (tmp_path / killed.LOCKS / "0.output.lock").touch()
+    code = "from ff_memories.killed import take_over; take_over()"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert (tmp_path / killed.LOCKS / "0.output.lock").exists() is not released
