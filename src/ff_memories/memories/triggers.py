@@ -180,9 +180,13 @@ class _Rows:
         return out
 
     def positions(self, coefficients: torch.Tensor, sentence: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        """Return the coefficients along sentences, (hits, longest): the last one repeated behind a sentence's end."""
-        row = self.first[sentence, None] + torch.minimum(self.along, self.length[sentence, None] - 1)
-        return coefficients.view(-1).take(row * coefficients.shape[1] + key[:, None])
+        """Return the coefficients along sentences, (hits, longest): behind a sentence's end those of what follows it.
+
+        Sentences come by length, so that there is always enough that follows.
+        """
+        (rows, keys), longest = coefficients.shape, len(self.along)
+        windows = coefficients.as_strided((rows - longest + 1, keys, longest), (keys, 1, keys))
+        return windows[self.first[sentence], key]
 
     def entries(self, key, coefficient, sentence, along) -> Entries:
         """Return the entries of hits in sentences of the batch, for all sentences of the corpus with the same text."""
@@ -207,7 +211,9 @@ def _select(layer: int, coefficients: torch.Tensor, rows: _Rows, best: TopTrigge
         return
     along = rows.positions(coefficients, sentence, key)
     if per_sentence == "best":
-        best.offer(layer, rows.entries(key, maxima[sentence, key], sentence, along.argmax(1)))
+        most = maxima[sentence, key]
+        first = (along == most[:, None]).view(torch.uint8).argmax(1)  # of equals, hence within the sentence
+        best.offer(layer, rows.entries(key, most, sentence, first))
     else:
         reaches = (along >= gate[key, None]) & (rows.along < rows.length[sentence, None])
         which, at = reaches.nonzero(as_tuple=True)
