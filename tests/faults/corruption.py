@@ -1,0 +1,81 @@
+"""Every class of file that a finished run reads, spoilt in four ways: refused by name, made again, or of no matter.
+
+After each, the same command runs. What must never happen: it succeeds and something made from the spoilt file stands
+among the results. Results that were spoilt are changes by hand: they are refused, or nothing reads them.
+"""
+
+import random
+import shutil
+from pathlib import Path
+
+from trials import RESULTS, Clock, copied, differing, finish, options, record, undisturbed
+
+FILES = {
+    "text": "train.txt",
+    "dictionary": "dict.txt",
+    "checkpoint": "model.pt",
+    "config": "my.yaml",
+    "weights": RESULTS / "model/model.safetensors",
+    "description": RESULTS / "model/model.json",
+    "card": RESULTS / "model/card.json",
+    "corpus": RESULTS / "corpus/corpus.safetensors",
+    "shard": RESULTS / "shards/1-of-2.safetensors",
+    "table of triggers": RESULTS / "tables/triggers.parquet",
+    "table of values": RESULTS / "tables/values.parquet",
+    "counts": RESULTS / "counts/triggers.parquet",
+    "figure's specification": RESULTS / "figures/figure4.vl.json",
+    "claims": RESULTS / "tables/claims.parquet",
+}
+WAYS = ("flipped", "truncated", "emptied", "another's")
+
+
+def spoil(path: Path, way: str, rng: random.Random, other: Path) -> None:
+    content = bytearray(path.read_bytes())
+    if way == "flipped":
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    elif way == "truncated":
+        del content[len(content) // 2 :]
+    elif way == "emptied":
+        content.clear()
+    else:
+        content[:] = other.read_bytes()
+    path.write_bytes(content)
+
+
+def main() -> None:
+    given = options().parse_args()
+    rng, clock, rows = random.Random(given.seed), Clock(given.minutes), []
+    trials = [(kind, way) for kind in FILES for way in WAYS]
+    rng.shuffle(trials)
+    with undisturbed() as (place, whole, expected):
+        for n, (kind, way) in enumerate(trials[: given.trials]):
+            if not clock.left():
+                break
+            folder = copied(place, f"spoilt{n}", whole)
+            same_kind = [f for f in FILES.values() if Path(f).suffix == Path(FILES[kind]).suffix and f != FILES[kind]]
+            other = whole / (same_kind[0] if same_kind else "dict.txt")
+            spoil(folder / FILES[kind], way, rng, other)
+            is_result = str(FILES[kind]).startswith("results")
+            done = finish(folder)
+            log = folder.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
+            named = Path(FILES[kind]).name in log
+            differ = differing(folder, expected)
+            own = str(Path(FILES[kind]).relative_to(RESULTS)) if is_result else None
+            if done and not differ:
+                found, ok = "made again" if own else "no matter", True
+            elif done and differ == [own]:
+                found, ok = "left as it was, and read by nothing", True
+            elif not done:
+                found, ok = "refused" + (" by name" if named else ""), named
+            elif not is_result:
+                found, ok = f"another input: {len(differ)} files follow from it", kind == "text" or kind == "config"
+            else:
+                found, ok = f"read: {', '.join(differ[:4])}", False
+            rows.append({"file": kind, "way": way, "found": found, "ok": ok})
+            print(rows[-1], flush=True)
+            record("corruption", given, rows)
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
