@@ -56,6 +56,10 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]
             active=pl.Series(rng.integers(0, keys + 1, n)), ffn_top=pl.lit(1), output_top=pl.lit(1),
             agreeing_memories=pl.Series(rng.integers(0, 2, n)),
         ),
+        "control": pl.DataFrame({"layer": np.arange(1, layers + 1), "keys": keys, "examples": 5}).with_columns(
+            pl.Series(measure, rng.random(layers))
+            for measure in ("agreement", "active", "zero_agreement", "residual_predicts")
+        ),
         "refinement": pl.DataFrame(case | tokens).with_columns(
             residual_probability=pl.Series(rng.random(n)), kind=pl.Series(rng.choice(measures.KINDS, n))
         ),
@@ -193,7 +197,7 @@ def test_unknown_agreement_leaves_figures_4_to_6_without_data():
         for c, t in (("next_token", pl.UInt32), ("next_token_rank", pl.UInt32), ("agrees", pl.Boolean))
     )
     for figure in ("figure4", "figure5", "figure6"):
-        assert "no data" in texts(drawing(figure, {"values": unknown}))
+        assert "no data" in texts(drawing(figure, synthetic() | {"values": unknown}))
 
 
 @pytest.mark.parametrize("layers", [1, 6, 48])
@@ -247,12 +251,12 @@ def test_peoples_labels_take_the_place_of_the_proxys():
 
 def test_n_is_shown_and_counts_only_known_agreement():
     values = synthetic()["values"]
-    assert f"n = {KEYS} values per layer" in texts(drawing("figure4", {"values": values}))
+    assert f"n = {KEYS} values per layer" in texts(drawing("figure4", synthetic() | {"values": values}))
     first = (pl.col("layer") == 1) & (pl.col("key") < 5)
     partly = values.with_columns(pl.when(~first).then(pl.col("agrees")).alias("agrees"))
-    assert f"n = {KEYS - 5} to {KEYS} values per layer" in texts(drawing("figure4", {"values": partly}))
+    assert f"n = {KEYS - 5} to {KEYS} values per layer" in texts(drawing("figure4", synthetic() | {"values": partly}))
     without = values.filter(pl.col("layer") > 1)
-    assert f"n = 0 to {KEYS} values per layer" in texts(drawing("figure4", {"values": without}))
+    assert f"n = 0 to {KEYS} values per layer" in texts(drawing("figure4", synthetic() | {"values": without}))
 
 
 def test_options_are_honoured():
@@ -362,3 +366,16 @@ def test_figure_6_starts_where_its_values_start():
     spec = render.spec(draw.chart(frame, looking("figure6")))
     assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == pytest.approx(frame["left"].min())
     assert frame["left"].min() > 0
+
+
+@pytest.mark.parametrize("figure", [figure for figure, entry in FIGURES.items() if "control" in entry.tables])
+def test_an_untrained_model_is_a_faint_line_that_the_note_explains(figure):
+    frames = synthetic()
+    frame = draw.data(chosen(figure, frames), Settings(SECTIONS), looking(figure))
+    spec = render.spec(draw.chart(frame, looking(figure)))
+    lines = [layer for layer in spec["layer"] if layer["encoding"].get("y", {}).get("field") == "untrained"]
+    dashed = [layer for layer in lines if layer["mark"].get("strokeDash")]
+    assert len(dashed) == 1 and dashed[0]["mark"]["strokeWidth"] < 1
+    assert [row["untrained"] for row in dashed[0]["data"]["values"]] == frame["untrained"].to_list()
+    assert set(frame["untrained"]) <= {x for name in frames["control"].columns[2:] for x in frames["control"][name]}
+    assert "untrained model" in texts(render.svg(spec, figure))

@@ -79,3 +79,28 @@ def test_it_opens_at_once_and_stays_small(report, driver):
     driver.get(report.as_uri())
     took = driver.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd")
     assert 0 < took < 2000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("small", [False, True])
+def test_the_page_of_costs_is_sound_too(report, driver, scheme, small):
+    browsing.media(driver, prefers_color_scheme=scheme)
+    if small:
+        browsing.phone(driver)
+    driver.get(report.with_name("cost.html").as_uri())
+    assert browsing.violations(driver) == [] and not browsing.console(driver)
+    assert driver.execute_script("return document.documentElement.scrollWidth <= screen.width")
+
+
+def test_claims_stand_beside_their_figure_where_there_is_room_and_below_it_on_a_phone(report, driver):
+    places = (
+        "return [...document.querySelectorAll('.beside')].filter((b) => b.children.length > 1)"
+        ".map((b) => [...b.children].map((c) => c.getBoundingClientRect()))"
+        ".map(([f, c]) => [c.left >= f.right, c.top >= f.bottom])"
+    )
+    driver.get(report.as_uri())
+    wide = driver.execute_script(places)
+    assert wide and all(beside and not below for beside, below in wide)
+    browsing.phone(driver)
+    driver.get(report.as_uri())
+    assert all(below and not beside for beside, below in driver.execute_script(places))

@@ -158,6 +158,7 @@ def steps(
         Step("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
         Step("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
         Step("composition", 1, speed.start + layered, running + corpus_bytes, 0.02 * lists, running),
+        Step("control", 1, speed.start + values_seconds, running + shape.loaded_bytes + corpus_bytes, 0.0, running),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
     return out

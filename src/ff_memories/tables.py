@@ -145,6 +145,15 @@ TABLES = {
          "q3": pl.Float64},
         frozenset({"q1", "median", "q3"}),
     ),
+    "control": Schema(
+        "an untrained model of the same shape, on a sample of the text: keys that fire, agreement of their values, the "
+        "median share of active memories, and the shares of examples with zero agreement and with a residual that "
+        "predicts the output",
+        ("layer",),
+        {"layer": LAYER, "keys": pl.UInt32, "agreement": pl.Float64, "examples": pl.UInt32, "active": pl.Float64,
+         "zero_agreement": pl.Float64, "residual_predicts": pl.Float64},
+        frozenset({"agreement"}),
+    ),
     "benchmark": Schema(
         "how fast the engine is, with targets: ratios are medians over rounds, low and high their extremes",
         ("row",),

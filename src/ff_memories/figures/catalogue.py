@@ -51,7 +51,7 @@ FIGURES: dict[str, Entry] = {
     "figure4": Entry(
         "E4", "4",
         "How often a value's most probable token is the token that follows its key's top trigger example.",
-        ("values",), ("values",),
+        ("values", "control"), ("values",),
         caption_last="How often a value's most probable token is the last token of its key's top trigger example.",
     ),
     "figure5": Entry(
@@ -72,18 +72,18 @@ FIGURES: dict[str, Entry] = {
     "figure7": Entry(
         "E8", "5.1",
         "The share of a layer's memories that are active, that is, have a coefficient above zero.",
-        ("composition",),
+        ("composition", "control"),
     ),
     "figure8": Entry(
         "E9", "5.1",
         "How often a layer's prediction differs from the predictions of all its memories "
         "(of the active ones, unless configured otherwise).",
-        ("composition",),
+        ("composition", "control"),
     ),
     "figure9": Entry(
         "E11", "5.2",
         "How often the residual, before a layer's feed-forward, already predicts what the model outputs in the end.",
-        ("refinement",),
+        ("refinement", "control"),
     ),
     "figure10": Entry(
         "E12", "5.2",

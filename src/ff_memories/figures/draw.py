@@ -117,12 +117,17 @@ def _with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, targ
 def agreement_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
     """Figure 4: agreement rate per layer, and what it would be by ``chance``, values paired with others' triggers."""
     rates = measures.agreement(tables["values"], settings.seed)
-    return _with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
+    rates = _with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
+    return controls.with_untrained(rates, tables["control"], "agreement")
 
 
 def agreement_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 4: bars with intervals."""
-    notes = [counted(frame, look, "values"), f"lines: {INTERVAL}", "dotted: values and triggers paired at random"]
+    notes = [
+        counted(frame, look, "values"),
+        f"lines: {INTERVAL}",
+        f"dotted: values and triggers paired at random; {controls.UNTRAINED}",
+    ]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
     return finish(
         bars(frame, look, y) + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes
@@ -197,7 +202,9 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
 
 def active_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
     """Figure 7: quartiles of the share of active memories per layer."""
-    return measures.active_memories(tables["composition"], look.keys)
+    return controls.with_untrained(
+        measures.active_memories(tables["composition"], look.keys), tables["control"], "active"
+    )
 
 
 def active_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
@@ -205,33 +212,41 @@ def active_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     notes = [
         counted(frame, look, "examples") + f", {look.keys:,} memories",
         _box_note(),
-        "dotted: keys drawn at random",
+        f"dotted: keys drawn at random; {controls.UNTRAINED}",
     ]
     marks = boxes(frame, look, share_axis("low", "active memories", [0, 1]))
-    return finish(controls.level(RANDOM_KEYS) + marks + paper_marks(look), look, frame, notes)
+    return finish(
+        controls.level(RANDOM_KEYS) + marks + controls.by_layer(frame, look) + paper_marks(look), look, frame, notes
+    )
 
 
 def zero_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
-    return measures.zero_agreement(tables["composition"], settings.seed)
+    rates = measures.zero_agreement(tables["composition"], settings.seed)
+    return controls.with_untrained(rates, tables["control"], "zero_agreement")
 
 
 def zero_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 8: bars with intervals."""
-    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}"]
+    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}; {controls.UNTRAINED}"]
     marks = bars(frame, look, share_axis("mean", ["examples with", "zero agreement"], [0, 1]))
-    return finish(marks + paper_marks(look, halo=True), look, frame, notes)
+    return finish(marks + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes)
 
 
 def residual_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
     """Figure 9: share of examples whose residual predicts the model's output per layer, and by ``chance``."""
     rates = measures.residual_predicts(tables["refinement"], settings.seed)
-    return _with_chance(rates, tables["refinement"], "residual_top", "model_top")
+    rates = _with_chance(rates, tables["refinement"], "residual_top", "model_top")
+    return controls.with_untrained(rates, tables["control"], "residual_predicts")
 
 
 def residual_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 9: bars with intervals."""
-    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}", "dotted: examples paired at random"]
+    notes = [
+        counted(frame, look, "examples"),
+        f"lines: {INTERVAL}",
+        f"dotted: examples paired at random; {controls.UNTRAINED}",
+    ]
     marks = bars(frame, look, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
     return finish(marks + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes)
 

@@ -1,0 +1,100 @@
+"""The untrained control: the same measures as everywhere, of weights that are nobody's."""
+
+from collections import defaultdict
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from factories import words
+from pipeline import config, run_steps, step, write_inputs
+
+from ff_memories import measures, tables
+from ff_memories.corpus import store
+from ff_memories.memories import composition, control, values
+from ff_memories.model import checkpoint
+from ff_memories.model.decoder import Decoder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("control")
+    write_inputs(folder, words(44), seed=4, decoder_layers=2)
+    return folder, run_steps(folder, config())
+
+
+def trained(out):
+    return checkpoint.load(out / "model.safetensors", out / "model.json")
+
+
+def test_on_the_trained_weights_and_all_sentences_it_measures_what_the_tables_say(run):
+    _, out = run
+    decoder, corpus = Decoder(*trained(out)), store.read(out / "corpus.safetensors")
+    read = {name: tables.read(out / f"{name}.parquet") for name in ("triggers", "values", "composition", "refinement")}
+    keys = decoder.description.keys
+    targets = control.top_targets(decoder, corpus, np.arange(corpus.train), "next", 100)
+    top = read["triggers"].filter(pl.col("rank") == 1)
+    follows = defaultdict(set)  # the same prefix in several sentences has the same coefficient: any may be met first
+    for sentence in map(corpus.sentence, range(corpus.train)):
+        for end in range(1, len(sentence)):
+            follows[tuple(sentence[:end])].add(int(sentence[end]))
+    for layer, key, sentence, end in top.select("layer", "key", "sentence", "position").iter_rows():
+        assert targets[layer - 1, key] in follows[tuple(corpus.sentence(sentence)[:end])]
+    assert (targets >= 0).sum() == len(top)
+
+    tops = values.value_tops(decoder, decoder.vocabulary)
+    examples = tables.read(out / "examples.parquet")
+    seen = composition.observe(
+        decoder, corpus, examples, tops, layer_prediction="ffn", memories="active", batch_tokens=100
+    )
+    made = control.table(targets, tops, seen)
+    fires = targets >= 0
+    assert made["agreement"].to_list() == pytest.approx(((targets == tops) & fires).sum(1) / fires.sum(1))
+    assert (
+        made["keys"].to_list()
+        == read["values"].drop_nulls("agrees").group_by("layer", maintain_order=True).len()["len"].to_list()
+    )
+    zero = measures.zero_agreement(read["composition"], 1)["mean"]
+    assert made["zero_agreement"].to_list() == pytest.approx(zero.to_list())
+    active = measures.active_memories(read["composition"], keys)["median"]
+    assert made["active"].to_list() == pytest.approx(active.to_list(), abs=1 / keys)
+    residual = measures.residual_predicts(read["refinement"], 1)["mean"]
+    assert made["residual_predicts"].to_list() == pytest.approx(residual.to_list())
+
+
+def test_the_last_token_is_the_prefixs_own(run):
+    _, out = run
+    decoder, corpus = Decoder(*trained(out)), store.read(out / "corpus.safetensors")
+    targets = control.top_targets(decoder, corpus, np.arange(corpus.train), "last", 100)
+    for layer, key, sentence, position in (
+        tables.read(out / "triggers.parquet").filter(pl.col("rank") == 1)
+        .select("layer", "key", "sentence", "position").iter_rows()
+    ):  # fmt: skip
+        assert targets[layer - 1, key] == corpus.sentence(sentence)[position - 1]
+
+
+def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
+    _, out = run
+    description, weights = trained(out)
+    one, same, other = (control.untrained(description, weights, seed) for seed in (1, 1, 2))
+    assert {n: w.shape for n, w in one.items()} == {n: w.shape for n, w in weights.items()}
+    assert all(torch.equal(one[n], same[n]) for n in one)
+    assert not torch.equal(one["layers.0.keys"], other["layers.0.keys"])
+    assert not torch.equal(one["layers.0.keys"], weights["layers.0.keys"])
+    assert description.aliases and all(one[n].data_ptr() == one[s].data_ptr() for n, s in description.aliases.items())
+    assert one["layers.0.values"].std() == pytest.approx(description.keys**-0.5, rel=0.2)
+
+
+def test_the_step_writes_the_same_bytes_twice_and_leaves_keys_that_never_fire_out(run):
+    folder, out = run
+    given = {"config": folder / "config.yaml", "corpus": out / "corpus.safetensors", "device": "cpu", "threads": 1,
+             "weights": out / "model.safetensors", "description": out / "model.json"}  # fmt: skip
+    arguments = ["control", *(word for name, value in given.items() for word in (f"--{name}", value))]
+    step(*arguments, "--control", out / "control.parquet")
+    step(*arguments, "--control", out / "again/control.parquet")
+    assert (out / "control.parquet").read_bytes() == (out / "again/control.parquet").read_bytes()
+    made = tables.read(out / "control.parquet")
+    assert made["examples"].to_list() == [40, 40] and made["active"].is_between(0.3, 0.7).all()
+    none = np.full((2, 3), -1)
+    seen = composition.Observation(*(np.zeros((4, 2), dtype=int) for _ in range(6)), np.zeros(4, dtype=int))
+    assert control.table(none, none, seen)["agreement"].to_list() == [None, None]
