@@ -7,7 +7,12 @@ import pytest
 
 from ff_memories import cli, tables
 from ff_memories.claims import Evidence, Measurement, judge, natural, register, verdicts
+from ff_memories.claims.checks import agreement as agreement_
+from ff_memories.claims.checks import composition as composition_
+from ff_memories.claims.checks import patterns as patterns_
+from ff_memories.claims.checks import refinement as refinement_
 from ff_memories.claims.layers import at, between, tally
+from ff_memories.claims.numbers import number
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.claims.verdicts import PROXY
 from ff_memories.corpus.dictionary import Dictionary
@@ -256,6 +261,60 @@ def test_stop_words_and_short_prefixes_come_with_their_base_rate():
     assert text == "base rate 30 %; of the tokens that follow in the text 10 %, base rate 10 %"
     row = verdict("K22", composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5))
     assert row["measured"] == pytest.approx(0.5) and row["reason"] == "base rate 25 %"
+
+
+K22 = [composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5)]
+RISING = by_probability(lambda b: [5, 5, 6, 6, 7, 8, 8, 9, 10][b])
+STEPS = settled(lambda i: i if i <= 8 else 8 + 1.5 * (i - 8))
+EIGHT = labels(lambda i, r: "shallow" if i <= 8 or (i == 9 and r <= 5) else "semantic")
+GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26, 16: 0.5}.get(i, 0.28))
+
+# a check, tables, its limits: what lies on a limit, and what lies just beyond it
+LIMITS = [
+    (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5, "within": [0.5, 0.5], "factor": 2}, True),
+    (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5, "within": [0.5, 0.5], "factor": 2.01}, False),
+    (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5, "within": [0.51, 1], "factor": 1}, False),
+    (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5, "within": [0, 0.49], "factor": 1}, False),
+    (refinement_.settled_early, [settled(lambda i: 10)], {"layers": [1, 3], "within": [0.5, 0.5]}, True),
+    (refinement_.settles_late, [STEPS], {"early": [1, 8], "late": [8, 16], "factor": 1.4, "at_least": 1}, True),
+    (refinement_.settles_late, [STEPS], {"early": [1, 8], "late": [8, 16], "factor": 1.6, "at_least": 1}, False),
+    (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 1.9, "or_above": 1}, True),
+    (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 0, "factor": 1.9, "or_above": 1}, False),
+    (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 2, "or_above": 0.5}, False),
+    (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 3, "or_above": 0.49}, True),
+    (agreement_.peak_above, [values(lambda i: 50)], {"layers": [11, 16], "within": [0.25, 0.25]}, True),
+    (agreement_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "below": 0.25, "lenient": 0.3}, False),
+    (agreement_.predictive_values_above, [best_values(75, 0)], {"most": 100, "layers": [9, 16], "at_least": 0.75}, True),
+    (agreement_.predictive_values_agree, [best_values(100, 50)], {"most": 100, "within": [0.5, 0.5]}, True),
+    (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 1.9}, True),
+    (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 2}, False),
+    (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 8}, True),
+    (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 9}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("check, made, limits, ok", LIMITS)
+def test_limits_are_where_they_are_said_to_be(check, made, limits, ok):
+    assert check(evidence(*made), **limits).ok is ok
+
+
+def test_reasons_name_what_was_compared():
+    said = lambda check, made, **limits: check(evidence(*made), **limits).reason
+    grows = said(refinement_.confidence_grows, [GROWING], start=1, exceptions=0, factor=1, or_above=1)
+    assert grows == "from 0.25 in layer 1; the median falls 1 times on the way"
+    late = said(refinement_.settles_late, [STEPS], early=[1, 8], late=[8, 16], factor=1, at_least=1)
+    assert late == "gain per layer 5 points early, 7.5 late"
+    near = said(agreement_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], below=0.25, lenient=0.3)
+    assert near == "in layer 1; below the lenient limit of 30 %"
+    rises = said(agreement_.rises_with_probability, [RISING], bins=9, correlation=0, factor=1)
+    assert rises == "25 % in the lowest interval, 50 % in the highest (n = 20)"
+    none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
+                                                within=[0, 1], factor=1)  # fmt: skip
+    assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
+
+
+def test_numbers_change_their_form_at_a_thousand_and_at_a_ten_thousandth():
+    assert [number(n) for n in (999, 1000, 1001, 1e-4, 9.99e-5)] == ["999", "1,000", "1,001", "0.0001", "9.99e−05"]
 
 
 def test_keys_without_triggers_leave_the_denominators():

@@ -17,19 +17,18 @@ VICTIMS = ("everything", "Snakemake", "a job")
 SOONEST, LATEST = 2.0, 30.0  # seconds after the start
 
 
-def strike(process: subprocess.Popen, victim: str, rng: random.Random) -> bool:
-    """Kill; say whether there was anything to kill."""
+def strike(process: subprocess.Popen, victim: str, rng: random.Random) -> str:
+    """Kill, everything where there is no job; say what."""
     jobs = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name() == "ff-memories"]
-    if victim == "everything":
-        os.killpg(process.pid, signal.SIGKILL)
+    if victim == "a job" and jobs:
+        rng.choice(jobs).kill()
     elif victim == "Snakemake":
         process.kill()
-    elif jobs:
-        rng.choice(jobs).kill()
     else:
-        return False
+        victim = "everything"
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return True
+    return victim
 
 
 def main() -> None:
@@ -46,14 +45,11 @@ def main() -> None:
                     break
                 except subprocess.TimeoutExpired:
                     pass
-                if strike(process, victim, rng):
-                    struck[victim] += 1
-                    kills += 1
-                else:
-                    process.wait()
+                struck[strike(process, victim, rng)] += 1
+                kills += 1
             went_on = finish(folder)
             differ = differing(folder, expected)
-            rows.append({"kills": dict(struck), "finished": went_on, "differ": differ})
+            rows.append({"seed": given.seed, "kills": dict(struck), "finished": went_on, "differ": differ})
             print(rows[-1], flush=True)
         record("kill", given, rows)
 

@@ -1,0 +1,99 @@
+"""Write docs/faults.md from what the campaigns found (docs/data/faults, docs/data/mutation.json)."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DATA, PAGE = ROOT / "docs" / "data", ROOT / "docs" / "faults.md"
+HEAD = """\
+# Faults that were tried
+
+Follows from `docs/data/`: `python tests/faults/page.py`. Every campaign is a script with a seed; all of them run the
+planted model's whole workflow, about a minute of work, and compare all that it makes, byte by byte, with an undisturbed
+run: tables, counts, figures, report, gallery, shards (not logs and times).
+
+    python tests/faults/kill.py --trials 60         # hours on two cores
+    python tests/faults/conditions.py
+    python tests/faults/corruption.py --trials 56
+    python tests/mutation.py --sample 100
+
+Downloads, caches, remotes and DVC's locks have their trials in `tests/test_artefacts_faults.py` and
+`tests/test_sources.py`, hostile files in `tests/test_hostile_*.py` ([security](../SECURITY.md)), and the readers are
+fuzzed by `tests/test_fuzz.py`: seconds in every run of the tests, ten minutes each with `pytest -m long`.
+"""
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    plain = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "\n".join([plain(header), "|" + "---|" * len(header), *map(plain, rows)]) + "\n"
+
+
+def holds(ok: bool | None) -> str:
+    return {True: "yes", False: "**no**", None: "not tried"}[ok]
+
+
+def read(name: str) -> dict | None:
+    path = DATA / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def killed() -> str:
+    if not (found := read("faults/kill")):
+        return ""
+    rows, victims = found["rows"], Counter[str]()
+    for row in rows:
+        victims.update(row["kills"])
+    share = ", ".join(f"{n} × {victim}" for victim, n in sorted(victims.items()))
+    body = [
+        [row["seed"], ", ".join(f"{k} × {v}" for v, k in sorted(row["kills"].items())) or "none",
+         holds(row["finished"] and not row["differ"])]
+        for row in rows
+    ]  # fmt: skip
+    return (
+        f"\n## Killed\n\nSIGKILL at {sum(victims.values())} random instants ({share}), the same command after each and nothing else, until the run was done.\n\n"
+        + table(["seed", "kills until it was done", "the same bytes in the end"], body)
+    )
+
+
+def conditions() -> str:
+    if not (found := read("faults/conditions")):
+        return ""
+    body = [[row["what"], row["found"], holds(row["ok"])] for row in found["rows"]]
+    return "\n## Conditions\n\n" + table(["what", "found", "holds"], body)
+
+
+def corruption() -> str:
+    if not (found := read("faults/corruption")):
+        return ""
+    body = [[row["file"], row["way"], row["found"], holds(row["ok"])] for row in
+            sorted(found["rows"], key=lambda row: (row["file"], row["way"]))]  # fmt: skip
+    return (
+        f"\n## Corruption\n\n{len(body)} of {found['asked']} trials asked for, of which the seed {found['seed']} says "
+        "which file of a finished run is spoilt how; then the same command.\n\n"
+        + table(["file", "spoilt", "what happens", "holds"], body)
+    )
+
+
+def mutation() -> str:
+    if not (found := read("mutation")):
+        return ""
+    body = [
+        [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "")]
+        for row in found["survivors"]
+    ]
+    share = 100 * found["killed"] / max(1, found["tried"])
+    said = (
+        f"\n## Mutants\n\nOne operator or number of `memories`, `claims` or `patterns` changed at a time: "
+        f"{found['killed']} of {found['tried']} mutants drawn at random from {found['mutants']:,} make a test fail "
+        f"({share:.0f} %). Those that survived when they were drawn:\n\n"
+    )
+    return said + table(["where", "change", "what about it"], body)
+
+
+def page() -> str:
+    return HEAD + killed() + conditions() + corruption() + mutation()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
