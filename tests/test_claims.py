@@ -284,7 +284,7 @@ LIMITS = [
     (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 3, "or_above": 0.49}, True),
     (agreement_.peak_above, [values(lambda i: 50)], {"layers": [11, 16], "within": [0.25, 0.25]}, True),
     (agreement_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "below": 0.25, "lenient": 0.3}, False),
-    (agreement_.predictive_values_above, [best_values(75, 0)], {"most": 100, "layers": [9, 16], "at_least": 0.75}, True),
+    (agreement_.predictive_values_above, [best_values(50, 0)], {"most": 100, "layers": [9, 16], "at_least": 0.5}, True),
     (agreement_.predictive_values_agree, [best_values(100, 50)], {"most": 100, "within": [0.5, 0.5]}, True),
     (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 1.9}, True),
     (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 2}, False),

@@ -51,7 +51,8 @@ def killed() -> str:
         for row in rows
     ]  # fmt: skip
     return (
-        f"\n## Killed\n\nSIGKILL at {sum(victims.values())} random instants ({share}), the same command after each and nothing else, until the run was done.\n\n"
+        f"\n## Killed\n\nSIGKILL at {sum(victims.values())} random instants ({share}), the same command after each and "
+        "nothing else, until the run was done.\n\n"
         + table(["seed", "kills until it was done", "the same bytes in the end"], body)
     )
 
