@@ -47,6 +47,9 @@ rule all:
         rules.released.output if run_.config.fidelity == "released" else [],
 
 
+name_inputs(workflow.rules)
+
+
 onstart:
     if not run_.inside_dvc:  # DVC has compared all inputs with its lock
         refuse_edited(workflow)

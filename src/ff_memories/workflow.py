@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -199,6 +200,20 @@ def refuse_odd_paths(*paths: str) -> None:
             raise UserError(f"{path}: Snakemake takes braces in a path for wildcards", "rename the file")
 
 
+def name_inputs(rules: Iterable[Any]) -> None:
+    """Make the names of what rules read one of their ``params``, so that a rule that reads something else is due.
+
+    Snakemake's own trigger for this would also compare how many shards there are, which changes no result.
+    """
+    for rule in rules:
+        rule.set_params(reads=partial(_inputs, rule))
+
+
+def _inputs(rule: Any, wildcards: Any) -> str:
+    found, *_ = rule.expand_input(wildcards)
+    return " ".join(sorted({re.sub(r"/\d+-of-\d+\.", "/*.", str(file)) for file in found}))
+
+
 def use_tools_of_this_environment() -> None:
     """Put the environment that runs Snakemake first on the path of its jobs, whether or not it is activated."""
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
@@ -214,16 +229,16 @@ def _modules() -> dict[str, Path]:
     return {_module(path): path for path in PACKAGE.rglob("*.py")}
 
 
-def _imports(path: Path) -> Iterable[str]:
-    """Yield the package's own modules that a file imports, wherever in it."""
-    known = _modules()
+@cache
+def _imports(path: Path) -> tuple[str, ...]:
+    """Return the package's own modules that a file imports, wherever in it."""
+    known, names = _modules(), []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        yield from (name for name in names if name in known)
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if name in known)
 
 
 @cache

@@ -4,7 +4,7 @@ from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import DRAWN, FIGURES, title
 from ff_memories.killed import STARTED_BY, take_over
 from ff_memories.patterns import SHEETS
-from ff_memories.workflow import Run, use_tools_of_this_environment
+from ff_memories.workflow import Run, name_inputs, use_tools_of_this_environment
 from snakemake.exceptions import WorkflowError
 
 if workflow.config_settings.config:

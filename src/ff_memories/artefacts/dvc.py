@@ -43,13 +43,14 @@ def _states(part: Any) -> dict[str, str]:
     return out
 
 
-def out_of_date(configfile: Path | None = None) -> dict[str, dict[str, str]]:
-    """Return those of ``changes`` that are more than a file's not being here.
+def out_of_date(configfile: Path | None = None, changed: dict | None = None) -> dict[str, dict[str, str]]:
+    """Return those of ``changes`` that are more than a file's not being here; ``changed``: if they are known already.
 
     DVC says no more than "not in cache" of an output whose recorded content is not there: its bytes are compared here.
     """
     present = lambda states: {path: state for path, state in states.items() if state not in ABSENT}
-    found = {stage: present(states) for stage, states in changes(configfile).items() if present(states)}
+    changed = changes(configfile) if changed is None else changed
+    found = {stage: present(states) for stage, states in changed.items() if present(states)}
     if lock.path_of(configfile).is_file():
         for path, stage in lock.differing(configfile).items():
             found.setdefault(stage, {})[path] = "modified"

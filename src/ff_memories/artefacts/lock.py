@@ -29,12 +29,17 @@ def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
         which = option(configfile)
         raise UserError(f"{path}: nothing of this run was recorded", f"snakemake{which}, then ff-memories adopt{which}")
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))["stages"]
+        found = _parsed(path.read_text(encoding="utf-8"))["stages"]
         for stage in found.values():
             _ = [(out["path"], out["md5"]) for out in stage.get("outs", [])]
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not a lock that DVC wrote ({error!r})", f"git checkout {path}") from None
     return found
+
+
+@cache
+def _parsed(text: str) -> Any:
+    return yaml.safe_load(text)
 
 
 def outputs(configfile: Path | None = None) -> dict[str, tuple[str, str]]:

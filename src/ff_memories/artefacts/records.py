@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ff_memories import stages
 from ff_memories.artefacts.lock import digest
 
 CLOCK = 1e-3  # seconds: two readings of one time stamp agree within this
@@ -40,13 +39,6 @@ def faults(found: Any, job: Any, outputs: Iterable[str]) -> Iterator[str]:
         for path, recorded in record.input_checksums.items():
             if os.path.exists(path) and f"sha256:{digest(path, 'sha256')}" != recorded:
                 yield f"{out}: its input {path} changed since"
-        if not _gathers(job) and set(record.input) != set(map(str, job.input)):
-            yield f"{out}: {job.rule.name} reads other files now than when it was made"
-
-
-def _gathers(job: Any) -> bool:
-    """Whether a job merges shards, whose number is no part of what it makes."""
-    return any(stages.is_shard(before) for before in job.dag.dependencies[job])
 
 
 def sound(found: Any, job: Any) -> bool:
@@ -59,9 +51,9 @@ def sound(found: Any, job: Any) -> bool:
 
 def write(found: Any, job: Any, now: float, due: bool) -> None:
     """Write a job's record: as if it had just finished, or so that it is due, which takes a record that differs."""
+    forget(found, job)
     known = found.persistence
     for out in job.output:
-        known.cleanup_metadata(out)
         if os.path.lexists(out) and not due:  # one time for all: no output is older than its input
             if os.path.isdir(out):
                 stamp(out).touch()
@@ -78,6 +70,8 @@ def write(found: Any, job: Any, now: float, due: bool) -> None:
 
 
 def forget(found: Any, job: Any) -> None:
-    """Remove a job's record: none of its outputs is here."""
+    """Remove a job's record, and its times, by which Snakemake would take what is here for as old as that."""
     for out in job.output:
         found.persistence.cleanup_metadata(out)
+    if job.benchmark:
+        Path(str(job.benchmark)).unlink(missing_ok=True)

@@ -49,6 +49,7 @@ def restore(configfile: Path | None = None) -> Restored:
                 out.new += [stage] if stage in reasons else []
             elif stages.is_shard(job):  # of another state, and made again when they are needed
                 _remove(job.output)
+                records.forget(found, job)
             elif stage in reasons:
                 out.due[stage] = reasons[stage]
                 records.write(found, job, now, due=True)
@@ -67,9 +68,10 @@ def _remove(paths: list[str]) -> None:
 
 def _reasons(configfile: Path | None) -> dict[str, str]:
     """Return {stage: why it is not as dvc.lock has it}."""
-    recorded = lock.outputs(configfile)
-    found = {stage: "changed: " + ", ".join(sorted(states)) for stage, states in dvc.out_of_date(configfile).items()}
-    for stage, states in dvc.changes(configfile).items():
+    recorded, changed = lock.outputs(configfile), dvc.changes(configfile)
+    old = dvc.out_of_date(configfile, changed)
+    found = {stage: "changed: " + ", ".join(sorted(states)) for stage, states in old.items()}
+    for stage, states in changed.items():
         gone = [path for path, state in states.items() if state == "deleted" and recorded.get(path, [None])[0] == stage]
         if gone:
             found[stage] = "gone: " + ", ".join(sorted(gone))
