@@ -1,14 +1,19 @@
 """A reviewer's check of a recorded run: what is sound passes, and whatever was changed is named."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import polars as pl
+import psutil
 import pytest
 import yaml
-from conftest import ROOT, command
+from conftest import BIN, ROOT, command
 
 from ff_memories import tables
 from ff_memories.artefacts import consistency, environment, lock, rebuild
@@ -228,6 +233,25 @@ def test_something_wrong_ends_with_status_1(here, capsys):
         main(["verify", "--only", "files"])
     assert end.value.code == 1
     assert f"! {table('composition')}: not what dvc.lock records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_check_that_is_killed_leaves_nothing_running(here, how):
+    temporary = here.parent / "temporary"
+    temporary.mkdir()
+    check = subprocess.Popen(
+        [BIN / "ff-memories", "verify", "--only", "rebuilt"], env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    left = []
+    while check.poll() is None and len(left) < 3:  # what holds Snakemake, Snakemake, a job of it
+        time.sleep(0.1)
+        left = psutil.Process(check.pid).children(recursive=True)
+    check.send_signal(how)
+    assert check.wait() == {signal.SIGTERM: 143, signal.SIGKILL: -9}[how]
+    assert len(left) >= 3
+    assert psutil.wait_procs(left, timeout=10)[1] == []
+    assert how == signal.SIGKILL or list(temporary.iterdir()) == []
 
 
 @pytest.mark.long

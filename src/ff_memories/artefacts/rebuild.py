@@ -5,7 +5,6 @@ rules in an empty folder that holds links to what they read; what they make must
 which no source of the package determines, are not made again.
 """
 
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories import stages
-from ff_memories.artefacts import lock
+from ff_memories.artefacts import lock, tether
 from ff_memories.progress import Progress
 
 
@@ -95,14 +94,18 @@ def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: in
     rules = sorted({task.rule for task in todo})
     command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
     with (folder / "snakemake.log").open("w") as log:
-        work = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    with Progress(len(made), "files", "rebuilding") as progress:
-        there = 0
-        while work.poll() is None:
-            time.sleep(0.2)
-            now = sum((folder / path).exists() for path in made)
-            progress.step(now - there)
-            there = now
+        work = tether.start(command, stdout=log, stderr=log, cwd=folder)
+    try:
+        with Progress(len(made), "files", "rebuilding") as progress:
+            there = 0
+            while work.poll() is None:
+                time.sleep(0.2)
+                now = sum((folder / path).exists() for path in made)
+                progress.step(now - there)
+                there = now
+    finally:
+        work.stdin.close()
+        work.wait()
 
 
 def _reason(folder: Path, task: Task) -> str:

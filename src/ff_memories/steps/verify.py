@@ -7,6 +7,8 @@ docs/verify.md says what is checked and what the certificate means.
 import json
 import os
 import secrets
+import signal
+import sys
 import time
 from pathlib import Path
 
@@ -46,6 +48,7 @@ def run(args):
         else "a surrogate: nothing here is a result of the paper's own model"
     )
     print(f"{given.results}, {about}", flush=True)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as an exception, so that all is tidied
     begun = time.monotonic()
     parts = verify(
         args.configfile, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True)
