@@ -1,16 +1,24 @@
 """Remotes of other kinds, each on a real server of this machine."""
 
+import contextlib
 import functools
+import getpass
 import http.server
 import importlib.util
+import os
 import shutil
+import socket
+import subprocess
 import threading
+import time
 
 import pytest
 from projects import RESULTS, git, run
 from test_artefacts import published  # noqa: F401
 
 pytestmark = pytest.mark.long
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
 
 
 @pytest.fixture
@@ -70,3 +78,43 @@ def test_s3(project):
         pull_anew(project, **keys)
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def ssh_server(folder):
+    """Run an sshd of our own on loopback, with its own keys; yield (port, the key it lets in)."""
+    folder.mkdir()
+    for key in ("host", "mine"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+    (folder / "authorized").write_bytes((folder / "mine.pub").read_bytes())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {"Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host", "PidFile": folder / "pid",
+                "AuthorizedKeysFile": folder / "authorized", "StrictModes": "no", "UsePAM": "no",
+                "Subsystem": "sftp internal-sftp"}  # fmt: skip
+    (folder / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    if not os.geteuid():
+        os.makedirs("/run/sshd", exist_ok=True)  # where sshd's unprivileged half is confined
+    server = subprocess.Popen([SSHD, "-D", "-E", folder / "log", "-f", folder / "sshd_config"])
+    try:
+        while server.poll() is None:
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        assert server.poll() is None, (folder / "log").read_text()
+        yield port, folder / "mine"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("dvc_ssh"), reason="pip install -c constraints.txt -e '.[ssh]'")
+@pytest.mark.skipif(not SSHD, reason="needs an SSH server: apt-get install -y openssh-server")
+def test_ssh(project, tmp_path):
+    with ssh_server(tmp_path / "sshd") as (port, key):
+        url = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{tmp_path}/lab"
+        add(project, url, keyfile=key, allow_agent="false")
+        run(project, "dvc", "push", "--remote", "lab")
+        assert any(path.is_file() for path in (tmp_path / "lab").rglob("*"))
+        pull_anew(project)
