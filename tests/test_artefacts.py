@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -10,6 +11,7 @@ from conftest import ROOT
 from projects import RESULTS, configure, due, files, publish, restored, run, size, steps
 
 from ff_memories import stages
+from ff_memories.claims import natural
 from ff_memories.errors import UserError
 from ff_memories.steps.triggers import remove_others
 
@@ -82,6 +84,20 @@ def test_how_many_shards_there_are_changes_nothing(copy):
     assert "up to date" in run(copy, "dvc", "status").stdout
 
 
+def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(published, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(published, folder, symlinks=True)
+    shard, source = f"{RESULTS}/shards/1-of-2.safetensors", folder / "src/ff_memories/steps/trigger_shard.py"
+    whole = source.read_text()
+    source.write_text(whole + "# edited\n")
+    run(folder, "snakemake", "-q", "all", "--", shard)
+    source.write_text(whole)
+    assert due(folder)
+    run(folder, "ff-memories", "restore")
+    assert not (folder / shard).exists()
+    assert not due(folder)
+
+
 def test_shards_of_another_cut_are_removed(tmp_path):
     for name in ("1-of-2", "2-of-2", "1-of-3", "3-of-3", "notes"):
         (tmp_path / f"{name}.safetensors").touch()
@@ -119,6 +135,46 @@ def test_snakemake_does_not_start_beside_dvc(copy):
     refused = run(copy, "snakemake", "-n", check=False)
     assert refused.returncode
     assert "`dvc repro` is at work here" in refused.stderr + refused.stdout
+
+
+def test_dvc_shows_a_row_for_every_claim(fresh):
+    shown = run(fresh, "dvc", "metrics", "show").stdout.splitlines()
+    rows = [line.split() for line in shown[1:]]
+    claims = json.loads((fresh / RESULTS / "claims.json").read_text())
+    assert max(map(len, shown)) <= 100
+    assert [(f"K{int(path.split('/')[-1][1:3])}", verdict) for path, *_, verdict in rows] == [
+        (claim, claims[claim]["verdict"]) for claim in sorted(claims, key=natural)
+    ]
+
+
+def test_dvc_shows_which_key_was_changed_and_what_it_did_to_a_claim(copy):
+    claim = f"{RESULTS}/claims/K02-last-token-outweighs-random.json"
+    before = json.loads((copy / claim).read_text())
+    (copy / claim).write_text(json.dumps({"measured": before["measured"] + 1, "verdict": "changed"}))
+    configure(copy, "mutations.random", "inner")
+    rows = [line.split() for line in run(copy, "dvc", "metrics", "diff").stdout.splitlines()[1:]]
+    changed = {(path, metric): shown for path, metric, *shown in rows}
+    assert changed.keys() == {(claim, "measured"), (claim, "verdict")}
+    assert float(changed[claim, "measured"][-1]) == 1
+    assert changed[claim, "verdict"] == [before["verdict"], "changed", "-"]
+    params = run(copy, "dvc", "params", "diff").stdout.splitlines()
+    assert [line.split() for line in params[1:]] == [["config/config.yaml", "mutations.random", "any", "inner"]]
+
+
+def test_dvc_shows_every_figure_on_one_page(fresh, tmp_path):
+    run(fresh, "dvc", "plots", "show", "--out", tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    shown = {(tmp_path / name).read_bytes() for name in re.findall(r'<img src="([^"]+)"', page)}
+    assert shown == {path.read_bytes() for path in (fresh / RESULTS / "figures").glob("*.svg")}
+    assert len(shown) >= 10
+
+
+def test_dvc_draws_what_a_step_is_made_of(fresh):
+    drawn = run(fresh, "dvc", "dag", "mutations").stdout
+    assert set(re.findall(r"[\w.]{3,}", drawn)) == {"corpus", "model", "triggers", "mutations"}
+    whole = run(fresh, "dvc", "dag", "--mermaid").stdout
+    node = {name: number for number, name in re.findall(r'(node\d+)\["(.+?)"\]', whole)}
+    assert f"{node['mutations']}-->{node['figure-figure3']}" in whole
 
 
 def test_a_lock_that_is_missing_or_broken_is_named(copy):

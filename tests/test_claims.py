@@ -416,18 +416,20 @@ def run(folder, *more):
         cli.main(["claims", "--config", json.dumps(CONFIG), "--card", f"{folder}/card.json", "--dictionary",
                   f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
                   *more, "--out", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/counts.parquet",
-                  "--metrics", f"{folder}/claims.json"])  # fmt: skip
+                  "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims"])  # fmt: skip
     return end.value.code
 
 
 def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twice(tmp_path, capsys):
-    outputs = ("out/claims.parquet", "out/counts.parquet", "claims.json")
+    each = "claims/K05-layer-1-halves-without-last-token.json"
+    outputs = ("out/claims.parquet", "out/counts.parquet", "claims.json", each)
     assert run(tmp_path) == 0
     first = [(tmp_path / name).read_bytes() for name in outputs]
     assert run(tmp_path) == 0
     assert [(tmp_path / name).read_bytes() for name in outputs] == first
     assert tables.read(tmp_path / "out/counts.parquet").rows() == [("corpus", "split", 0)]
-    assert json.loads(first[2])["K5"] == {"measured": -0.669, "verdict": "holds"}
+    assert json.loads(first[2])["K5"] == json.loads(first[3]) == {"measured": -0.669, "verdict": "holds"}
+    assert len(list((tmp_path / "claims").iterdir())) == len(json.loads(first[2]))
     assert "K5" in capsys.readouterr().out
 
 

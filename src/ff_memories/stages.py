@@ -23,7 +23,7 @@ DEFAULT = Path("config/config.yaml")
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
 # What a run shares. All else shows text, if only as token ids, or is made again from what is shared within seconds:
 # DVC records its hash and keeps no copy, so that no push can publish it.
-SHARED = re.compile(r"/(tables|counts|figures|sensitivity|golden|proxy)/|/claims\.json$|/model/(card|model)\.json$")
+SHARED = re.compile(r"/(tables|counts|figures|sensitivity|golden|proxy)/|/claims(\.json)?$|/model/(card|model)\.json$")
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def declaration(configfile: Path | None = None) -> dict[str, Any]:
     outs = sorted(f for stage in stages.values() for f in stage["outs"])
     return {
         "stages": {name: _entry(stage, config, option, up) for name, stage in sorted(stages.items())},
-        "metrics": [up + f for f in outs if f.endswith("/claims.json")],
+        "metrics": [up + f for f in outs if f.endswith("/claims")],
         "plots": [up + f for f in outs if f.endswith(".svg") and SHARED.search(f)],
     }
 

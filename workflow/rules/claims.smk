@@ -12,6 +12,7 @@ rule claims:
         claims=run_.table("claims"),
         counts=run_.table("counts"),
         metrics=run_.path("claims.json"),
+        each=directory(run_.path("claims")),
         tex=run_.path("report", "claims.tex"),
     log:
         run_.path("logs", "claims.log"),
@@ -24,4 +25,4 @@ rule claims:
     shell:
         "ff-memories claims --config {params.config:q} --card {input.card} --dictionary {input.dictionary:q} "
         "--tables {input.tables} --counts {input.counts} --out {output.claims} --out-counts {output.counts} "
-        "--metrics {output.metrics} --latex {output.tex} 2> {log}"
+        "--metrics {output.metrics} --each {output.each} --latex {output.tex} 2> {log}"

@@ -20,6 +20,7 @@ class Claim:
     """One claim of the paper; ``claims.toml`` says what each attribute means."""
 
     id: str
+    name: str
     statement: str
     source: str
     paper_value: str

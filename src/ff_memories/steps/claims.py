@@ -26,7 +26,8 @@ def arguments(parser):
     parser.add_argument("--counts", nargs="*", default=[], metavar="PATH", help="every step's counts: files or folders")
     parser.add_argument("--out", required=True, metavar="claims.parquet", help="table to write")
     parser.add_argument("--out-counts", required=True, metavar="counts.parquet", help="table to write")
-    parser.add_argument("--metrics", required=True, metavar="claims.json", help="the verdicts for DVC, to write")
+    parser.add_argument("--metrics", required=True, metavar="claims.json", help="the verdicts as JSON, to write")
+    parser.add_argument("--each", required=True, type=Path, metavar="FOLDER", help="the same for DVC, a file each")
     parser.add_argument("--latex", metavar="claims.tex", help="the verdicts as a LaTeX table, to write")
 
 
@@ -51,7 +52,11 @@ def run(args):
     counts = merge_counts(args.counts)
     tables.write(judged, args.out)
     tables.write(counts, args.out_counts)
-    write_whole(args.metrics, json.dumps(metrics(judged), indent=1, sort_keys=True) + "\n")
+    found = metrics(judged)
+    write_whole(args.metrics, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    for claim in register():
+        _, number = natural(claim.id)
+        write_whole(args.each / f"K{number:02}-{claim.name}.json", json.dumps(found[claim.id]) + "\n")
     if args.latex:
         write_whole(args.latex, to_latex(judged, card["scope"]))
     print(listing(judged))
