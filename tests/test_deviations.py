@@ -106,6 +106,12 @@ def test_an_effect_says_what_moved_and_which_verdicts_flipped():
     assert "not measured here" in page.page(None, None) and "surrogate" not in page.page(None, None)
 
 
+def test_the_choice_that_the_run_made_is_shown_by_what_the_default_would_have_done():
+    default = pl.DataFrame([row("K2", "corpus.too_long", "refuse", 0.2, "holds", 0.1, 0.3)], schema=TABLE.schema)
+    made = page.page(pl.concat([TABLE, default]), None)
+    assert "the run's own; with `refuse`: 1 of 1 claims move; K2 from 10 points to 20 points; no verdict" in made
+
+
 def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_path, capsys):
     docs, run = tmp_path / "docs", tmp_path / "tables"
     tables.write(TABLE, run / "sensitivity.parquet")

@@ -86,7 +86,14 @@ def _row(key: Key, value: str, frame: pl.DataFrame | None) -> str:
     shown = f"{number(100 * float(value))} % of the sentences" if key.share else f"`{value}`"
     mark = " *(released)*" if value == key.released else ""
     own = " *(released)*" if key.default == key.released else ""
-    return f"| `{key.key}` | `{key.default}`{own} | {shown}{mark} | {effect(frame, key.key, value)} |"
+    found = effect(frame, key.key, value)
+    if found == UNMEASURED and _measured(frame, key.key, key.default):
+        found = f"the run's own; with `{key.default}`: {effect(frame, key.key, key.default)}"
+    return f"| `{key.key}` | `{key.default}`{own} | {shown}{mark} | {found} |"
+
+
+def _measured(frame: pl.DataFrame | None, path: str, value: str) -> list[dict]:
+    return [] if frame is None else list(frame.filter(choice=path, value=value).iter_rows(named=True))
 
 
 def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
@@ -96,7 +103,7 @@ def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
         frame: of ``sensitivity.table.changes``.
         path, value: the choice.
     """
-    rows = [] if frame is None else list(frame.filter(choice=path, value=value).iter_rows(named=True))
+    rows = _measured(frame, path, value)
     known = [row for row in rows if row["measured"] is not None and row["baseline"] is not None]
     if not known:
         return REFUSED if rows else UNMEASURED
