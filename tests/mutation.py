@@ -1,8 +1,8 @@
 """Mutation testing: change one operator or number of the science at a time, and see whether a test notices.
 
-``python tests/mutation.py --sample 100 --seed 1`` draws mutants at random, runs the tests of the part in a copy of the
-project until the first fails, and writes docs/data/mutation.json. Each mutant is a fork of this process, so that
-libraries are loaded once. ``--only FILE:LINE`` tries the mutants of one line.
+``python tests/mutation.py claims --sample 100`` draws mutants of a part at random, runs its tests in a copy of the
+project until the first fails, and writes docs/data/faults/mutation-claims.json. ``--again`` tries those once more that
+survived then, and notes which of them are noticed by now.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src/ff_memories")
 TESTS = {  # the quickest first: the first failure ends a mutant
-    "memories": ["topk", "memory", "draws", "random_models", "released", "vocabulary", "reference", "planted"],
-    "claims": ["claims", "measures"],
+    "memories": ["topk", "random_models", "memory", "released"],
+    "claims": ["claims", "report"],
     "patterns": ["annotation", "patterns"],
 }
 LIMIT = 240  # seconds; a mutant that never ends is noticed, too
@@ -100,83 +100,62 @@ def copied() -> Path:
 
 
 def passes(folder: Path, tests: list[str]) -> bool:
-    """Whether the tests pass in a folder; runs them in a fork, which ends at the first failure."""
-    if not (child := os.fork()):
-        os.setsid()
-        sys.path[:] = [str(folder / "src"), str(folder / "tests"), *(p for p in sys.path if str(ROOT) not in p)]
-        os.environ["PYTHONPATH"] = str(folder / "src")
-        os.chdir(folder)
-        silence = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):
-            os.dup2(silence, stream)
-        import pytest
-
-        files = [f"tests/test_{name}.py" for name in tests if (folder / f"tests/test_{name}.py").exists()]
-        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *files])))
-    end = time.monotonic() + LIMIT * len(tests)
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return status == 0
-        if time.monotonic() > end:
-            os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return False
-        time.sleep(0.1)
+    """Whether the tests pass in a folder; they end at the first failure."""
+    files = [f"tests/test_{name}.py" for name in tests if (folder / f"tests/test_{name}.py").exists()]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
+    env = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    child = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             start_new_session=True)  # fmt: skip
+    try:
+        return child.wait(LIMIT * len(tests)) == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        return False
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=TESTS)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=600)
-    parser.add_argument("--parts", nargs="+", choices=TESTS, default=list(TESTS))
-    parser.add_argument("--only", help="FILE:LINE, the file within the package")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "data" / "mutation.json")
+    parser.add_argument("--again", action="store_true", help="only what survived before")
     given = parser.parse_args()
-    import pandas  # noqa: F401  (libraries that the forks share)
-    import polars  # noqa: F401
-    import safetensors.torch  # noqa: F401
-    import scipy.stats  # noqa: F401
-    import sklearn.feature_extraction.text  # noqa: F401
-    import torch
-
-    torch.set_num_threads(1)
+    out = ROOT / "docs" / "data" / "faults" / f"mutation-{given.part}.json"
     every = [
-        (part, path, *mutant)
-        for part in given.parts
-        for path in sorted((ROOT / PACKAGE / part).rglob("*.py"))
-        for mutant in mutants(path)
+        (path, *mutant) for path in sorted((ROOT / PACKAGE / given.part).rglob("*.py")) for mutant in mutants(path)
     ]
     chosen = random.Random(given.seed).sample(every, min(given.sample, len(every)))
-    if given.only:
-        chosen = [m for m in every if f"{m[1].relative_to(ROOT / PACKAGE)}:{m[2]}" == given.only]
+    before = json.loads(out.read_text(encoding="utf-8")) if given.again else {"survivors": []}
+    if given.again:
+        survived = [(row["file"], row["before"], row["after"]) for row in before["survivors"]]
+        chosen = [m for m in every if (m[0].relative_to(ROOT / PACKAGE).as_posix(), *m[2:4]) in survived]
     folder, rows, end = copied(), [], time.monotonic() + 60 * given.minutes
     try:
-        for part, path, line, before, after, content in chosen:
+        for path, line, old, new, content in chosen:
             if time.monotonic() > end:
                 break
             target = folder / path.relative_to(ROOT)
             target.write_text(content, encoding="utf-8")
-            row = {"file": path.relative_to(ROOT / PACKAGE).as_posix(), "line": line, "before": before, "after": after}
-            rows.append(row | {"killed": not passes(folder, TESTS[part])})
+            row = {"file": path.relative_to(ROOT / PACKAGE).as_posix(), "line": line, "before": old, "after": new}
+            rows.append(row | {"killed": not passes(folder, TESTS[given.part])})
             shutil.copy(path, target)
-            print(
-                "killed  " if rows[-1]["killed"] else "SURVIVED",
-                f"{row['file']}:{line}",
-                before,
-                "->",
-                after,
-                flush=True,
-            )
+            found = "killed  " if rows[-1]["killed"] else "SURVIVED"
+            print(found, f"{row['file']}:{line}", old, "->", new, flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     killed = sum(row["killed"] for row in rows)
     print(f"{killed} of {len(rows)} killed; {len(every)} mutants in all")
-    if not given.only:
+    if given.again:
+        noticed = {(row["file"], row["before"], row["after"]) for row in rows if row["killed"]}
+        for row in before["survivors"]:
+            row["since"] = (row["file"], row["before"], row["after"]) in noticed
+        said = before
+    else:
         survivors = [row for row in rows if not row["killed"]]
         said = {"seed": given.seed, "mutants": len(every), "tried": len(rows), "killed": killed, "survivors": survivors}
-        given.out.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ from ff_memories import cli, tables
 from ff_memories.claims import Evidence, Measurement, judge, natural, register, verdicts
 from ff_memories.claims.checks import agreement as agreement_
 from ff_memories.claims.checks import composition as composition_
+from ff_memories.claims.checks import mutations as mutations_
 from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
 from ff_memories.claims.layers import at, between, tally
-from ff_memories.claims.numbers import number
+from ff_memories.claims.numbers import number, spread
+from ff_memories.claims.statistics import rank_correlation
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.claims.verdicts import PROXY
 from ff_memories.corpus.dictionary import Dictionary
@@ -267,6 +269,11 @@ K22 = [composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5
 RISING = by_probability(lambda b: [5, 5, 6, 6, 7, 8, 8, 9, 10][b])
 STEPS = settled(lambda i: i if i <= 8 else 8 + 1.5 * (i - 8))
 EIGHT = labels(lambda i, r: "shallow" if i <= 8 or (i == 9 and r <= 5) else "semantic")
+FADING = mutations(last=lambda i: -0.8 + 0.04 * i)
+RISING_LATE = mutations(last=lambda i: 0.04 * i)  # ranks agree with the layer, but sizes grow
+UNEVEN = mutations(last=lambda i: -0.8 + 0.04 * (17 - i if i in (9, 12, 15) else i))  # smaller above, but not in order
+QUARTER = [composition(active=lambda i: KEYS // 4)]
+HALVES = mixture(residual=5, agreement=5, composition=5, ffn=5)
 GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26, 16: 0.5}.get(i, 0.28))
 
 # a check, tables, its limits: what lies on a limit, and what lies just beyond it
@@ -288,6 +295,23 @@ LIMITS = [
     (agreement_.predictive_values_agree, [best_values(100, 50)], {"most": 100, "within": [0.5, 0.5]}, True),
     (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 1.9}, True),
     (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 2}, False),
+    (mutations_.last_token_fades, [FADING], {"lower": [1, 8], "upper": [9, 16], "correlation": 0.9}, True),
+    (mutations_.last_token_fades, [RISING_LATE], {"lower": [1, 8], "upper": [9, 16], "correlation": 0.9}, False),
+    (mutations_.last_token_fades, [UNEVEN], {"lower": [1, 8], "upper": [9, 16], "correlation": 0.9}, False),
+    (composition_.minority_active, QUARTER, {"within": [0.25, 0.25], "minority": 0.26, "layers_needed": 16}, True),
+    (composition_.minority_active, QUARTER, {"within": [0.25, 0.25], "minority": 0.25, "layers_needed": 1}, False),
+    (composition_.zero_agreement_dominates, [composition(agreeing=TEN_OF_TWENTY)], {"at_least": 0.5}, True),
+    (refinement_.residual_stands, [HALVES], {"at_least": 0.5, "lenient": 0.1}, True),
+    (refinement_.feed_forward_disagrees, [HALVES], {"layers_needed": 1}, False),
+    (refinement_.compromise, [HALVES], {"layers_needed": 0, "factor": 1}, True),
+    (refinement_.compromise, [HALVES], {"layers_needed": 1, "factor": 1}, False),
+    (refinement_.no_third_token, [mixture(residual=15, third=5)], {"at_most": 0.25}, True),
+    (refinement_.distant_compositions, [distances(10)], {"within": [0.5, 0.5]}, True),
+    (patterns_.keys_with_a_pattern, [covered(5), annotations(lambda k: k)], {"people": 0.5, "proxy": 1}, True),
+    (patterns_.keys_with_a_pattern, [covered(5), annotations(lambda k: k)], {"people": 0.6, "proxy": 0}, False),
+    (patterns_.patterns_per_key, [covered(5), annotations(lambda k: 3)], {"within": [3, 3]}, True),
+    (patterns_.coverage, [covered(5)], {"within": [0.5, 0.5]}, True),
+    (patterns_.coverage, [covered(5)], {"within": [0.51, 1]}, False),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 8}, True),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 9}, False),
 ]  # fmt: skip
@@ -311,6 +335,15 @@ def test_reasons_name_what_was_compared():
     none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
                                                 within=[0, 1], factor=1)  # fmt: skip
     assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
+
+
+def test_three_layers_are_enough_for_a_correlation_and_two_are_not():
+    assert rank_correlation([1, 2, 3], [5, 6, 9]) == 1 and rank_correlation([1, 2], [5, 6]) is None
+
+
+def test_an_interval_lacks_what_one_of_its_ends_lacks():
+    assert [spread(0.1, None, "share"), spread(None, 0.2, "share"), spread(0.1, 0.2, "share")] == ["", "", "10 to 20"]
+    assert spread(1, 2, "factor") == "1 to 2"
 
 
 def test_numbers_change_their_form_at_a_thousand_and_at_a_ten_thousandth():

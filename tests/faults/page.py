@@ -1,4 +1,4 @@
-"""Write docs/faults.md from what the campaigns found (docs/data/faults, docs/data/mutation.json)."""
+"""Write docs/faults.md from what the campaigns found (docs/data/faults)."""
 
 import json
 from collections import Counter
@@ -9,14 +9,14 @@ DATA, PAGE = ROOT / "docs" / "data", ROOT / "docs" / "faults.md"
 HEAD = """\
 # Faults that were tried
 
-Follows from `docs/data/`: `python tests/faults/page.py`. Every campaign is a script with a seed; all of them run the
+Follows from `docs/data/faults/`: `python tests/faults/page.py`. Every campaign is a script with a seed; all run the
 planted model's whole workflow, about a minute of work, and compare all that it makes, byte by byte, with an undisturbed
 run: tables, counts, figures, report, gallery, shards (not logs and times).
 
     python tests/faults/kill.py --trials 60         # hours on two cores
     python tests/faults/conditions.py
     python tests/faults/corruption.py --trials 56
-    python tests/mutation.py --sample 100
+    python tests/mutation.py claims --sample 100
 
 Downloads, caches, remotes and DVC's locks have their trials in `tests/test_artefacts_faults.py` and
 `tests/test_sources.py`, hostile files in `tests/test_hostile_*.py` ([security](../SECURITY.md)), and the readers are
@@ -77,19 +77,29 @@ def corruption() -> str:
 
 
 def mutation() -> str:
-    if not (found := read("mutation")):
+    parts = {part: found for part in ("memories", "claims", "patterns") if (found := read(f"faults/mutation-{part}"))}
+    if not parts:
         return ""
-    body = [
-        [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "")]
-        for row in found["survivors"]
+    scores = [
+        [
+            part,
+            f"{found['mutants']:,}",
+            found["tried"],
+            found["killed"],
+            sum(r.get("since", False) for r in found["survivors"]),
+        ]
+        for part, found in parts.items()
     ]
-    share = 100 * found["killed"] / max(1, found["tried"])
-    said = (
-        f"\n## Mutants\n\nOne operator or number of `memories`, `claims` or `patterns` changed at a time: "
-        f"{found['killed']} of {found['tried']} mutants drawn at random from {found['mutants']:,} make a test fail "
-        f"({share:.0f} %). Those that survived when they were drawn:\n\n"
+    left = [
+        [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "not looked into")]
+        for found in parts.values() for row in found["survivors"] if not row.get("since")
+    ]  # fmt: skip
+    return (
+        "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; the part's "
+        "tests run until one fails.\n\n"
+        + table(["part", "mutants in all", "tried", "noticed", "noticed since, by tests written for them"], scores)
+        + ("\nNoticed by no test of their part:\n\n" + table(["where", "change", "why"], left) if left else "")
     )
-    return said + table(["where", "change", "what about it"], body)
 
 
 def page() -> str:

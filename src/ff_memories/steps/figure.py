@@ -4,7 +4,7 @@ Writes OUT.pdf, OUT.svg, OUT.png (two pixels a point), OUT.html (self-contained)
 inside) and OUT.csv (the frame that is drawn). The same tables, card and config give the same bytes.
 """
 
-from pathlib import Path
+from contextlib import ExitStack
 
 from ff_memories import tables
 from ff_memories.config import FigureOptions, Settings
@@ -12,6 +12,7 @@ from ff_memories.errors import UserError
 from ff_memories.figures import draw, render
 from ff_memories.figures.catalogue import DRAWN, caption, title
 from ff_memories.figures.look import from_card
+from ff_memories.files import replacing
 
 
 def arguments(parser):
@@ -42,8 +43,6 @@ def run(args):
 
 def write(made: dict[str, bytes], out: str) -> None:
     """Write all files of a figure beside each other: first all of them, then all into place."""
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    for suffix, content in made.items():
-        Path(f"{out}{suffix}.partial").write_bytes(content)
-    for suffix in made:
-        Path(f"{out}{suffix}.partial").replace(f"{out}{suffix}")
+    with ExitStack() as all_of_them:
+        for suffix, content in made.items():
+            all_of_them.enter_context(replacing(f"{out}{suffix}")).write_bytes(content)
