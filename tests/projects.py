@@ -33,6 +33,7 @@ def publish(planted_run, folder):
     for name in INPUTS:
         shutil.copy2(planted_run / name, folder / name)
     shutil.copy(planted_run / "my.yaml", folder / "config" / "config.yaml")
+    shutil.copytree(folder / "annotations" / "demo", folder / "annotations" / "planted")
     for name in ("results", ".snakemake"):
         shutil.copytree(planted_run / name, folder / name)
     (folder / "dvc.lock").unlink(missing_ok=True)

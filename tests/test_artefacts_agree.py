@@ -3,9 +3,14 @@
 import os
 import time
 
+import polars as pl
 import pytest
-from projects import INPUTS, RESULTS, configure, relinked, run, steps
+from projects import INPUTS, RESULTS, configure, due, relinked, run, steps
 from test_artefacts import fresh, published  # noqa: F401
+
+from ff_memories import tables
+from ff_memories.patterns import csv_files
+from ff_memories.patterns.records import Record
 
 pytestmark = pytest.mark.long
 
@@ -117,3 +122,37 @@ def test_both_tools_agree_in_both_orders(fresh, tmp_path, pairs, name, cache):  
     assert not must_not & ran[0]
     assert locks[0] == locks[1]
     pairs[cache] = pair
+
+
+def by_ann(folder):
+    """What Ann says in the browser's form: of every second item that its first three prefixes are alike."""
+    plan = tables.read(folder / RESULTS / "tables/annotation_plan.parquet").filter(pl.col("prefixes") >= 3)
+    said = [Record("", "", "Ann", item, "1", "semantic", "alike", (1, 2, 3)) for item in plan["item"].gather_every(2)]
+    return csv_files.form_csv("planted", said)
+
+
+def test_both_tools_notice_a_file_of_annotations_and_that_it_is_gone(fresh, tmp_path):  # noqa: F811
+    snakemake, repro = ["snakemake", "-q", "all"], ["dvc", "repro", "-q", "--force-downstream"]
+    name, table, figure = "annotations/planted/Ann.csv", "tables/annotations.parquet", "figures/figure2.svg"
+    locks = []
+    for first, second in ((snakemake, repro), (repro, snakemake)):
+        folder = relinked(fresh, tmp_path / first[0], "copy")
+        before = (
+            [(folder / RESULTS / file).read_bytes() for file in (table, figure)],
+            (folder / "dvc.lock").read_bytes(),
+        )
+        (folder / name).write_text(by_ann(folder), encoding="utf-8")
+        ran = steps(folder, *first)
+        assert {"patterns", "figure2"} | LATE <= ran and not {"annotation_plan", "proxy", "distance", "triggers"} & ran
+        assert set(tables.read(folder / RESULTS / table)["annotator"]) == {"Ann", "proxy"}
+        assert b"PROXY" in before[0][1] and b"PROXY" not in (folder / RESULTS / figure).read_bytes()
+        run(folder, "ff-memories", "adopt")
+        assert steps(folder, *second) == set() and not due(folder)
+        locks.append((folder / "dvc.lock").read_bytes())
+        (folder / name).unlink()
+        assert steps(folder, *first) == ran
+        run(folder, "ff-memories", "adopt")
+        assert steps(folder, *second) == set() and not due(folder)
+        after = [(folder / RESULTS / file).read_bytes() for file in (table, figure)], (folder / "dvc.lock").read_bytes()
+        assert after == before
+    assert locks[0] == locks[1]
