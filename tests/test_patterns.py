@@ -22,7 +22,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.text import Sentences
 from ff_memories.errors import UserError
 from ff_memories.model import checkpoint
-from ff_memories.patterns import distance, null, proxy, sample
+from ff_memories.patterns import distance, null, proxy, sample, tfidf
 from ff_memories.patterns.sample import Key
 from ff_memories.patterns.words import is_content, shape, stem
 
@@ -190,6 +190,23 @@ def test_planted_patterns_are_found_and_random_prefixes_have_none(close):
     assert found["semantic", "recall"] >= 0.75
     assert found["foils"] <= 0.02
     assert found["labels"] >= 0.95
+
+
+def test_words_are_as_close_as_their_tfidf_weights_in_sentences(monkeypatch):
+    said = [[4, 5, 4], [4, 5], [5, 6], [6], [7, 8]]  # the words 0..4 of the text; 8 is left out
+    text = Sentences()
+    for tokens in said:
+        text.add(tokens, "f", 1, 0)
+    corpus = Corpus(np.frombuffer(text.tokens, dtype=np.int32), np.frombuffer(text.offsets, dtype=np.int64), 5)
+    term = np.array([-1, -1, -1, -1, 0, 1, 2, 3, -1])
+    weights = np.array([[float(t in tokens) for t in (4, 5, 6, 7)] for tokens in said])
+    weights *= np.log(6 / (1 + weights.sum(0))) + 1
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    weights /= np.linalg.norm(weights, axis=0, keepdims=True)
+    units = tfidf.sentence_vectors(corpus, term, 4, np.random.default_rng(1))
+    np.testing.assert_allclose((units @ units.T).toarray(), weights.T @ weights, atol=1e-6)
+    monkeypatch.setattr(tfidf, "SENTENCES", 3)
+    assert tfidf.sentence_vectors(corpus, term, 4, np.random.default_rng(1)).shape == (4, 3)
 
 
 @pytest.fixture(scope="module")
