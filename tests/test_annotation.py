@@ -143,6 +143,9 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
         ("a.json", b"[{]", "row 1: not readable as JSON"), ("a.json", b"{}", "no list of Label Studio's tasks"),
         ("a.jsonl", b"{}\n", "row 1: not a line of doccano's"), ("a.xlsx", b"PK", "no file of annotations"),
         ("a.json", b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
+        ("a.json", b'[{"data": {"run": "mine", "item": [1]}}]', "no item is named"),
+        ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result not as"),
+        ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": [{"result": "x"}]}]', "task 1: a result"),
     ],
 )  # fmt: skip
 def test_files_that_are_none_are_refused(tmp_path, name, content, message):

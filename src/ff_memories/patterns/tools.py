@@ -110,19 +110,18 @@ def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Re
         return []
     out = []
     for number, task in enumerate(tasks, 1):
-        data = task["data"]
-        if not _of_run(f"{path}, task {number}", data, run, problems):
+        place, data = f"{path}, task {number}", task["data"]
+        if not _of_run(place, data, run, problems):
             return []
-        for made in task.get("annotations") or []:
-            if made.get("was_cancelled"):
-                continue
-            who = made.get("completed_by")
-            name = who.get("email") or str(who.get("id", "")) if isinstance(who, dict) else f"user {who}"
-            place = f"{path}, task {number}"
-            try:
+        try:
+            for made in task.get("annotations") or []:
+                if made.get("was_cancelled"):
+                    continue
+                who = made.get("completed_by")
+                name = who.get("email") or str(who.get("id", "")) if isinstance(who, dict) else f"user {who}"
                 out += _patterns(place, str(path), name, data, made.get("result") or [], problems)
-            except (KeyError, TypeError, IndexError, ValueError) as error:
-                problems.add(place, f"a result not as the interface makes them ({error!r})", "use our interface.xml")
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            problems.add(place, f"a result not as the interface makes them ({error!r})", "use our interface.xml")
     return out
 
 
@@ -150,7 +149,7 @@ def _patterns(place, path, annotator, data, results, problems: Problems) -> list
     for number in sorted({*spans, *types, *descriptions}):
         out.append(
             Record(
-                place, path, annotator, data["item"], number, types.get(number, "(empty)"),
+                f"{place}, pattern {number}", path, annotator, data["item"], number, types.get(number, "(empty)"),
                 descriptions.get(number, "").strip(), tuple(sorted(spans.get(number, ()))),
             )
         )  # fmt: skip
@@ -231,12 +230,13 @@ def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]
                 out.append(Record(place, str(path), name, item))
                 continue
             said = next((c.partition(":")[2].strip() for c in comments if re.match(rf"{re.escape(label)}\s*:", c)), "")
-            out.append(Record(place, str(path), name, item, label, kind, said, tuple(sorted(ranks))))
+            where = f"{place}, {label}"
+            out.append(Record(where, str(path), name, item, label, kind, said, tuple(sorted(ranks))))
     return out
 
 
 def _of_run(place: str, data: dict, run: str, problems: Problems) -> bool:
-    if not data.get("item"):
+    if not (isinstance(data.get("item"), str) and data["item"]):
         problems.add(place, "no item is named", "import our file of tasks, which carries the names, and export that")
     elif data.get("run") != run:
         problems.add(place, f"labels for the run {data.get('run')!r}", f"put it into annotations/{data.get('run')}/")
