@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -152,6 +153,23 @@ def test_files_that_are_none_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("row, column, text, said", [
+    (4, 6, "no", ["row 4: 'no' in pattern 1; tick with x"]), (4, 3, "5-Mar", ["row 4: the row's number reads '5-Mar'"]),
+    (3, 6, "", ["row 3: '.empty.' is no type"]), (2, 6, "", ["row 2: the pattern is not described"]),
+    (3, 3, "", ["row 2: .* lacks its row 'description' or 'type'"]), (2, 7, "none", ["row 2: .* to have none"]),
+    (4, 6, "", ["row 2: a pattern in 2 of the prefixes"]), (4, 6, "TRUE", []),
+])  # fmt: skip
+def test_each_fault_of_a_spreadsheet_is_named_once(tmp_path, row, column, text, said):
+    cells = list(csv.reader(csv_files.spreadsheet_csv("mine", ITEMS[:1], [record()]).splitlines()))
+    cells[row - 1][column] = text
+    with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(cells)
+    problems = Problems()
+    check(reading.read([tmp_path / "a.csv"], "mine", problems)[0], SHOWN, problems)
+    assert len(problems.found) == len(said)
+    assert all(re.search(what, found) for what, found in zip(said, problems.found, strict=True))
 
 
 def test_all_faults_are_said_at_once():

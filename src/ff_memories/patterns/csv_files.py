@@ -11,7 +11,7 @@ from ff_memories.plain import csv_text
 COLUMNS = ["run", "annotator", "item", "pattern", "type", "description", "prefixes"]  # of the form's export
 DISTANCE = ["run", "annotator", "item", "label"]
 SPREADSHEET = 8  # patterns that the spreadsheet has room for
-TICKS = frozenset("x1✓✔")
+TICKS = frozenset({"x", "1", "✓", "✔", "true", "yes"})
 HEADER, KIND = "description", "type"  # the rows above the prefixes of an item
 
 
@@ -184,21 +184,24 @@ def _block(path, item: str, block, problems: Problems) -> list[Record]:
     head = (str(path), described["annotator"], item)
     out = []
     for number, column in enumerate(columns, 1):
-        ranks = []
+        ranks, before = [], len(problems.found)
         for p, row in prefixes:
             ticked = row.get(column, "").lower()
             if ticked and ticked not in TICKS:
                 problems.add(p, f"{ticked!r} in {column}", "tick with x, or leave the cell empty")
-            elif ticked and not row["row"].isdigit():
+            elif ticked and not (row["row"].isascii() and row["row"].isdigit()):
                 problems.add(p, f"the row's number reads {row['row']!r}", "leave the column row as it was made")
             elif ticked:
                 ranks.append(int(row["row"]))
+        readable = len(problems.found) == before
         if described.get(column, "").lower() == "none" and not ranks:
             out.append(Record(place, *head))
-        elif ranks or described.get(column) or typed.get(column):
+        elif ranks or not readable or described.get(column) or typed.get(column):
             kind = typed.get(column, "").lower() or "(empty)"
             where = type_place if kind not in ("shallow", "semantic") else place
-            out.append(Record(where, *head, str(number), kind, described.get(column, ""), tuple(ranks)))
+            out.append(
+                Record(where, *head, str(number), kind, described.get(column, ""), tuple(ranks) if readable else None)
+            )
     return out
 
 
