@@ -125,8 +125,8 @@ def agreement_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 4: bars with intervals."""
     notes = [
         counted(frame, look, "values"),
-        f"lines: {INTERVAL}",
-        f"dotted: values and triggers paired at random; {controls.UNTRAINED}",
+        f"lines: {INTERVAL}; {controls.UNTRAINED}",
+        "dotted: values and triggers paired at random",
     ]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
     return finish(
@@ -244,8 +244,8 @@ def residual_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 9: bars with intervals."""
     notes = [
         counted(frame, look, "examples"),
-        f"lines: {INTERVAL}",
-        f"dotted: examples paired at random; {controls.UNTRAINED}",
+        f"lines: {INTERVAL}; {controls.UNTRAINED}",
+        "dotted: examples paired at random",
     ]
     marks = bars(frame, look, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
     return finish(marks + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes)
