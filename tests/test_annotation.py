@@ -333,3 +333,15 @@ def test_nothing_of_the_corpus_can_break_out_of_a_form():
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     assert json.loads(data)["items"][0]["prefixes"][0] == ["w0 v0", "</script>&\u2028"]
     assert html.count("</script>") == 2 and "http" not in html.replace("http-equiv", "")
+
+
+def test_patterns_are_the_same_by_what_they_share_of_all_they_cover():
+    one = lambda *ranks: pl.DataFrame({"layer": [1], "key": [2], "annotator": ["a"], "pattern": [1], "ranks": [ranks],
+                                       "type": ["shallow"]}, schema_overrides={"ranks": pl.List(pl.Int64)})  # fmt: skip
+    assert scoring._shared(one(1, 2, 3, 4), one(1, 2, 3, 4)) == ([True], [True])
+    assert scoring._shared(one(1, 2, 3, 4), one(3, 4, 5, 6)) == ([False], [])
+
+
+def test_the_first_labels_in_doccano_differ_in_colour():
+    colours = [label["background_color"] for label in json.loads(tools.doccano_labels())]
+    assert len(set(colours)) == len(tools.COLOURS)

@@ -49,8 +49,9 @@ def take_over() -> None:
 
 def end_with_snakemake() -> None:
     """Have this process end when the Snakemake whose job it is was killed: the next run's jobs write the same files."""
-    if pid := os.environ.get(STARTED_BY):
-        threading.Thread(target=_watch, args=(int(pid),), daemon=True).start()
+    pid = int(os.environ.get(STARTED_BY, 0))
+    if pid > 1:  # else it was started within a container that sees no process of the outside
+        threading.Thread(target=_watch, args=(pid,), daemon=True).start()
 
 
 def _watch(pid: int) -> None:
