@@ -11,7 +11,7 @@ rule benchmark:
         run_.path("logs", "benchmark.log"),
     conda:
         "../envs/environment.yaml"
-    threads: workflow.cores
+    threads: 64  # or as many as there are
     resources:
         gpu=1,
         device=run_.config.execution.device,
