@@ -129,8 +129,8 @@ def main() -> None:
     chosen = random.Random(given.seed).sample(every, min(given.sample, len(every)))
     before = json.loads(out.read_text(encoding="utf-8")) if given.again else {"survivors": []}
     if given.again:
-        survived = [(row["file"], row["before"], row["after"]) for row in before["survivors"]]
-        chosen = [m for m in every if (m[0].relative_to(ROOT / PACKAGE).as_posix(), *m[2:4]) in survived]
+        survived = [(row["file"], row["line"], row["before"], row["after"]) for row in before["survivors"]]
+        chosen = [m for m in every if (m[0].relative_to(ROOT / PACKAGE).as_posix(), *m[1:4]) in survived]
     folder, rows, end = copied(), [], time.monotonic() + 60 * given.minutes
     try:
         for path, line, old, new, content in chosen:
@@ -148,9 +148,9 @@ def main() -> None:
     killed = sum(row["killed"] for row in rows)
     print(f"{killed} of {len(rows)} killed; {len(every)} mutants in all")
     if given.again:
-        noticed = {(row["file"], row["before"], row["after"]) for row in rows if row["killed"]}
+        noticed = {(row["file"], row["line"], row["before"], row["after"]) for row in rows if row["killed"]}
         for row in before["survivors"]:
-            row["since"] = (row["file"], row["before"], row["after"]) in noticed
+            row["since"] = (row["file"], row["line"], row["before"], row["after"]) in noticed
         said = before
     else:
         survivors = [row for row in rows if not row["killed"]]

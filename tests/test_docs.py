@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import json
 import re
+import runpy
 import shlex
 
 import pytest
@@ -145,3 +146,9 @@ def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused(
     assert readme.renewed(text, known) == f"a\n{readme.BEGIN}\n{readme.badge(known)}\n{readme.END}\nb"
     with pytest.raises(ValueError, match="there is no"):
         readme.renewed("a", known)
+
+
+def test_the_table_of_faults_follows_from_what_was_recorded():
+    said = runpy.run_path(str(ROOT / "tests" / "faults" / "page.py"))["page"]()
+    assert (ROOT / "docs" / "faults.md").read_text(encoding="utf-8") == said
+    assert "**no**" not in said, "a fault that does not hold needs mending or a word of why"
