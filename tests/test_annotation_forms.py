@@ -71,7 +71,7 @@ def test_patterns_by_keyboard(browser, tmp_path):
     assert [(r.annotator, r.item, r.type, r.description, r.ranks) for r in records] == [
         ("Ann Lee", ITEMS[0].item, "shallow", '=say "end", s', (1, 2, 3)), ("Ann Lee", ITEMS[1].item, "", "", ()),
     ]  # fmt: skip
-    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_the_framed_pattern_is_ticked_everywhere_edited_taken_out_and_put_back_by_keyboard(browser, tmp_path):
