@@ -5,6 +5,7 @@ rules in an empty folder that holds links to what they read; what they make must
 which no source of the package determines, are not made again.
 """
 
+import os
 import sys
 import time
 from dataclasses import dataclass, field
@@ -93,8 +94,10 @@ def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: in
     options = ["--configfile", config, "--cores", str(cores), "--keep-going"]
     rules = sorted({task.rule for task in todo})
     command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
+    temporary = folder / "temporary"  # goes with the folder, whatever Snakemake leaves there
+    temporary.mkdir()
     with (folder / "snakemake.log").open("w") as log:
-        work = tether.start(command, stdout=log, stderr=log, cwd=folder)
+        work = tether.start(command, stdout=log, stderr=log, cwd=folder, env={**os.environ, "TMPDIR": str(temporary)})
     try:
         with Progress(len(made), "files", "rebuilding") as progress:
             there = 0
