@@ -13,6 +13,7 @@ from conftest import command
 from ff_memories.artefacts import crate, environment, lock, provenance, tree
 from ff_memories.cli import main
 from ff_memories.errors import UserError
+from ff_memories.figures.catalogue import DRAWN
 
 FIGURE = "results/planted/figures/figure4.svg"
 
@@ -30,7 +31,8 @@ def test_a_stage_has_all_that_its_outputs_follow_from(here):
     figure = stages["figure-figure4"]
     assert figure.rule == "figure"
     assert figure.jobs[0].command.startswith("ff-memories figure --figure figure4 ")
-    assert figure.inputs.keys() == {"results/planted/tables/values.parquet", "results/planted/model/card.json"}
+    drawn = {f"results/planted/tables/{table}.parquet" for table in DRAWN["figure4"].tables}
+    assert figure.inputs.keys() == drawn | {"results/planted/model/card.json"}
     assert all(md5 == lock.digest(path) for path, md5 in {**figure.inputs, **figure.outputs}.items())
     assert "src/ff_memories/figures/draw.py" in figure.sources
     assert figure.environment == environment.digest()
