@@ -129,7 +129,11 @@ def main() -> None:
     chosen = random.Random(given.seed).sample(every, min(given.sample, len(every)))
     before = json.loads(out.read_text(encoding="utf-8")) if given.again else {"survivors": []}
     if given.again:
-        survived = [(row["file"], row["line"], row["before"], row["after"]) for row in before["survivors"]]
+        survived = [
+            (row["file"], row["line"], row["before"], row["after"])
+            for row in before["survivors"]
+            if not row.get("since") and "why" not in row
+        ]
         chosen = [m for m in every if (m[0].relative_to(ROOT / PACKAGE).as_posix(), *m[1:4]) in survived]
     folder, rows, end = copied(), [], time.monotonic() + 60 * given.minutes
     try:
@@ -150,7 +154,8 @@ def main() -> None:
     if given.again:
         noticed = {(row["file"], row["line"], row["before"], row["after"]) for row in rows if row["killed"]}
         for row in before["survivors"]:
-            row["since"] = (row["file"], row["line"], row["before"], row["after"]) in noticed
+            known = row.get("since", False)
+            row["since"] = known or (row["file"], row["line"], row["before"], row["after"]) in noticed
         said = before
     else:
         survivors = [row for row in rows if not row["killed"]]

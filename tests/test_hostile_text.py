@@ -12,7 +12,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import yaml
 from conftest import snakemake
 from factories import words, write_dictionary
 from test_planted import TYPES, prepare
@@ -255,9 +254,9 @@ def test_a_million_sentences_of_one_token_pass_through_the_engine(tmp_path):
     from pipeline import config, write_inputs
 
     write_inputs(tmp_path, words(44))
-    (tmp_path / "train.txt").write_bytes(b"the\n" * 999_999 + b"the the .\n")
-    settings = config(triggers__top=2, mutations__top=2, patterns__top=3)
-    settings["triggers"]["top"], settings["execution"]["batch_tokens"] = 3, 16384
+    with (tmp_path / "train.txt").open("ab") as text:
+        text.write(b"the\n" * 1_000_000)
+    settings = config(execution__batch_tokens=16_384)
     code = "import sys, json; from pathlib import Path; from pipeline import run_steps; "
     code += "run_steps(Path(sys.argv[1]), json.loads(sys.argv[2]))"
     child = subprocess.Popen(
@@ -266,5 +265,4 @@ def test_a_million_sentences_of_one_token_pass_through_the_engine(tmp_path):
     _, said = child.communicate()
     assert child.returncode == 0, said.decode()[-2000:]
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 3 * 2**20
-    assert pl.read_parquet(tmp_path / "out" / "sentences.parquet").filter(split="train").height == 1_000_000
-    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["triggers"]["top"] == 3
+    assert pl.read_parquet(tmp_path / "out" / "sentences.parquet").filter(split="train").height > 1_000_000

@@ -43,9 +43,11 @@ def spoil(path: Path, way: str, rng: random.Random, other: Path) -> None:
 
 
 def main() -> None:
-    given = options().parse_args()
+    parser = options()
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    given = parser.parse_args()
     rng, clock, rows = random.Random(given.seed), Clock(given.minutes), []
-    trials = [(kind, way) for kind in FILES for way in WAYS]
+    trials = [(kind, way) for kind in FILES for way in given.ways]
     rng.shuffle(trials)
     with undisturbed() as (place, whole, expected):
         for n, (kind, way) in enumerate(trials[: given.trials]):
@@ -71,7 +73,7 @@ def main() -> None:
                 found, ok = f"another input: {len(differ)} files follow from it", kind == "text" or kind == "config"
             else:
                 found, ok = f"read: {', '.join(differ[:4])}", False
-            rows.append({"file": kind, "way": way, "found": found, "ok": ok})
+            rows.append({"seed": given.seed, "file": kind, "way": way, "found": found, "ok": ok})
             print(rows[-1], flush=True)
             record("corruption", given, rows)
             shutil.rmtree(folder)

@@ -79,9 +79,8 @@ def corruption() -> str:
     body = [[row["file"], row["way"], row["found"], holds(row["ok"])] for row in
             sorted(found["rows"], key=lambda row: (row["file"], row["way"]))]  # fmt: skip
     return (
-        f"\n## Corruption\n\n{len(body)} of {found['asked']} trials asked for, of which the seed {found['seed']} says "
-        "which file of a finished run is spoilt how; then the same command.\n\n"
-        + table(["file", "spoilt", "what happens", "holds"], body)
+        f"\n## Corruption\n\nIn {len(body)} trials a file of a finished run, drawn at random, was spoilt; then the "
+        "same command.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
     )
 
 
