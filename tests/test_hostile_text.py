@@ -186,7 +186,7 @@ def test_a_cell_that_a_spreadsheet_could_take_for_a_formula_is_text(start):
 
 def test_control_characters_of_a_dictionary_do_not_reach_the_terminal(harmed_words, capsys):
     with pytest.raises(SystemExit):
-        main(["show", "--configfile", "my.yaml", "--layer", "1", "--key", "5", "6", "7", "11"])
+        main(["show", "--configfile", "my.yaml", "--layer", "1", "--key", "5", "6", "7", "11", "--top", "9"])
     said = capsys.readouterr().out
     assert "[U+202E]" in said and "[U+001B]" in said
     assert not re.search("[\x00\x1b\u202e]", said)
