@@ -25,6 +25,7 @@ A run with `fidelity: released` takes the released code's answer wherever there 
 MEASURED = """\
 Effects are those of one run, each time with one key changed and everything else as it was (`ff-memories sensitivity`).
 A claim *moves* where it leaves the 95 % interval of the run's own value; where it has none, where it differs at all.
+Claims are counted of those that were measured under that choice.
 {whose}
 """
 REMAKE = """\
