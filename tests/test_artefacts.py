@@ -119,6 +119,15 @@ def test_an_edited_output_is_not_adopted_and_is_due_after_restore(copy):
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
 
 
+def test_a_stage_that_there_is_no_more_is_forgotten(copy):
+    lock = copy / "dvc.lock"
+    whole = lock.read_bytes()
+    lock.write_bytes(whole.replace(b"stages:\n", b"stages:\n  gone:\n    cmd: gone\n", 1))
+    assert "there is no stage gone" in run(copy, "ff-memories", "verify", "--only", "record", check=False).stdout
+    run(copy, "ff-memories", "adopt")
+    assert lock.read_bytes() == whole
+
+
 def test_no_step_computes_on_an_edited_file(copy):
     table = copy / RESULTS / "tables" / "claims.parquet"
     table.write_bytes((copy / RESULTS / "tables" / "counts.parquet").read_bytes())

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ff_memories import stages
-from ff_memories.artefacts import dvc, records
+from ff_memories.artefacts import dvc, lock, records
 from ff_memories.artefacts.run import option
 from ff_memories.errors import UserError
 
@@ -32,4 +32,6 @@ def adopt(configfile: Path | None = None) -> list[str]:
         raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), mend)
     if names:
         dvc.commit(sorted(names), configfile)
+    if lock.path_of(configfile).is_file():
+        lock.forget(configfile)
     return sorted(names)

@@ -40,7 +40,7 @@ def _declared(configfile: Path | None, recorded: dict[str, Any], where: Path) ->
         stages.check(configfile)
     except UserError as error:
         yield str(error).partition("\n")[0]
-    declared = yaml.safe_load(stages.path_of(configfile).read_text(encoding="utf-8"))["stages"]
+    declared = lock.declared(configfile)
     for name in sorted(declared.keys() | recorded.keys()):
         if name not in recorded:
             yield f"{where}: {name} was never recorded"

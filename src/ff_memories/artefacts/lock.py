@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dvc.utils.serialize import modify_yaml
 
 from ff_memories import stages
 from ff_memories.artefacts.run import option
@@ -40,6 +41,22 @@ def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
 @cache
 def _parsed(text: str) -> Any:
     return yaml.safe_load(text)
+
+
+def declared(configfile: Path | None = None) -> dict[str, Any]:
+    """Return the stages of a run's dvc.yaml."""
+    return yaml.safe_load(stages.path_of(configfile).read_text(encoding="utf-8"))["stages"]
+
+
+def forget(configfile: Path | None = None) -> list[str]:
+    """Remove stages that dvc.yaml no longer has, which DVC leaves in dvc.lock; return their names."""
+    known = declared(configfile)
+    names = [name for name in read(configfile) if name not in known]
+    if names:
+        with modify_yaml(str(path_of(configfile))) as content:
+            for name in names:
+                del content["stages"][name]
+    return names
 
 
 def outputs(configfile: Path | None = None) -> dict[str, tuple[str, str]]:
