@@ -47,22 +47,10 @@ def planted_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def recorded_run(planted_run, tmp_path_factory):
-    """The project as a checkout whose default run is the planted one, recorded by DVC."""
-    folder = tmp_path_factory.mktemp("recorded")
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
-    for name in listed.split("\n"):
-        if name and not name.startswith(("artefacts/", "data/", "tests/")) and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    for name in ("model.pt", "dict.txt", "train.txt", "validation.txt"):
-        shutil.copy(planted_run / name, folder / name)
-    shutil.copy(planted_run / "my.yaml", folder / "config" / "config.yaml")
-    shutil.copytree(planted_run / "results", folder / "results")
-    (folder / "dvc.lock").unlink(missing_ok=True)
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    command("ff-memories", "dvc-yaml", cwd=folder)
-    command("dvc", "commit", "--force", "--quiet", cwd=folder)
-    return folder
+    """The project as a checkout whose default run is the planted one, recorded by DVC and pushed into the checkout."""
+    from projects import publish
+
+    return publish(planted_run, tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture

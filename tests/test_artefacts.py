@@ -8,7 +8,7 @@ import shutil
 import pytest
 import yaml
 from conftest import ROOT
-from projects import RESULTS, configure, due, files, publish, restored, run, size, steps
+from projects import RESULTS, configure, due, files, restored, run, size, steps
 
 from ff_memories import stages
 from ff_memories.claims import natural
@@ -19,8 +19,8 @@ LIMIT = 40_000_000  # bytes in artefacts/, so that a clone stays light
 
 
 @pytest.fixture(scope="session")
-def published(planted_run, tmp_path_factory):
-    return publish(planted_run, tmp_path_factory.mktemp("published"))
+def published(recorded_run):
+    return recorded_run
 
 
 @pytest.fixture(scope="module")
