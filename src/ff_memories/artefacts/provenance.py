@@ -89,9 +89,10 @@ def read(configfile: Path | None = None) -> dict[str, Stage]:
 
 
 def keep(configfile: Path | None = None) -> Path:
-    """Write down times, memory and machines of the recorded stages whose logs are here; what is known stays."""
-    kept = _kept(configfile)
-    for stage in read(configfile).values():
+    """Write down times, memory and machines of the recorded stages whose logs are here; what is known of them stays."""
+    recorded = read(configfile)
+    kept = {name: known for name, known in _kept(configfile).items() if name in recorded}
+    for stage in recorded.values():
         if kept.get(stage.name, {}).get("outputs") != stage.outputs and any(job.seconds for job in stage.jobs):
             kept[stage.name] = {
                 "outputs": stage.outputs,
