@@ -312,7 +312,7 @@ def read_yaml(path: Path) -> Any:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such config file", "write one with: ff-memories init my.yaml") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # a tag such as !!int on a word, bytes that are no UTF-8
         raise UserError(f"{path}: not readable as YAML: {error}") from None
 
 

@@ -219,6 +219,8 @@ def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]
             item, text = example["item"], example["text"]
             held: dict[str, set[int]] = {}
             for start, end, name in spans:
+                if not isinstance(name, str):
+                    raise TypeError(f"a label that is no text: {name!r}")
                 held.setdefault(name, set()).update(range(_line(text, start), _line(text, max(start, end - 1)) + 1))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problems.add(place, f"not a line of doccano's JSONL ({error!r})", "export sequence labelling as JSONL")
