@@ -7,6 +7,7 @@ import random
 import shutil
 import tarfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -233,6 +234,23 @@ def test_a_source_is_fetched_unpacked_and_recorded(web):
     assert texts() == TEXT
     lock = json.loads(fetch.LOCK.read_text())
     assert lock["wt.zip"]["sha256"] == hashlib.sha256((web[0] / "wt.zip").read_bytes()).hexdigest()
+    assert not any(fetch.DOWNLOADS.iterdir())
+
+
+def test_sources_fetched_side_by_side_are_all_recorded(web):
+    own_registry(web)
+    tiny = registry.sources("registry.toml")["tiny"]
+    names = [f"{number:02}.zip" for number in range(24)]
+
+    def get_one(name):
+        shutil.copy(web[0] / "wt.zip", web[0] / name)
+        own = registry.Part(name=name, urls=[f"{web[1]}/z/{name}"])
+        way = registry.Download(format="zip", parts=[own])
+        fetch.fetch(name, tiny.model_copy(update={"folder": f"data/{name}", "downloads": [way]}))
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(get_one, names))
+    assert sorted(fetch.read_lock()) == names
     assert not any(fetch.DOWNLOADS.iterdir())
 
 

@@ -1,8 +1,12 @@
 """From a source's name to its files: download, check, unpack, record. Nothing half-done is left under its names."""
 
+import fcntl
 import json
+import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ff_memories.errors import UserError
@@ -25,10 +29,23 @@ def read_lock() -> dict[str, dict[str, str | int]]:
         raise UserError(f"{LOCK}: not readable as JSON ({error})", f"restore it, or remove {LOCK}") from None
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the folder of downloads: the text and the checkpoint are fetched side by side, and share the record."""
+    DOWNLOADS.mkdir(parents=True, exist_ok=True)
+    folder = os.open(DOWNLOADS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
 def _record(got: downloads.Got) -> None:
-    lock = read_lock()
-    lock[got.path.name] = {"sha256": got.sha256, "bytes": got.bytes, "url": got.url}
-    write_whole(LOCK, json.dumps(lock, indent=1, sort_keys=True) + "\n")
+    with _alone():
+        lock = read_lock()
+        lock[got.path.name] = {"sha256": got.sha256, "bytes": got.bytes, "url": got.url}
+        write_whole(LOCK, json.dumps(lock, indent=1, sort_keys=True) + "\n")
 
 
 def missing(source: Source) -> list[str]:
