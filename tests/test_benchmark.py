@@ -1,5 +1,7 @@
 """The benchmark measures every row once, and its baselines find what the engine finds."""
 
+import time
+
 import polars as pl
 import pytest
 import torch
@@ -9,6 +11,7 @@ from ff_memories import tables
 from ff_memories.benchmark import methods
 from ff_memories.benchmark.measures import plans
 from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
+from ff_memories.benchmark.timing import Profile
 from ff_memories.memories.topk import TopTriggers
 
 SIZE = SIZES["quick"]
@@ -42,11 +45,47 @@ def test_the_plain_ways_find_the_coefficients_that_the_engine_finds(subject):
     torch.testing.assert_close(running[0].value[0], running[1].value[0])
 
 
-def test_fairseqs_forward_takes_the_same_sentences(subject):
+def test_fairseqs_forward_takes_the_same_sentences_and_its_hooks_find_the_top_of_each_key(subject):
     decoder, corpus = subject
+    theirs = methods.fairseq(decoder, corpus, 256)
+    assert theirs.rows == sum(corpus.lengths)  # </s> in front, the last token left out
+    run, kept = theirs.hook_and_cache(decoder, SIZE.top)
+    seen = [[] for _ in theirs.decoder.layers]
     with torch.inference_mode():
-        rows = methods.fairseq_forward(decoder, corpus, 256)()
-    assert rows == sum(corpus.lengths)  # </s> in front, the last token left out
+        for tokens in theirs.batches:
+            run(tokens)
+        hooks = [
+            layer.fc1.register_forward_hook(lambda _, inputs, out, to=to: to.append(torch.relu(out[:, 0])))
+            for layer, to in zip(theirs.decoder.layers, seen, strict=True)
+        ]
+        for sentence in range(len(corpus)):  # one by one, so that nothing is padded
+            tokens = torch.tensor([2, *corpus.sentence(sentence)[:-1]])
+            theirs.forward(tokens[None])
+        for hook in hooks:
+            hook.remove()
+    for layer, rows in enumerate(seen):
+        every = torch.cat(rows)
+        assert len(every) == theirs.rows
+        torch.testing.assert_close(kept.value[layer], every.topk(SIZE.top, dim=0).values)
+
+
+def test_a_profile_counts_what_is_called_within_for_the_part_that_does_it():
+    class Work:
+        def outer(self):
+            self.inner()
+            self.inner()
+
+        def inner(self):
+            time.sleep(0.02)
+
+    before = Work.outer
+    with Profile({"outer": [(Work, "outer")], "inner": [(Work, "inner")]}) as profile:
+        profile.under("a", Work().outer)()
+        profile.under("b", Work().inner)()
+    assert set(profile.seconds) == {("a", "outer"), ("a", "inner"), ("b", "inner")}
+    assert profile.seconds["a", "inner"] > 0.04 > 0.02 > profile.seconds["a", "outer"]
+    assert profile.seconds["b", "inner"] > 0.02
+    assert Work.outer is before
 
 
 def test_sentences_are_as_long_as_asked_for_and_the_same_each_time():
@@ -61,12 +100,12 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     step("benchmark", "--size", "quick", "--rounds", 1, "--device", "cpu", "--threads", 1, "--benchmark", out,
          "--figure", tmp_path / "b.svg", "--page", tmp_path / "b.md")  # fmt: skip
     table = tables.read(out)
-    assert len(table) == 26
+    assert len(table.filter(pl.col("unit") != "% of forward")) == 28
     assert table.filter(pl.col("target").is_not_null())["met"].null_count() == 0
     exact = table.filter(pl.col("measure") == "mutations: rows run / distinct rows")
     assert exact["reached"].item() == 1
     page = (tmp_path / "b.md").read_text()
-    assert all(measure in page for measure in table["measure"])
+    assert all(name in page for measure in table["measure"] for name in measure.split(": "))
     assert "<svg" in (tmp_path / "b.svg").read_text()
     again = tmp_path / "again" / "benchmark.parquet"
     step("benchmark", "--from", out, "--benchmark", again, "--page", tmp_path / "again.md")

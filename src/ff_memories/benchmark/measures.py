@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,12 +12,24 @@ import torch.nn.functional as F
 
 from ff_memories.benchmark import methods
 from ff_memories.benchmark.subjects import Size, random_corpus
-from ff_memories.benchmark.timing import Measured, clock, in_turns, peak_memory, ratio
+from ff_memories.benchmark.timing import Measured, Profile, clock, in_turns, peak_memory, ratio
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import composition, mutations, plan, triggers, values
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.model import forest
 from ff_memories.model.decoder import Decoder
+
+MODES = {"best": "per sentence", "all": "every prefix"}
+SHARE = "% of forward"
+PARTS: dict[str, list[tuple[Any, str]]] = {  # what the engine does besides the forward pass
+    "sentences' maxima": [(triggers._Rows, "maxima")],
+    "first gates": [(TopTriggers, "raise_gate")],
+    "comparing with the gates": [(triggers, "_select")],
+    "gathering along sentences": [(triggers._Rows, "positions")],
+    "entries of hits": [(triggers._Rows, "entries"), (TopTriggers, "offer")],
+    "sorting and cutting lists": [(TopTriggers, "_trim"), (TopTriggers, "_compact")],
+    "numbers and hashes of prefixes": [(triggers._Rows, "__init__")],
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ def trigger_pass(at: Subject) -> list[dict]:
     """The whole pass over the forward pass of the same batches, cold and over a long text; other methods over ours."""
     size, decoder, rows = at.size, at.decoder, []
     for tokens, best_target, all_target in ((size.cold, 1.15, 1.15), (size.corpus, 1.05, 1.08)):
-        corpus, rounds = at.corpus(tokens), []
+        corpus, rounds, profiles = at.corpus(tokens), [], []
         for _ in range(at.rounds if tokens == size.cold else 1):  # a long pass is many turns in itself
             lists = {n: TopTriggers(size.layers, size.keys, size.top, device=decoder.device) for n in ("best", "all")}
             ways = {"floor": methods.floor(decoder, corpus)}
@@ -60,7 +73,11 @@ def trigger_pass(at: Subject) -> list[dict]:
             if tokens == size.cold:
                 ways["concatenate"] = methods.concatenate(decoder, corpus, size.top)
                 ways["cache"] = methods.hook_and_cache(decoder, corpus, size.top)
-            rounds.append(in_turns(ways, plans(corpus, at.batch_tokens), {n: lists[n].finish for n in lists}))
+            with Profile(PARTS) as profile:
+                ways |= {n: profile.under(n, ways[n]) for n in lists}
+                ends = {n: profile.under(n, kept.finish) for n, kept in lists.items()}
+                rounds.append(in_turns(ways, plans(corpus, at.batch_tokens), ends))
+            profiles.append(profile)
         which = "cold" if tokens == size.cold else "whole"
         rows.append(
             at.row(f"per sentence / forward, {which}", ratio(rounds, "best", "floor"), best_target, "ratio", tokens)
@@ -74,6 +91,12 @@ def trigger_pass(at: Subject) -> list[dict]:
                 at.row("concatenation / ours", ratio(rounds, "concatenate", "all"), None, "ratio", tokens, least)
             )
             rows.append(at.row("hook and cache / ours", ratio(rounds, "cache", "all"), None, "ratio", tokens, 1.7))
+            rows.append(at.row("hook and cache / forward", ratio(rounds, "cache", "floor"), None, "ratio", tokens))
+        for n, text in MODES.items():
+            for part in PARTS:
+                shares = zip(profiles, rounds, strict=True)
+                share = Measured.of([100 * spent.seconds[n, part] / seconds["floor"] for spent, seconds in shares])
+                rows.append(at.row(f"{text}, {which}: {part}", share, None, SHARE, tokens))
         speed = Measured.of([corpus.offsets[-1] / seconds["best"] for seconds in rounds])
         rows.append(at.row(f"per sentence, {which}", speed, None, "tokens/s", tokens))
     warm = at.corpus(size.cold, seed=2)  # text not seen before, against the gates that the long pass left
@@ -82,20 +105,33 @@ def trigger_pass(at: Subject) -> list[dict]:
         ways = {"floor": methods.floor(decoder, warm)}
         ways |= {n: methods.engine(decoder, warm, size.top, n, kept) for n, kept in lists.items()}
         rounds.append(in_turns(ways, plans(warm, at.batch_tokens)))
-    for n, text in (("best", "per sentence"), ("all", "every prefix")):
+    for n, text in MODES.items():
         rows.append(at.row(f"{text} / forward, warm", ratio(rounds, n, "floor"), 1.03, "ratio", size.cold))
     return rows
 
 
 def against_fairseq(at: Subject) -> list[dict]:
-    """fairseq's own forward, padded as it batches, over ours."""
-    corpus, rounds = at.corpus(at.size.cold), []
-    theirs = methods.fairseq_forward(at.decoder, corpus, at.batch_tokens)
-    ours = methods.floor(at.decoder, corpus)
-    run = lambda: [ours(part) for part in plans(corpus, at.batch_tokens)]
+    """fairseq's own forward, padded as it batches, and hooks on it, over ours."""
+    size, decoder, corpus, rounds = at.size, at.decoder, at.corpus(at.size.cold), []
+    theirs = methods.fairseq(decoder, corpus, at.batch_tokens)
+    floor = methods.floor(decoder, corpus)
     for _ in range(at.rounds):
-        rounds.append(in_turns({"fairseq": lambda f: theirs(), "ours": lambda f: run()}, [0]))
-    return [at.row("fairseq's forward / ours", ratio(rounds, "fairseq", "ours"), None, "ratio", at.size.cold, 1.3)]
+        hooked, _ = theirs.hook_and_cache(decoder, size.top)
+        best = TopTriggers(size.layers, size.keys, size.top, device=decoder.device)
+        engine = methods.engine(decoder, corpus, size.top, "all", best)
+        whole = lambda run, batches: lambda _: [run(batch) for batch in batches]
+        ways = {
+            "fairseq": whole(theirs.forward, theirs.batches),
+            "forward": whole(floor, plans(corpus, at.batch_tokens)),
+            "hooked": whole(hooked, theirs.batches),
+            "ours": whole(engine, plans(corpus, at.batch_tokens)),
+        }
+        rounds.append(in_turns(ways, [0], {"ours": best.finish}))
+    row = lambda name, above, below, least: at.row(name, ratio(rounds, above, below), None, "ratio", size.cold, least)
+    return [
+        row("fairseq's forward / ours", "fairseq", "forward", 1.3),
+        row("hook and cache, on fairseq's model / ours", "hooked", "ours", 1.7),
+    ]
 
 
 def growth(at: Subject) -> list[dict]:

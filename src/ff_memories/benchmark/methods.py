@@ -6,10 +6,12 @@ sees every coefficient does without it.
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from ff_memories import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import plan
 from ff_memories.memories.topk import TopTriggers
@@ -93,8 +95,55 @@ class Running:
         self.prefix[layer] = torch.cat([self.prefix[layer], number]).gather(0, found.indices)
 
 
-def fairseq_forward(decoder: Decoder, corpus: Corpus, budget: int) -> Callable[[], int]:
-    """Return fairseq's own pass, batched and padded as fairseq does, without its vocabulary; it returns its rows."""
+@dataclass(frozen=True)
+class Fairseq:
+    """fairseq's own model of the same dimensions, and the sentences batched and padded as fairseq does.
+
+    Attributes:
+        decoder: its decoder, with weights of its own.
+        batches: (sentences, longest) token ids, padded.
+    """
+
+    decoder: torch.nn.Module
+    batches: list[torch.Tensor]
+
+    @property
+    def rows(self) -> int:
+        """Tokens without padding."""
+        return sum(int((tokens != PAD).sum()) for tokens in self.batches)
+
+    def forward(self, tokens: torch.Tensor) -> None:
+        """Run a batch, without the vocabulary."""
+        with warnings.catch_warnings(action="ignore"):  # of the mask types that fairseq hands to torch
+            self.decoder.extract_features(tokens)
+
+    def hook_and_cache(self, decoder: Decoder, top: int) -> tuple[Callable[[torch.Tensor], None], Running]:
+        """Return a pass over a batch with hooks that cache every layer's coefficients, and the lists that it fills.
+
+        Padding is left out before the top is taken.
+        """
+        keep, cache = Running(decoder, top), {}
+
+        def run(tokens: torch.Tensor) -> None:
+            hooks = [
+                layer.fc1.register_forward_hook(lambda _, inputs, out, i=i: cache.__setitem__(i, out))
+                for i, layer in enumerate(self.decoder.layers)
+            ]
+            self.forward(tokens)
+            for hook in hooks:
+                hook.remove()
+            inside = (tokens != PAD).T  # coefficients come as (longest, sentences, d_m)
+            number = keep.number(int(inside.sum()))
+            for layer in list(cache):
+                coefficients = torch.relu(cache.pop(layer)[inside])
+                found = coefficients.topk(min(top, len(coefficients)), dim=0)
+                keep.add(layer, found.values, number[found.indices])
+
+        return run, keep
+
+
+def fairseq(decoder: Decoder, corpus: Corpus, budget: int) -> Fairseq:
+    """Build fairseq's model, and batch the sentences as ``--max-tokens`` does."""
     import argparse
 
     from fairseq.data import Dictionary, data_utils
@@ -124,14 +173,7 @@ def fairseq_forward(decoder: Decoder, corpus: Corpus, budget: int) -> Callable[[
             current = []
         current.append(s)
     groups.append(current)
-    eos = torch.tensor([2])
+    eos = torch.tensor([EOS])
     rows = lambda s: torch.cat([eos, torch.from_numpy(corpus.sentence(s)[:HIGH].astype("int64"))])
-    batches = [data_utils.collate_tokens([rows(s) for s in group], 1).to(decoder.device) for group in groups]
-
-    def run() -> int:
-        with warnings.catch_warnings(action="ignore"):  # of the mask types that fairseq hands to torch
-            for tokens in batches:
-                model.decoder.extract_features(tokens)
-        return sum(int((tokens != 1).sum()) for tokens in batches)
-
-    return run
+    batches = [data_utils.collate_tokens([rows(s) for s in group], PAD).to(decoder.device) for group in groups]
+    return Fairseq(model.decoder, batches)

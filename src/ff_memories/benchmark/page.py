@@ -3,14 +3,14 @@
 import altair as alt
 import polars as pl
 
+from ff_memories.benchmark.measures import SHARE
 from ff_memories.figures.theme import BLUE, INK, ORANGE, TEXT_WIDTH
 
-# why a target is missed, where torch.profiler was asked; a miss without an entry has not been explained yet
+# why a target is missed, as the profile below the table shows; a miss without an entry has not been explained yet
 REASONS = {
-    "cold": "the time above the forward pass goes into gathering what reaches a key's gate (about t ln(n/t) of n), "
-    "sorting it, and the sentences' maxima; while lists are short, most sentences bring something new",
+    "cold": "while lists are short most sentences bring something new: comparing, gathering and sorting it, below",
     "whole": "the cold start, as above: its share shrinks with the length of the text",
-    "hook": "with the forward pass the larger part of both, so much would need a cheaper forward pass",
+    "hook and cache / ours": "the forward pass, which both make, is most of either: see the row that follows",
 }
 
 
@@ -37,7 +37,8 @@ def markdown(table: pl.DataFrame) -> str:
             "| measure | over | target | reached | met | why not |",
             "|---|---|---|---|---|---|",
         ]
-        for row in part.iter_rows(named=True):
+        measured, profiled = part.filter(pl.col("unit") != SHARE), part.filter(pl.col("unit") == SHARE)
+        for row in measured.iter_rows(named=True):
             target = "–" if row["target"] is None else f"{row['sign']} {row['target']:g}"
             spread = f" ({number(row['low'])}–{number(row['high'])})" if row["rounds"] > 1 else ""
             met = {True: "yes", False: "**no**", None: "–"}[row["met"]]
@@ -45,8 +46,24 @@ def markdown(table: pl.DataFrame) -> str:
             unit = "" if row["unit"] in ("ratio", "power") else f" {row['unit']}"
             reached = f"{number(row['reached'])}{unit}{spread}"
             lines.append(f"| {row['measure']} | {row['tokens']:,} | {target} | {reached} | {met} | {why} |")
-        lines.append("")
+        lines += ["", *profile(profiled)]
     return "\n".join([*lines, BFLOAT16])
+
+
+def profile(table: pl.DataFrame) -> list[str]:
+    """Return the lines that say what the engine's time above the forward pass goes into."""
+    if table.is_empty():
+        return []
+    named = table.with_columns(
+        pl.col("measure").str.split_exact(": ", 1).struct.rename_fields(["pass", "part"])
+    ).unnest("measure")
+    names = named["pass"].unique(maintain_order=True).to_list()
+    lines = ["What the engine does besides the forward pass, in % of the forward pass's time:", ""]
+    lines += [f"| | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for (part,), rows in named.group_by("part", maintain_order=True):
+        share = dict(rows.select("pass", "reached").iter_rows())
+        lines.append(f"| {part} | {' | '.join(f'{share[name]:.1f}' for name in names)} |")
+    return [*lines, ""]
 
 
 def number(value: float) -> str:
