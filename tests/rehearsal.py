@@ -4,15 +4,18 @@
 
 builds a checkpoint of the paper's architecture and a text in WikiText's format, packs both as they are published,
 serves them from this machine with the faults that servers have, and runs config/paper.yaml on them: first with the
-golden checks, which must refuse random weights, then with these switched off, down to the report.
+golden checks, which must refuse random weights, then with these switched off, down to the report. What it took goes
+into docs/data/rehearsal.json, and from there into docs/rehearsal.md.
 """
 
 import argparse
+import json
 import os
 import random
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 import zipfile
 from dataclasses import dataclass, field
@@ -25,7 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from factories import write_checkpoint
 from mirror import serving
 
+from ff_memories.report.cost import duration, hardware
+
 ROOT = Path(__file__).parent.parent
+RECORD, PAGE = ROOT / "docs" / "data" / "rehearsal.json", ROOT / "docs" / "rehearsal.md"
 MODEL, TEXT = "adaptive_lm_wiki103.v2", "wikitext-103"
 
 
@@ -154,7 +160,7 @@ def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def rehearse(folder: Path, size: Size = FULL, style: str = "legacy", sentences: int = 150, targets=()):
-    """Build, serve, fetch and run; return (the refused run, the finished run, requests that the server saw)."""
+    """Build, serve, fetch and run; return (refused run, finished run, requests to the server, seconds of both)."""
     project = folder / "project"
     project.mkdir(parents=True, exist_ok=True)
     if not (folder / "web" / "wikitext-103-v1.zip").is_file():
@@ -163,19 +169,92 @@ def rehearse(folder: Path, size: Size = FULL, style: str = "legacy", sentences: 
         faults_of_servers(faults, folder / "web")
         registry(address, project / "registry.toml")
         config(project / "paper.yaml", size, sentences, "check")
+        begun = time.monotonic()
         refused = snakemake(project, *targets)
     config(project / "paper.yaml", size, sentences, "off")
-    return refused, snakemake(project, *targets), asked
+    between = time.monotonic()
+    done = snakemake(project, *targets)
+    return refused, done, asked, (between - begun, time.monotonic() - between)
 
 
-if __name__ == "__main__":
+def planned(config_: Path, folder: Path) -> dict:
+    """Return what ``ff-memories plan`` says of a run, and what its steps took if it was made."""
+    command = [Path(sys.executable).parent / "ff-memories", "plan", "--configfile", config_, "--threads", "2"]
+    subprocess.run([*command, "--json", folder / "plan.json"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+
+
+def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float], asked: list) -> None:
+    """Add what a rehearsal took to the record."""
+    plan = planned(folder / "project" / "paper.yaml", folder / "project")
+    (folder / "whole").mkdir(exist_ok=True)
+    whole = planned(ROOT / "config" / "paper.yaml", folder / "whole")
+    text, checkpoint = (sum(name in path for path, _ in asked) for name in ("wikitext", MODEL))
+    found = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    found[style] = {
+        "machine": dict(hardware()), "sentences": sentences, "refused_seconds": round(seconds[0]),
+        "seconds": round(seconds[1]), "requests": {"text": text, "checkpoint": checkpoint},
+        "steps": [step for step in plan["steps"] if step["measured"]], "whole": whole["elapsed"],
+        "whole_tokens": sum(whole["tokens"].values()),
+    }  # fmt: skip
+    RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(found), encoding="utf-8")
+
+
+HEAD = """\
+# The paper's run, rehearsed
+
+Written by `python tests/rehearsal.py FOLDER`, with `--fused` for the other kind of checkpoint. Weights are random and
+the text is made up; architecture, formats, file names and `config/paper.yaml` are the paper's, but for a cap on
+sentences and smaller numbers of mutated keys and examples. Mirrors fail, break off and are taken up again. With the
+golden checks on, the run ends by refusing the weights by name; with these off it goes down to the report.
+
+*Estimated* is what `ff-memories plan` says, from a calibration of some seconds on the same machine.
+"""
+
+
+def page(found: dict) -> str:
+    """Return docs/rehearsal.md."""
+    parts = [HEAD]
+    for style, told in sorted(found.items(), reverse=True):
+        name = {"legacy": "Options as of 2019, separate q, k and v", "fused": "q, k and v in one matrix"}[style]
+        machine, asked = told["machine"], told["requests"]
+        parts.append(
+            f"\n## {name}\n\n{machine['processor']}, {machine['cores']} cores, {machine['memory']}; "
+            f"{told['sentences']} sentences of training text. Refused after {duration(told['refused_seconds'])} "
+            f"({asked['text']} requests for the text, {asked['checkpoint']} for the checkpoint); then "
+            f"{duration(told['seconds'])} to the report.\n\n"
+            "| step | jobs | measured | estimated | peak memory | estimated |\n|---|---|---|---|---|---|\n"
+        )
+        for step in told["steps"]:
+            did = step["measured"]
+            memory = f"{did['memory'] / 1e9:.1f} GB" if did["memory"] else "–"
+            parts.append(
+                f"| {step['rule']} | {did['jobs']} | {duration(did['seconds'])} | {duration(step['seconds'])} "
+                f"| {memory} | {step['memory'] / 1e9:.1f} GB |\n"
+            )
+        machines = ", ".join(f"{n}: {duration(seconds)}" for n, seconds in told["whole"].items())
+        parts.append(
+            f"\nThe whole of the paper's run, {told['whole_tokens']:,} tokens, is estimated to take on so many "
+            f"machines like this one, without a GPU: {machines}.\n"
+        )
+    return "".join(parts)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fused", action="store_true", help="q, k and v in one matrix, as old checkpoints have them")
     parser.add_argument("--sentences", type=int, default=150)
     given = parser.parse_args()
-    first, second, requests = rehearse(
-        given.folder, style="fused" if given.fused else "legacy", sentences=given.sentences
-    )
+    style = "fused" if given.fused else "legacy"
+    first, second, requests, seconds = rehearse(given.folder.absolute(), style=style, sentences=given.sentences)
     print(first.stderr[-6000:], second.stdout[-3000:], second.stderr[-6000:], *requests, sep="\n")
-    sys.exit(second.returncode or not first.returncode)
+    if second.returncode or not first.returncode:
+        return 1
+    record(given.folder.absolute(), style, given.sentences, seconds, requests)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """The plan of a run: its steps are the workflow's, its sums are right, and what can't fit is refused."""
 
+import json
 import re
 
 import pytest
@@ -113,5 +114,9 @@ def test_what_was_measured_before_stands_beside_the_estimate(small, capsys, tmp_
     logs = tmp_path / "results/small/logs"
     logs.mkdir(parents=True)
     (logs / "values.tsv").write_text("s\tcpu_time\tmax_rss\n61.0\t60\t953.7\n")
-    assert run() == 0
+    assert run("--json", "plan.json", "--devices", "1", "2") == 0
     assert "1 min 01 s, 1.0 GB" in capsys.readouterr().out
+    plain = json.loads((tmp_path / "plan.json").read_text())
+    values = {step["rule"]: step for step in plain["steps"]}["values"]
+    assert values["measured"] == {"jobs": 1, "seconds": 61.0, "memory": pytest.approx(1e9, rel=1e-3)}
+    assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))

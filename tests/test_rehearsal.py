@@ -8,7 +8,7 @@ from rehearsal import FULL, TINY, rehearse
 
 def test_the_papers_config_fetches_converts_and_refuses_other_weights_by_name(tmp_path):
     wanted = "results/paper/corpus/corpus.safetensors"
-    refused, done, asked = rehearse(tmp_path, TINY, sentences=40, targets=("--", wanted))
+    refused, done, asked, _ = rehearse(tmp_path, TINY, sentences=40, targets=("--", wanted))
     assert refused.returncode
     said = refused.stdout + refused.stderr
     assert "this is not adaptive_lm_wiki103.v2 as it is known" in said, said
@@ -28,7 +28,7 @@ def test_the_papers_config_fetches_converts_and_refuses_other_weights_by_name(tm
 @pytest.mark.long
 @pytest.mark.parametrize("style", ["legacy", "fused"])
 def test_the_paper_run_at_full_size_from_download_to_report(tmp_path, style):
-    refused, done, _ = rehearse(tmp_path, FULL, style)
+    refused, done, _, _ = rehearse(tmp_path, FULL, style)
     assert refused.returncode and "this is not adaptive_lm_wiki103.v2" in refused.stdout + refused.stderr
     assert done.returncode == 0, done.stderr[-4000:]
     results = tmp_path / "project" / "results" / "paper"

@@ -7,7 +7,7 @@ measured.
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -62,7 +62,6 @@ class Step:
     memory: float  # bytes, of one job
     disk: float  # bytes that it leaves
     device_memory: float = 0.0
-    after: list[str] = field(default_factory=list)
 
     def elapsed(self, devices: int) -> float:
         """Return the seconds that all jobs take, ``devices`` at a time."""

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -10,6 +11,7 @@ import torch
 
 from ff_memories import planning
 from ff_memories.errors import UserError
+from ff_memories.files import write_whole
 from ff_memories.report.cost import costs, duration
 from ff_memories.sources import registry
 from ff_memories.sources.fetch import missing
@@ -21,6 +23,7 @@ def arguments(parser):
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config")
     parser.add_argument("--threads", type=int, default=min(4, os.cpu_count() or 1), help="CPU threads of a job")
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 8, 64], help="how many GPUs or machines at once")
+    parser.add_argument("--json", metavar="FILE", help="write the plan to this file, too")
 
 
 def run(args):
@@ -36,6 +39,8 @@ def run(args):
     plan = planning.steps(config, shape, tokens, speed, archives, bool(run_.golden))
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
     _show(run_, device, shape, tokens, speed, plan, measured, args.devices)
+    if args.json:
+        write_whole(args.json, json.dumps(_plain(device, tokens, speed, plan, measured, args.devices), indent=1) + "\n")
     on_gpu = torch.cuda.get_device_properties(0).total_memory if device == "cuda" else None
     faults = planning.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
     if faults:
@@ -61,6 +66,15 @@ def _show(run_, device, shape, tokens, speed, plan, measured, devices) -> None:
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
     for n in devices:
         print(f"in all, {n:3} at once: {duration(planning.elapsed(plan, n))}")
+
+
+def _plain(device, tokens, speed, plan, measured, devices) -> dict:
+    """Return what is shown, as JSON has it: bytes, and seconds of all of a step's jobs together."""
+    found = {rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": (c.peak_mib or 0) * 2**20 or None}
+             for rule, c in measured.items()}  # fmt: skip
+    steps = [asdict(step) | {"seconds": step.jobs * step.seconds, "measured": found.get(step.rule)} for step in plan]
+    together = {str(n): planning.elapsed(plan, n) for n in devices}
+    return {"device": device, "tokens": tokens, "speed": asdict(speed), "steps": steps, "elapsed": together}
 
 
 def _bytes(source: registry.Source) -> int:
