@@ -31,7 +31,8 @@ from mirror import serving
 from ff_memories.report.cost import duration, hardware
 
 ROOT = Path(__file__).parent.parent
-RECORD, PAGE = ROOT / "docs" / "data" / "rehearsal.json", ROOT / "docs" / "rehearsal.md"
+RECORD, SCALING = (ROOT / "docs" / "data" / f"{name}.json" for name in ("rehearsal", "scaling"))
+PAGE = ROOT / "docs" / "rehearsal.md"
 MODEL, TEXT = "adaptive_lm_wiki103.v2", "wikitext-103"
 
 
@@ -177,9 +178,9 @@ def rehearse(folder: Path, size: Size = FULL, style: str = "legacy", sentences: 
     return refused, done, asked, (between - begun, time.monotonic() - between)
 
 
-def planned(config_: Path, folder: Path) -> dict:
+def planned(config_: Path, folder: Path, threads: int = 2) -> dict:
     """Return what ``ff-memories plan`` says of a run, and what its steps took if it was made."""
-    command = [Path(sys.executable).parent / "ff-memories", "plan", "--configfile", config_, "--threads", "2"]
+    command = [Path(sys.executable).parent / "ff-memories", "plan", "--configfile", config_, "--threads", str(threads)]
     subprocess.run([*command, "--json", folder / "plan.json"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "plan.json").read_text(encoding="utf-8"))
 
@@ -198,7 +199,7 @@ def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float
         "whole_tokens": sum(whole["tokens"].values()),
     }  # fmt: skip
     RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(page(found), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 HEAD = """\
@@ -213,9 +214,9 @@ golden checks on, the run ends by refusing the weights by name; with these off i
 """
 
 
-def page(found: dict) -> str:
-    """Return docs/rehearsal.md."""
-    parts = [HEAD]
+def page() -> str:
+    """Return docs/rehearsal.md, as it follows from what was recorded."""
+    parts, found = [HEAD], json.loads(RECORD.read_text(encoding="utf-8"))
     for style, told in sorted(found.items(), reverse=True):
         name = {"legacy": "Options as of 2019, separate q, k and v", "fused": "q, k and v in one matrix"}[style]
         machine, asked = told["machine"], told["requests"]
@@ -238,7 +239,21 @@ def page(found: dict) -> str:
             f"\nThe whole of the paper's run, {told['whole_tokens']:,} tokens, is estimated to take on so many "
             f"machines like this one, without a GPU: {machines}.\n"
         )
-    return "".join(parts)
+    return "".join(parts) + (scaling(json.loads(SCALING.read_text(encoding="utf-8"))) if SCALING.exists() else "")
+
+
+def scaling(told: dict) -> str:
+    """Return how the plan's estimate for several devices compares with what they took."""
+    rows = [
+        f"| {n} | {duration(told['measured'][n]) if n in told['measured'] else 'not run'} | {duration(seconds)} |\n"
+        for n, seconds in told["estimated"].items()
+    ]
+    return (
+        "\n## Shards side by side\n\nWritten by `python tests/scaling.py`: the trigger pass of the demo run, "
+        f"{told['tokens']:,} tokens in {told['shards']} shards of one thread each, on the same kind of machine "
+        f"({told['machine']['processor']}, {told['machine']['cores']} cores).\n\n"
+        "| at once | measured | estimated |\n|---|---|---|\n" + "".join(rows)
+    )
 
 
 def main() -> int:

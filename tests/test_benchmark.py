@@ -97,11 +97,13 @@ def test_sentences_are_as_long_as_asked_for_and_the_same_each_time():
 
 def test_the_command_writes_table_figure_and_page(tmp_path):
     out = tmp_path / "benchmark.parquet"
-    step("benchmark", "--size", "quick", "--rounds", 1, "--device", "cpu", "--threads", 1, "--benchmark", out,
+    step("benchmark", "--size", "quick", "--rounds", 1, "--tokens", 3000, "--device", "cpu", "--threads", 1,
+         "--benchmark", out,
          "--figure", tmp_path / "b.svg", "--page", tmp_path / "b.md")  # fmt: skip
     table = tables.read(out)
-    assert len(table.filter(pl.col("unit") != "% of forward")) == 28
+    assert len(table.filter(pl.col("unit") != "% of forward")) == 30
     assert table.filter(pl.col("target").is_not_null())["met"].null_count() == 0
+    assert table.filter(pl.col("measure") == "per sentence / forward, whole")["tokens"].item() == 3000
     exact = table.filter(pl.col("measure") == "mutations: rows run / distinct rows")
     assert exact["reached"].item() == 1
     page = (tmp_path / "b.md").read_text()

@@ -110,6 +110,25 @@ def trigger_pass(at: Subject) -> list[dict]:
     return rows
 
 
+def matrix_products(at: Subject) -> list[dict]:
+    """What share of the forward pass its matrix products take, made alone, and how fast they are."""
+    corpus, rounds = at.corpus(at.size.cold), []
+    ways = {
+        "products": methods.products(at.decoder, corpus, at.batch_tokens),
+        "forward": methods.floor(at.decoder, corpus),
+    }
+    for _ in range(at.rounds):
+        rounds.append(in_turns(ways, plans(corpus, at.batch_tokens)))
+    rows = sum(int(corpus.lengths[part.sentences].sum()) for part in plans(corpus, at.batch_tokens))
+    d, m, depth = at.size.model, at.size.keys, at.size.layers
+    work = 2 * rows * (depth * (4 * d * d + d * m) + (depth - 1) * m * d)
+    speed = Measured.of([work / seconds["products"] / 1e12 for seconds in rounds])
+    return [
+        at.row("matrix products alone / forward", ratio(rounds, "products", "forward"), None, "ratio", at.size.cold),
+        at.row("matrix products alone", speed, None, "TFLOP/s", at.size.cold),
+    ]
+
+
 def against_fairseq(at: Subject) -> list[dict]:
     """fairseq's own forward, padded as it batches, and hooks on it, over ours."""
     size, decoder, corpus, rounds = at.size, at.decoder, at.corpus(at.size.cold), []
@@ -259,4 +278,4 @@ def mutated(at: Subject) -> list[dict]:
     ]
 
 
-MEASURES = (trigger_pass, against_fairseq, growth, vocabulary, layers, mutated)
+MEASURES = (trigger_pass, matrix_products, against_fairseq, growth, vocabulary, layers, mutated)

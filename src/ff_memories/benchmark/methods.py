@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 
 from ff_memories import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.corpus.dictionary import EOS, PAD
@@ -39,6 +40,24 @@ def forward(decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], 
 
 def floor(decoder: Decoder, corpus: Corpus) -> Method:
     return lambda part: forward(decoder, pack(decoder, corpus, part))
+
+
+def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
+    """The forward pass's products with weights and nothing else, on batches of at most ``budget`` rows."""
+    longest = max(budget, int(corpus.lengths.max()))
+    vectors = torch.randn(longest, decoder.description.model, device=decoder.device)
+    hidden = torch.randn(longest, decoder.description.keys, device=decoder.device)
+
+    def run(part: plan.Plan) -> None:
+        x = vectors[: (rows := int(corpus.lengths[part.sentences].sum()))]
+        for index, layer in enumerate(decoder.layers):
+            F.linear(x, *layer.qkv)
+            F.linear(x, *layer.attention_out)
+            F.linear(x, layer.keys, layer.key_bias)
+            if index + 1 < len(decoder.layers):
+                torch.addmm(layer.value_bias, hidden[:rows], layer.values)
+
+    return run
 
 
 def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: TopTriggers | None = None) -> Method:

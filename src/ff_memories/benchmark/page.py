@@ -22,7 +22,10 @@ the same sentences, model and threads; a ratio is the median over rounds, with t
 *Forward*: the same batches, up to the last layer's first matrix. *Per sentence*: a sentence's best prefix of each key;
 *every prefix*: all of them. *Cold*: from empty lists; *warm*: other text against the gates that the whole pass left.
 fairseq's forward ends with the last layer's second matrix, which it cannot leave out. A measure that a table lacks was
-not made on that model."""
+not made on that model.
+
+On a GPU, `ff-memories benchmark --size paper` measures the paper's dimensions in full, `--tokens 100000000` over a
+corpus of about WikiText-103's length."""
 
 
 def markdown(table: pl.DataFrame) -> str:

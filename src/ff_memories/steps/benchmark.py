@@ -6,6 +6,7 @@ paper's in full, for a GPU.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -36,6 +37,7 @@ def arguments(parser):
     parser.add_argument(
         "--batch-tokens", type=int, default=None, help="tokens in one forward pass; GPU: 65536, CPU: 4096"
     )
+    parser.add_argument("--tokens", type=int, help="length of the long pass, in place of the size's own")
     parser.add_argument("--only", nargs="*", default=[m.__name__ for m in MEASURES], help="measurements to make")
     parser.add_argument("--from", dest="tables", nargs="+", metavar="TABLE", help="measured before: measure nothing")
     parser.add_argument("--benchmark", required=True, metavar="TABLE", help="benchmark.parquet to write")
@@ -61,10 +63,13 @@ def measure(args) -> pl.DataFrame:
     budget = args.batch_tokens or (65_536 if device == "cuda" else 4096)
     if unknown := set(args.only) - {measure.__name__ for measure in MEASURES}:
         raise UserError(f"--only: there is no {min(unknown)}", "one of: " + ", ".join(m.__name__ for m in MEASURES))
+    if args.tokens is not None and args.tokens < 1000:
+        raise UserError(f"--tokens: {args.tokens} are too few", "give 1000 or more")
     rows, chosen = [], [measure for measure in MEASURES if measure.__name__ in args.only]
     with Progress(len(chosen) * len(RUNS[args.size]), "measurements", "benchmark") as progress:
         for name in RUNS[args.size]:
-            at = Subject(NAMES[name], SIZES[name], random_decoder(SIZES[name], device), args.rounds, budget)
+            size = replace(SIZES[name], corpus=args.tokens or SIZES[name].corpus)
+            at = Subject(NAMES[name], size, random_decoder(size, device), args.rounds, budget)
             for measure in chosen:
                 rows += measure(at)
                 progress.step(1)
