@@ -12,6 +12,7 @@ from ff_memories.benchmark import methods
 from ff_memories.benchmark.measures import plans
 from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
 from ff_memories.benchmark.timing import Profile
+from ff_memories.cli import main
 from ff_memories.memories.topk import TopTriggers
 
 SIZE = SIZES["quick"]
@@ -117,3 +118,10 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     out.rename(tmp_path / "tables" / "benchmark.parquet")
     step("cost", "--logs", tmp_path / "logs", "--out", tmp_path / "cost.html")
     assert "hook and cache / ours" in (tmp_path / "cost.html").read_text()
+
+
+def test_a_table_of_another_name_is_refused_before_anything_is_measured(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["benchmark", "--benchmark", str(tmp_path / "mine.parquet")])
+    assert end.value.code == 2
+    assert "name it benchmark.parquet" in capsys.readouterr().err

@@ -46,8 +46,14 @@ def arguments(parser):
 
 
 def run(args):
-    frame = measure(args) if args.tables is None else pl.concat([tables.read(path) for path in args.tables])
-    tables.write(frame.drop("row", strict=False).with_row_index("row"), args.benchmark)
+    if Path(args.benchmark).name != "benchmark.parquet":
+        raise UserError(
+            f"--benchmark {args.benchmark}: a table is named after what it holds", "name it benchmark.parquet"
+        )
+    if args.tables is None:
+        measure(args)
+    else:
+        write(pl.concat([tables.read(path) for path in args.tables]).drop("row"), args.benchmark)
     frame = tables.read(args.benchmark)
     if args.figure:
         Path(args.figure).parent.mkdir(parents=True, exist_ok=True)
@@ -56,8 +62,12 @@ def run(args):
         write_whole(args.page, page.markdown(frame))
 
 
-def measure(args) -> pl.DataFrame:
-    """Make the measurements that were asked for, model by model."""
+def write(rows: pl.DataFrame, path: str) -> None:
+    tables.write(rows.with_row_index("row"), path)
+
+
+def measure(args) -> None:
+    """Make the measurements that were asked for, model by model; each one is in the table as soon as it is made."""
     torch.set_num_threads(max(1, args.threads))
     device = chosen_device(args.device)
     budget = args.batch_tokens or (65_536 if device == "cuda" else 4096)
@@ -72,10 +82,10 @@ def measure(args) -> pl.DataFrame:
             at = Subject(NAMES[name], size, random_decoder(size, device), args.rounds, budget)
             for measure in chosen:
                 rows += measure(at)
+                made = pl.DataFrame(rows, infer_schema_length=None)
+                on = pl.lit(machine(device)).alias("machine"), pl.lit(args.threads).alias("threads")
+                write(made.with_columns(on), args.benchmark)
                 progress.step(1)
-    return pl.DataFrame(rows, infer_schema_length=None).with_columns(
-        pl.lit(machine(device)).alias("machine"), pl.lit(args.threads).alias("threads")
-    )
 
 
 def machine(device: str) -> str:
