@@ -110,6 +110,12 @@ def trigger_pass(at: Subject) -> list[dict]:
     return rows
 
 
+def products_work(size: Size) -> int:
+    """Return the floating-point operations of a token's products with weights, in the pass as it is made."""
+    d, m = size.model, size.keys
+    return 2 * (size.layers * (4 * d * d + d * m) + (size.layers - 1) * m * d)
+
+
 def matrix_products(at: Subject) -> list[dict]:
     """What share of the forward pass its matrix products take, made alone, and how fast they are."""
     corpus, rounds = at.corpus(at.size.cold), []
@@ -120,9 +126,7 @@ def matrix_products(at: Subject) -> list[dict]:
     for _ in range(at.rounds):
         rounds.append(in_turns(ways, plans(corpus, at.batch_tokens)))
     rows = sum(int(corpus.lengths[part.sentences].sum()) for part in plans(corpus, at.batch_tokens))
-    d, m, depth = at.size.model, at.size.keys, at.size.layers
-    work = 2 * rows * (depth * (4 * d * d + d * m) + (depth - 1) * m * d)
-    speed = Measured.of([work / seconds["products"] / 1e12 for seconds in rounds])
+    speed = Measured.of([rows * products_work(at.size) / seconds["products"] / 1e12 for seconds in rounds])
     return [
         at.row("matrix products alone / forward", ratio(rounds, "products", "forward"), None, "ratio", at.size.cold),
         at.row("matrix products alone", speed, None, "TFLOP/s", at.size.cold),
