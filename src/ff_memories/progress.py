@@ -28,11 +28,12 @@ class Progress(tqdm):
         now = time.monotonic()
         if self.disable and not skipped and now - self._logged > EVERY:
             self._logged = now
-            rate = self._run / (now - self._begun)
-            inside = f" in {self._sentences:,} sentences" if self._sentences else ""
-            print(
-                f"{self._about}: {self._done:,} of {self._whole:,} {self._unit}{inside}, "
-                f"{rate:,.0f} {self._unit}/s, {(self._whole - self._done) / rate:,.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(self._line(now), file=sys.stderr, flush=True)
+
+    def _line(self, now: float) -> str:
+        rate = self._run / (now - self._begun)
+        speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
+        whole = f" of {self._whole:,}" if self._whole else ""  # else how much there is in all is not known
+        inside = f" in {self._sentences:,} sentences" if self._sentences else ""
+        left = f", {(self._whole - self._done) / rate:,.0f} s left" if self._whole else ""
+        return f"{self._about}: {self._done:,}{whole} {self._unit}{inside}, {speed} {self._unit}/s{left}"
