@@ -11,7 +11,7 @@ from ff_memories import tables
 from ff_memories.benchmark import methods
 from ff_memories.benchmark.measures import plans
 from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
-from ff_memories.benchmark.timing import Profile
+from ff_memories.benchmark.timing import Profile, peak_memory
 from ff_memories.cli import main
 from ff_memories.memories.topk import TopTriggers
 
@@ -118,6 +118,15 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     out.rename(tmp_path / "tables" / "benchmark.parquet")
     step("cost", "--logs", tmp_path / "logs", "--out", tmp_path / "cost.html")
     assert "hook and cache / ours" in (tmp_path / "cost.html").read_text()
+
+
+def test_memory_that_was_used_and_freed_before_counts_again():
+    filled = [torch.ones(2000) for _ in range(10_000)]  # small ones, which stay with the process when they are freed
+    del filled
+    with peak_memory(torch.device("cpu")) as used:
+        again = [torch.ones(2000) for _ in range(10_000)]
+    assert len(again) == 10_000
+    assert 80e6 < used[0] < 200e6
 
 
 def test_a_table_of_another_name_is_refused_before_anything_is_measured(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Times side by side: methods take turns batch by batch, so that whatever else the machine does falls on all alike."""
 
+import ctypes
 import gc
 import statistics
 import time
@@ -113,6 +114,7 @@ def peak_memory(device: torch.device) -> Iterator[list[float]]:
         yield out
         out.append(float(torch.cuda.max_memory_allocated() - before))
         return
+    ctypes.CDLL(None).malloc_trim(0)  # else what was freed before counts as in use, and new use of it as none (glibc)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew (Linux)
     before = _status("VmRSS")
     yield out
