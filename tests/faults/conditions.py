@@ -3,6 +3,7 @@
 Mounting small and read-only file systems needs root; without it those rows say so.
 """
 
+import csv
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trials import RESULTS, copied, differing, digests, finish, fresh, options, record, start, undisturbed
+from trials import RESULTS, command, copied, differing, digests, finish, fresh, options, record, start, undisturbed
 
 Row = dict[str, object]
 
@@ -97,7 +98,7 @@ def read_only(place: Path, whole: Path, expected: dict[str, str]) -> Row:
 
 
 def full_disk(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Results on a disk that fills up, larger each time: every step meets it somewhere; then there is room."""
+    """Results on a disk that fills up, larger each time; then there is room."""
     folder = fresh(place, "full", whole)
     need = sum(path.stat().st_size for path in (whole / "results").rglob("*") if path.is_file()) // 1024
     with mounted(folder / "results", "-t", "tmpfs", "-o", f"size={need // 20}k", "tmpfs") as done:
@@ -105,13 +106,61 @@ def full_disk(place: Path, whole: Path, expected: dict[str, str]) -> Row:
             return {"ok": None, "found": "needs root"}
         failures, partial = 0, []
         for part in (20, 6, 3, 1.5):
-            subprocess.run(["mount", "-o", f"remount,size={int(need // part)}k", folder / "results"], check=True)
+            resize(folder, int(need // part))
             failures += not finish(folder)
-            partial += [p.name for p in folder.rglob("*.partial") if not p.name.endswith(".state.partial")]
-        subprocess.run(["mount", "-o", f"remount,size={4 * need}k", folder / "results"], check=True)
+            partial += [p.name for p in folder.rglob("*.partial")]
+        resize(folder, 4 * need)
         again, differ = finish(folder), differing(folder, expected)
     found = f"failed {failures} times, half-written files left: {len(partial)}; after: {told(differ)}"
     return {"ok": failures > 1 and again and not differ and not partial, "found": found}
+
+
+def full_at_each_step(place: Path, whole: Path, expected: dict[str, str]) -> Row:
+    """Results on a disk with no room for what one step makes, step by step; each time there is room after."""
+    folder, room = fresh(place, "each", whole), 1 << 20
+    steps, wrong, silent = outputs(whole), [], []
+    with mounted(folder / "results", "-t", "tmpfs", "-o", f"size={room}k", "tmpfs") as done:
+        if not done:
+            return {"ok": None, "found": "needs root"}
+        shutil.copytree(whole / "results", folder / "results", dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(whole / ".snakemake", folder / ".snakemake", symlinks=True)
+        for step, files in steps.items():
+            for path in [*files, *(folder / RESULTS / "logs").rglob(f"{step}*.tsv")]:
+                remove(folder / path)
+            resize(folder, used(folder))
+            folder.with_suffix(".log").unlink(missing_ok=True)
+            failed = not finish(folder)
+            silent += [step] if not said(folder, "No space left on device") else []
+            left = [p for p in folder.rglob("*.partial")] + [f for f in files if (folder / f).is_file()]
+            resize(folder, room)
+            if not failed or left or not finish(folder) or differing(folder, expected):
+                wrong.append(step)
+    found = f"{len(steps)} steps, each failed by name; with room, the same bytes" if not wrong else f"wrong: {wrong}"
+    return {"ok": not wrong and not silent, "found": found, "steps": list(steps), "silent": silent, "wrong": wrong}
+
+
+def outputs(folder: Path) -> dict[str, list[str]]:
+    """Return {step: what one of its jobs made} of a finished run, in the order of the workflow."""
+    shown = subprocess.run(command(folder, "--summary"), cwd=folder, capture_output=True, text=True, check=True).stdout
+    jobs: dict[str, dict[str, list[str]]] = {}
+    for row in csv.DictReader(shown.splitlines(), delimiter="\t"):
+        jobs.setdefault(row["rule"], {}).setdefault(row["log-file(s)"], []).append(row["output_file"])
+    return {rule: next(iter(files.values())) for rule, files in jobs.items() if rule != "docstrings"}
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def resize(folder: Path, kilobytes: int) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", folder / "results"], check=True)
+
+
+def used(folder: Path) -> int:
+    return shutil.disk_usage(folder / "results").used // 1024
 
 
 def told(differ: list[str]) -> str:
@@ -119,7 +168,7 @@ def told(differ: list[str]) -> str:
 
 
 CONDITIONS: list[Callable[[Path, Path, dict[str, str]], Row]] = [
-    moved, clock_back, read_only, strangers, two_at_once, one_core, full_disk,
+    moved, clock_back, read_only, strangers, two_at_once, one_core, full_disk, full_at_each_step,
 ]  # fmt: skip
 
 
@@ -128,13 +177,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[f.__name__ for f in CONDITIONS])
     given = parser.parse_args()
     rows = []
-    with undisturbed() as (place, whole, expected):
+    with undisturbed(whole=given.whole) as (place, whole, expected):
         assert digests(whole) == expected
         for condition in CONDITIONS:
             if not given.only or condition.__name__ in given.only:
                 rows.append({"what": condition.__doc__, **condition(place, whole, expected)})
                 print(rows[-1], flush=True)
-                record("conditions", given, rows)
+                record("conditions", rows, "what")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Every class of file that a finished run reads, spoilt in four ways: refused by name, made again, or of no matter.
 
+What is recorded is not tried again, unless ``--again``: the campaign goes on where it was.
 After each, the same command runs. What must never happen: it succeeds and something made from the spoilt file stands
 among the results. Results that were spoilt are changes by hand: they are refused, or nothing reads them.
 """
@@ -8,7 +9,7 @@ import random
 import shutil
 from pathlib import Path
 
-from trials import RESULTS, Clock, copied, differing, finish, options, record, undisturbed
+from trials import RESULTS, Clock, copied, differing, finish, options, record, recorded, undisturbed
 
 FILES = {
     "text": "train.txt",
@@ -45,11 +46,13 @@ def spoil(path: Path, way: str, rng: random.Random, other: Path) -> None:
 def main() -> None:
     parser = options()
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--again", action="store_true", help="also what was recorded before")
     given = parser.parse_args()
     rng, clock, rows = random.Random(given.seed), Clock(given.minutes), []
-    trials = [(kind, way) for kind in FILES for way in given.ways]
+    known = set() if given.again else {(row["file"], row["way"]) for row in recorded("corruption")}
+    trials = [(kind, way) for kind in FILES for way in given.ways if (kind, way) not in known]
     rng.shuffle(trials)
-    with undisturbed() as (place, whole, expected):
+    with undisturbed(whole=given.whole) as (place, whole, expected):
         for n, (kind, way) in enumerate(trials[: given.trials]):
             if not clock.left():
                 break
@@ -75,7 +78,7 @@ def main() -> None:
                 found, ok = f"read: {', '.join(differ[:4])}", False
             rows.append({"seed": given.seed, "file": kind, "way": way, "found": found, "ok": ok})
             print(rows[-1], flush=True)
-            record("corruption", given, rows)
+            record("corruption", rows, "file", "way")
             shutil.rmtree(folder)
 
 

@@ -1,4 +1,4 @@
-"""SIGKILL at random instants of the planted run, again and again, the same command after each; then compare all bytes.
+"""SIGKILL at random instants of a run, again and again, the same command after each; then compare all bytes.
 
 Three kinds of victims, drawn at random: the whole process group (as when a machine is switched off), Snakemake alone,
 or one of its jobs.
@@ -14,7 +14,7 @@ import psutil
 from trials import Clock, differing, finish, fresh, options, record, start, undisturbed
 
 VICTIMS = ("everything", "Snakemake", "a job")
-SOONEST, LATEST = 2.0, 30.0  # seconds after the start
+INSTANTS = {"planted": (2.0, 30.0), "demo": (5.0, 120.0)}  # seconds after the start, from and to
 
 
 def strike(process: subprocess.Popen, victim: str, rng: random.Random) -> str:
@@ -32,16 +32,18 @@ def strike(process: subprocess.Popen, victim: str, rng: random.Random) -> str:
 
 
 def main() -> None:
-    given = options().parse_args()
+    parser = options()
+    parser.add_argument("--of", choices=INSTANTS, default="planted", help="the run to kill")
+    given = parser.parse_args()
     rng, clock, rows, kills = random.Random(given.seed), Clock(given.minutes), [], 0
-    with undisturbed() as (place, whole, expected):
+    with undisturbed(given.of, given.whole) as (place, whole, expected):
         while kills < given.trials and clock.left():
             folder = fresh(place, f"killed{len(rows)}", whole)
             struck: Counter[str] = Counter()
             while kills < given.trials and clock.left():
                 victim, process = rng.choice(VICTIMS), start(folder)
                 try:
-                    process.wait(rng.uniform(SOONEST, LATEST))
+                    process.wait(rng.uniform(*INSTANTS[given.of]))
                     break
                 except subprocess.TimeoutExpired:
                     pass
@@ -49,9 +51,10 @@ def main() -> None:
                 kills += 1
             went_on = finish(folder)
             differ = differing(folder, expected)
-            rows.append({"seed": given.seed, "kills": dict(struck), "finished": went_on, "differ": differ})
-            print(rows[-1], flush=True)
-        record("kill", given, rows)
+            row = {"of": given.of, "seed": given.seed, "kills": dict(struck), "finished": went_on, "differ": differ}
+            rows.append(row)
+            print(row, flush=True)
+            record("kill", rows, "of", "seed")
 
 
 if __name__ == "__main__":

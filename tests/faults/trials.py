@@ -1,4 +1,4 @@
-"""What the campaigns share: the planted run in a folder of its own, digests of what it made, and a record of trials.
+"""What the campaigns share: a run in a folder of its own, digests of what it made, and a record of trials.
 
 A campaign is a script: ``python tests/faults/kill.py --trials 60 --seed 1``. It writes what it found to
 docs/data/faults/, from which ``python tests/faults/page.py`` makes docs/faults.md.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from test_planted import prepare
 
 RECORDS = ROOT / "docs" / "data" / "faults"
 RESULTS = Path("results/planted")
+MADE = ("results", ".snakemake", "docstrings")  # folders that a run makes
 TIMES = ("logs/", "report/cost.html")  # what says how long something took differs from run to run
 
 
@@ -32,7 +33,22 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=600, help="begin no further trial after so long")
+    parser.add_argument(
+        "--whole", type=Path, help="the undisturbed run, from another campaign; made there if it is not"
+    )
     return parser
+
+
+def prepare_demo(folder: Path) -> None:
+    """Write the inputs of the demo run."""
+    shutil.copytree(ROOT / "annotations", folder / "annotations")
+    (folder / "data" / "demo").mkdir(parents=True)
+    for name in ("model.pt", "dict.txt"):
+        shutil.copy(ROOT / "data" / "demo" / name, folder / "data" / "demo" / name)
+    shutil.copy(ROOT / "config" / "config.yaml", folder / "my.yaml")
+
+
+PREPARE: dict[str, Callable[[Path], None]] = {"planted": prepare, "demo": prepare_demo}
 
 
 def command(folder: Path, *more: str) -> list[str]:
@@ -55,7 +71,7 @@ def finish(folder: Path, *more: str, **env: str) -> bool:
 
 def digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file that a run made, but those of times."""
-    root = folder / RESULTS
+    (root,) = (folder / "results").iterdir()
     names = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
     return {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in names.items() if not n.startswith(TIMES)}
 
@@ -67,13 +83,14 @@ def differing(folder: Path, whole: dict[str, str]) -> list[str]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[tuple[Path, Path, dict[str, str]]]:
-    """Yield a folder for trials, a finished run in it, and that run's digests."""
+def undisturbed(of: str = "planted", whole: Path | None = None) -> Iterator[tuple[Path, Path, dict[str, str]]]:
+    """Yield a folder for trials, a finished run (in it, or in ``whole``, which stays) and that run's digests."""
     place = Path(tempfile.mkdtemp(prefix="faults-"))
     try:
-        folder = place / "whole"
-        folder.mkdir()
-        prepare(folder)
+        folder = whole or place / "whole"
+        if not folder.exists():
+            folder.mkdir()
+            PREPARE[of](folder)
         if not finish(folder):
             raise SystemExit(folder.with_suffix(".log").read_text()[-3000:])
         yield place, folder, digests(folder)
@@ -83,12 +100,7 @@ def undisturbed() -> Iterator[tuple[Path, Path, dict[str, str]]]:
 
 def fresh(place: Path, name: str, of: Path) -> Path:
     """Return a new folder with the inputs of a run and nothing made."""
-    folder = place / name
-    folder.mkdir()
-    for path in of.iterdir():
-        if path.is_file():
-            shutil.copy2(path, folder / path.name)
-    return folder
+    return Path(shutil.copytree(of, place / name, ignore=shutil.ignore_patterns(*MADE)))
 
 
 def copied(place: Path, name: str, of: Path) -> Path:
@@ -96,12 +108,20 @@ def copied(place: Path, name: str, of: Path) -> Path:
     return Path(shutil.copytree(of, place / name, symlinks=True))
 
 
-def record(campaign: str, given: argparse.Namespace, rows: list[dict]) -> None:
-    """Write what a campaign found."""
+def recorded(campaign: str) -> list[dict]:
+    """Return the rows of what a campaign found before."""
+    path = RECORDS / f"{campaign}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+
+
+def record(campaign: str, rows: list[dict], *key: str) -> None:
+    """Write what a campaign found; of earlier ones, what has no row of the same ``key`` now is kept."""
     RECORDS.mkdir(parents=True, exist_ok=True)
-    content = {"seed": given.seed, "asked": given.trials, "rows": rows}
-    (RECORDS / f"{campaign}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(rows, indent=1))
+    path = RECORDS / f"{campaign}.json"
+    name = lambda row: [row[part] for part in key]
+    kept = [row for row in recorded(campaign) if name(row) not in [name(new) for new in rows]]
+    content = {"rows": [*kept, *rows]}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 class Clock:

@@ -1,0 +1,182 @@
+"""SIGKILL at random instants of the commands that record, publish, pull, restore and verify a run; then the same again.
+
+Victims are drawn as in kill.py: the command with all that it started, or it alone. The planted run is published in a
+checkout of its own; every command begins from a clone in the state in which a user would give it.
+"""
+
+import contextlib
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from conftest import BIN
+from projects import configure, due, git, publish, restored, run
+from trials import Clock, options, record, undisturbed
+
+from ff_memories.artefacts import lock
+
+TIMES = ("/logs/", "/cost.html", ".snakemake_timestamp")
+
+
+def pulled(project: Path, folder: Path) -> None:
+    subprocess.run(["git", "clone", "-q", project, folder], check=True)
+    run(folder, "dvc", "pull", "--quiet")
+
+
+def cloned(project: Path, folder: Path) -> None:
+    subprocess.run(["git", "clone", "-q", project, folder], check=True)
+
+
+def to_push(project: Path, folder: Path) -> None:
+    pulled(project, folder)
+    run(folder, "dvc", "remote", "add", "--local", "other", "other")
+
+
+def changed(project: Path, folder: Path) -> None:
+    """A key of the config changed: mutations, and what follows from them, are due."""
+    restored(project, folder)
+    configure(folder, "mutations.random", "inner")
+
+
+def made(project: Path, folder: Path) -> None:
+    """The same, and made by Snakemake, but not recorded yet."""
+    changed(project, folder)
+    run(folder, "snakemake", "--cores", "2")
+
+
+COMMANDS: dict[tuple[str, ...], Callable[[Path, Path], object]] = {
+    ("dvc", "pull"): cloned,
+    ("dvc", "push", "--remote", "other"): to_push,
+    ("ff-memories", "restore"): pulled,
+    ("ff-memories", "verify", "--seed", "1"): restored,
+    ("ff-memories", "adopt"): made,
+    ("dvc", "repro"): changed,
+}
+RECORDS = ("adopt", "repro", "restore")  # after which Snakemake has nothing to do
+
+
+def start(folder: Path, command: tuple[str, ...]) -> subprocess.Popen:
+    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(folder / "src")}
+    with folder.with_suffix(".log").open("a") as log:
+        return subprocess.Popen([BIN / command[0], *command[1:]], cwd=folder, env=environment, stdout=log, stderr=log,
+                                start_new_session=True)  # fmt: skip
+
+
+def state(folder: Path) -> dict[str, object]:
+    """Return what the command is for: artefacts, lock and remotes; by content, without times."""
+    files = [p for part in ("results", "other", "artefacts") for p in (folder / part).rglob("*") if p.is_file()]
+    names = {p.relative_to(folder).as_posix(): p for p in files}
+    found = {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in names.items() if not any(t in n for t in TIMES)}
+    with contextlib.chdir(folder):
+        return found | {f"dvc.lock: {name}": stage for name, stage in lock.read().items()}
+
+
+def strike(process: subprocess.Popen, rng: random.Random) -> str:
+    """Kill everything, or the command alone; say what."""
+    alone = rng.random() < 0.5
+    if alone:
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return "it alone" if alone else "everything"
+
+
+def orphans(groups: list[int], seconds: float = 120) -> int:
+    """Wait for what killed commands left running; kill and count what does not end."""
+    end, left = time.monotonic() + seconds, groups
+    while left and time.monotonic() < end:
+        left = [group for group in left if any(map(living, members(group)))]
+        time.sleep(0.2)
+    for group in left:
+        os.killpg(group, signal.SIGKILL)
+    return len(left)
+
+
+def members(group: int) -> list[psutil.Process]:
+    out = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError):
+            out += [process] if os.getpgid(process.pid) == group else []
+    return out
+
+
+def living(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def trial(before: Path, after: dict[str, object], seconds: float, command: tuple[str, ...], kills: int, rng) -> dict:
+    """Kill the command so many times, give it once more, and compare with one that nobody disturbed."""
+    folder = Path(shutil.copytree(before, before.with_name("trial"), symlinks=True))
+    struck: Counter[str] = Counter()
+    groups, by_hand = [], []
+    for _ in range(kills):
+        process = start(folder, command)
+        try:
+            process.wait(rng.uniform(0.2, seconds))
+        except subprocess.TimeoutExpired:
+            struck[strike(process, rng)] += 1
+            groups.append(process.pid)
+    ended = start(folder, command).wait() == 0
+    if not ended and broken(folder):
+        by_hand.append("git checkout dvc.lock")
+        git(folder, "checkout", "dvc.lock")
+        ended = start(folder, command).wait() == 0
+    left = orphans(groups)
+    now = state(folder)
+    differ = sorted(name for name in now.keys() | after.keys() if now.get(name) != after.get(name))
+    if any(word in command for word in RECORDS) and due(folder):
+        differ.append("Snakemake has something to do")
+    shutil.rmtree(folder)
+    return {"kills": dict(struck), "finished": ended, "differ": differ, "by_hand": by_hand, "left_running": left}
+
+
+def broken(folder: Path) -> bool:
+    """Whether DVC cannot read the lock, which it writes in place."""
+    return run(folder, "dvc", "status", check=False).returncode != 0
+
+
+def main() -> None:
+    parser = options()
+    parser.set_defaults(trials=12)
+    parser.add_argument("--commands", nargs="+", help="words of those to kill, such as repro; left out: all")
+    given = parser.parse_args()
+    rng, clock, rows = random.Random(given.seed), Clock(given.minutes), []
+    chosen = [c for c in COMMANDS if not given.commands or set(c) & set(given.commands)]
+    with undisturbed(whole=given.whole) as (place, whole, _):
+        (place / "project").mkdir()
+        project = publish(whole, place / "project")
+        for command in chosen:
+            if not clock.left():
+                break
+            before = place / "-".join(command) / "before"
+            before.parent.mkdir()
+            COMMANDS[command](project, before)
+            reference = Path(shutil.copytree(before, before.with_name("reference"), symlinks=True))
+            began = time.monotonic()
+            if start(reference, command).wait():
+                raise SystemExit(reference.with_suffix(".log").read_text()[-3000:])
+            seconds = time.monotonic() - began
+            row = {"of": " ".join(command), "seed": given.seed}
+            row |= trial(before, state(reference), seconds, command, max(1, given.trials // len(chosen)), rng)
+            print(row, f"{seconds:.0f} s undisturbed", flush=True)
+            if not row["finished"] or row["differ"]:
+                print(before.with_name("trial.log").read_text()[-3000:])
+            rows.append(row)
+            record("kill", rows, "of", "seed")
+            shutil.rmtree(before.parent)
+
+
+if __name__ == "__main__":
+    main()
