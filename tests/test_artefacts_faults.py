@@ -155,6 +155,18 @@ def test_a_lock_edited_by_hand_is_named(copy):  # noqa: F811
     assert "due again: values" in run(copy, "ff-memories", "restore").stdout
 
 
+@pytest.mark.parametrize("length", [0, 1000, 1007])
+def test_adopt_mends_a_lock_that_dvc_was_killed_over(copy, length):  # noqa: F811
+    """DVC writes it in place: beside what `adopt` keeps of it meanwhile, a part of it, which DVC refuses."""
+    whole = (copy / "dvc.lock").read_bytes()
+    (copy / ".dvc" / "tmp" / "dvc.lock.kept").write_bytes(whole)
+    (copy / "dvc.lock").write_bytes(whole[:length])
+    assert run(copy, "dvc", "status", check=False).returncode
+    run(copy, "ff-memories", "adopt")
+    assert (copy / "dvc.lock").read_bytes() == whole
+    assert not (copy / ".dvc" / "tmp" / "dvc.lock.kept").exists()
+
+
 def test_dvc_beside_a_running_snakemake_is_refused_and_removes_nothing(project):
     run(project, "dvc", "pull", "--quiet")
     locks = project / ".snakemake" / "locks"

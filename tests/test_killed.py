@@ -1,5 +1,6 @@
 """A run that was killed goes on with the same command; one that is at work is left alone."""
 
+import json
 import os
 import signal
 import subprocess
@@ -70,6 +71,39 @@ def test_a_process_ends_with_the_one_it_is_told_of(parent, ends):
     code = "from ff_memories.killed import end_with_snakemake; import time; end_with_snakemake(); time.sleep(3)"
     child = subprocess.run([sys.executable, "-c", code], env={**os.environ, killed.STARTED_BY: parent})
     assert child.returncode == (-signal.SIGKILL if ends else 0)
+
+
+STAGE = """\
+import time
+from ff_memories.killed import end_with_dvc
+end_with_dvc()
+open("began", "w").close()
+time.sleep(1)
+open("done", "w").close()
+"""
+
+
+@pytest.mark.parametrize("writer, ends", [("its own", True), ("dead", True), ("another", False), ("none", False)])
+def test_a_stage_ends_with_the_dvc_that_runs_it(tmp_path, writer, ends):
+    """A shell may stand between DVC and Snakemake: DVC's own record tells which process it is."""
+    (tmp_path / "stage.py").write_text(STAGE)
+    (tmp_path / ".dvc" / "tmp").mkdir(parents=True)
+    wait = "while ! [ -e .dvc/tmp/rwlock ]; do sleep 0.05; done"
+    dvc = subprocess.Popen(["sh", "-c", f"{wait}; sh -c '{sys.executable} stage.py; true'; true"], cwd=tmp_path,
+                           stderr=subprocess.DEVNULL)  # fmt: skip
+    another = subprocess.Popen(["sleep", "60"])
+    pid = {"its own": dvc.pid, "dead": 999999999, "another": another.pid}.get(writer)
+    content = {"write": {"out": {"pid": pid, "cmd": "dvc repro"}} if pid else {}, "read": {}}
+    (tmp_path / "written").write_text(json.dumps(content))
+    (tmp_path / "written").rename(tmp_path / killed.RWLOCK)
+    if writer != "dead":
+        wait_for((tmp_path / "began").exists)
+    dvc.kill()
+    dvc.wait()
+    time.sleep(2)
+    another.kill()
+    another.wait()
+    assert (tmp_path / "done").exists() is not ends
 
 
 DEAD = f"{killed.HOST} 999999999 1.00"

@@ -1,6 +1,7 @@
 """A run that was killed needs no hand: its jobs end with it, and the next run takes the lock that it left."""
 
 import atexit
+import json
 import os
 import platform
 import signal
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import psutil
 
+from ff_memories.errors import UserError
+
 STARTED_BY = "FF_MEMORIES_SNAKEMAKE"  # the process whose job this is
 RUNNING = Path(".snakemake/running")  # a file for every Snakemake at work here: host, process and when it began
 LOCKS = Path(".snakemake/locks")
 HOST = platform.node()
+RWLOCK = Path(".dvc/tmp/rwlock")  # what DVC works on here
 PATIENCE = 0.5  # seconds between two looks
 
 
@@ -45,6 +49,24 @@ def take_over() -> None:
             lock.unlink(missing_ok=True)
     for path in dead:
         path.unlink(missing_ok=True)
+
+
+def dvc_writing() -> dict[int, str]:
+    """Return {process: its command} of those that DVC's own record says run stages or replace files here."""
+    try:
+        writers = json.loads(RWLOCK.read_text(encoding="utf-8")).get("write", {}).values()
+    except (FileNotFoundError, json.JSONDecodeError):  # no lock, or DVC is just writing it
+        return {}
+    return {writer["pid"]: writer["cmd"] for writer in writers}
+
+
+def end_with_dvc() -> None:
+    """Have this Snakemake, a stage of DVC's, end when DVC is killed. Raises ``UserError`` where it already was."""
+    recorded, above = dvc_writing(), {process.pid for process in psutil.Process().parents()}
+    if own := recorded.keys() & above:
+        threading.Thread(target=_watch, args=(min(own),), daemon=True).start()
+    elif recorded and not any(map(psutil.pid_exists, recorded)):
+        raise UserError("the DVC whose stage this is was killed", "give its command again")
 
 
 def end_with_snakemake() -> None:

@@ -8,11 +8,18 @@ import os
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+from factories import words
+from pipeline import config, run_steps, write_inputs
 from trials import RESULTS, command, copied, differing, digests, finish, fresh, options, record, start, undisturbed
+
+from ff_memories import tables
+from ff_memories.artefacts.comparing import DIFFERS, MATCH, NEAR_TIE, NUMBER, TIE
 
 Row = dict[str, object]
 
@@ -139,6 +146,52 @@ def full_at_each_step(place: Path, whole: Path, expected: dict[str, str]) -> Row
     return {"ok": not wrong and not silent, "found": found, "steps": list(steps), "silent": silent, "wrong": wrong}
 
 
+TABLES = {  # a number of each table, and what it is small or large beside
+    "triggers": ("coefficient", "coefficient"),
+    "mutations": ("mutated", "coefficient"),
+    "values": ("top_probability", "top_probability"),
+    "refinement": ("residual_probability", "residual_probability"),
+}
+
+
+def threads(place: Path, whole: Path, expected: dict[str, str]) -> Row:
+    """Two and three threads in place of one, on a random model of four layers: equal up to near-ties."""
+    folder = place / "threads"
+    folder.mkdir()
+    write_inputs(folder, words(400), train=3000, validation=300, decoder_layers=4, decoder_embed_dim=64,
+                 decoder_ffn_embed_dim=256, decoder_attention_heads=4, adaptive_input_cutoff="100,200",
+                 adaptive_softmax_cutoff="100,200")  # fmt: skip
+    settings = config(triggers__top=25, mutations__keys_per_layer=50, mutations__top=25, execution__batch_tokens=2048)
+    one = run_steps(folder, settings)
+    each, states = [], Counter[str]()
+    for number in (2, 3):
+        other = run_steps(folder, settings, number, f"threads{number}")
+        for name in TABLES:
+            found = alike(name, one, other)
+            states.update(found)
+            each.append(f"{number} threads, {name}: {dict(found)}")
+    found = f"of {states.total():,} rows {states[NEAR_TIE]} are near-ties, {states[DIFFERS]} differ"
+    return {"ok": not states[DIFFERS], "found": found, "each": each}
+
+
+def alike(name: str, one: Path, other: Path) -> Counter[str]:
+    """Count rows that agree, that are near-ties (another token or prefix, the same number), and that differ."""
+    frames = [tables.read(folder / f"{name}.parquet") for folder in (one, other)]
+    if name == "mutations":  # of triggers that did not change places
+        triggers = [tables.read(folder / "triggers.parquet") for folder in (one, other)]
+        same = triggers[0].join(triggers[1], on=["layer", "key", "rank", "sentence", "position"], how="semi")
+        frames = [frame.join(same, on=["layer", "key", "rank"], how="semi", maintain_order="left") for frame in frames]
+    if frames[0].shape != frames[1].shape:
+        return Counter({DIFFERS: max(frame.height for frame in frames)})
+    column, scale = TABLES[name]
+    numbers = [frame[column].to_numpy() for frame in frames]
+    limit = (TIE if name == "triggers" else NUMBER) * frames[0][scale].to_numpy()
+    near = np.abs(numbers[0] - numbers[1]) <= limit
+    whole = [c for c, kind in frames[0].schema.items() if not kind.is_float()]
+    same = np.all([frames[0][c].eq_missing(frames[1][c]).to_numpy() for c in whole], axis=0)
+    return Counter({MATCH: int((near & same).sum()), NEAR_TIE: int((near & ~same).sum()), DIFFERS: int((~near).sum())})
+
+
 def outputs(folder: Path) -> dict[str, list[str]]:
     """Return {step: what one of its jobs made} of a finished run, in the order of the workflow."""
     shown = subprocess.run(command(folder, "--summary"), cwd=folder, capture_output=True, text=True, check=True).stdout
@@ -169,6 +222,7 @@ def told(differ: list[str]) -> str:
 
 CONDITIONS: list[Callable[[Path, Path, dict[str, str]], Row]] = [
     moved, clock_back, read_only, strangers, two_at_once, one_core, full_disk, full_at_each_step,
+    threads,
 ]  # fmt: skip
 
 

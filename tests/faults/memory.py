@@ -131,9 +131,9 @@ def lengths(folder: Path) -> list[dict]:
     rows = []
     for what, (once, long) in found.items():
         more = (long - once) * MIB / (WORDS * (TIMES - 1))
-        ok = long < LIMIT and more <= PER_TOKEN[what.split(",")[0]]
-        rows.append({"what": what, "peak_mib": round(once), "long_mib": round(long), "bytes_per_word": round(more, 1),
-                     "ok": ok})  # fmt: skip
+        most = PER_TOKEN[what.split(",")[0]]
+        limit, ok = f"{LIMIT:,}; {most} bytes more a word: {more:.1f}", long < LIMIT and more <= most
+        rows.append({"what": what, "peak_mib": round(once), "long_mib": round(long), "limit": limit, "ok": ok})
     return rows
 
 
@@ -182,7 +182,8 @@ def repeated(folder: Path) -> list[dict]:
         held.append(round(psutil.Process().memory_info().rss / MIB))
         print(held, flush=True)
     what = f"{RUNS} times trigger pass, mutations and values in one process: after the second, and after the last"
-    return [{"what": what, "peak_mib": held[1], "long_mib": held[-1], "held": held, "ok": held[-1] <= GROWTH * held[1]}]
+    row = {"what": what, "peak_mib": held[1], "long_mib": held[-1], "held": held, "limit": f"{GROWTH - 1:.0%} more"}
+    return [{**row, "ok": held[-1] <= GROWTH * held[1]}]
 
 
 def main() -> None:
@@ -192,7 +193,11 @@ def main() -> None:
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     if "demo" in given.parts:
         rows = demo(given.whole)
-        record("memory", [{**row, "part": "demo", "ok": row["peak_mib"] < LIMIT} for row in rows], "part")
+        record(
+            "memory",
+            [{**row, "part": "demo", "limit": f"{LIMIT:,}", "ok": row["peak_mib"] < LIMIT} for row in rows],
+            "part",
+        )
     if "text" in given.parts:
         with tempfile.TemporaryDirectory(prefix="faults-") as place:
             prepare(Path(place), given.seed)

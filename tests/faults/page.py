@@ -18,11 +18,14 @@ DATA, PAGE = ROOT / "docs" / "data", ROOT / "docs" / "faults.md"
 HEAD = """\
 # Faults that were tried
 
-Follows from `docs/data/faults/`: `python tests/faults/page.py`. Every campaign is a script with a seed; all run the
+Follows from `docs/data/faults/`: `python tests/faults/page.py`. Every campaign is a script with a seed; most run the
 planted model's whole workflow, about a minute of work, and compare all that it makes, byte by byte, with an undisturbed
 run: tables, counts, figures, report, gallery, shards (not logs and times).
 
-    python tests/faults/kill.py --trials 60         # hours on two cores
+    python tests/faults/kill.py --trials 60                             # an hour on two cores
+    python tests/faults/memory.py --parts demo text --whole /tmp/demo   # the demo run, which stays there
+    python tests/faults/kill.py --of demo --trials 5 --whole /tmp/demo
+    python tests/faults/kill_dvc.py --trials 12
     python tests/faults/conditions.py
     python tests/faults/corruption.py --trials 56
     python tests/mutation.py claims --sample 100
@@ -50,19 +53,34 @@ def read(name: str) -> dict | None:
 def killed() -> str:
     if not (found := read("faults/kill")):
         return ""
-    rows, victims = found["rows"], Counter[str]()
-    for row in rows:
-        victims.update(row["kills"])
-    share = ", ".join(f"{n} × {victim}" for victim, n in sorted(victims.items()))
-    body = [
-        [row["seed"], ", ".join(f"{k} × {v}" for v, k in sorted(row["kills"].items())) or "none",
-         holds(row["finished"] and not row["differ"])]
-        for row in rows
-    ]  # fmt: skip
+    body, total = [], Counter[str]()
+    for row in found["rows"]:
+        total[row["of"]] += sum(row["kills"].values())
+        held = holds(row["finished"] and not row["differ"] and not row.get("by_hand"))
+        body.append([row["of"], row["seed"], shared(row["kills"]), row.get("why", held) if held != "yes" else held])
+    runs = ", ".join(f"{n} times {of}" for of, n in total.items())
     return (
-        f"\n## Killed\n\nSIGKILL at {sum(victims.values())} random instants ({share}), the same command after each and "
-        "nothing else, until the run was done.\n\n"
-        + table(["seed", "kills until it was done", "the same bytes in the end"], body)
+        f"\n## Killed\n\nSIGKILL at {sum(total.values())} random instants ({runs}), the same command after each and "
+        "nothing else, until it was done. `planted` and `demo` are whole runs of Snakemake; the other commands work on "
+        "the planted run, published in a checkout of its own.\n\n"
+        + table(["what", "seed", "kills until it was done", "the same in the end"], body)
+    )
+
+
+def shared(kills: dict[str, int]) -> str:
+    return ", ".join(f"{k} × {v}" for v, k in sorted(kills.items())) or "none"
+
+
+def memory() -> str:
+    if not (found := read("faults/memory")):
+        return ""
+    body = [
+        [row["what"], row["peak_mib"], row.get("long_mib", ""), row["limit"], holds(row["ok"])] for row in found["rows"]
+    ]
+    return (
+        "\n## Memory\n\nPeaks in MiB. The steps ran on a made-up text as long as the demo's, and on one fifty times as "
+        "long, on both with shards of one length.\n\n"
+        + table(["what", "peak", "on the long text, or in the end", "at most", "holds"], body)
     )
 
 
@@ -79,8 +97,10 @@ def corruption() -> str:
     body = [[row["file"], row["way"], row["found"], holds(row["ok"])] for row in
             sorted(found["rows"], key=lambda row: (row["file"], row["way"]))]  # fmt: skip
     return (
-        f"\n## Corruption\n\nIn {len(body)} trials a file of a finished run, drawn at random, was spoilt; then the "
-        "same command.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
+        f"\n## Corruption\n\nIn {len(body)} trials a file of a finished run was spoilt; then the same command. What "
+        "DVC keeps is spoilt in `tests/test_artefacts_faults.py`: `dvc pull` refuses by name an object of the remote "
+        "that was altered, cut or removed; `ff-memories restore` names the stages whose object in the cache, or whose "
+        "row in `dvc.lock`, is not what it was.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
     )
 
 
@@ -129,7 +149,7 @@ def hostile() -> str:
 
 
 def page() -> str:
-    return HEAD + killed() + conditions() + corruption() + hostile() + mutation()
+    return HEAD + killed() + conditions() + memory() + corruption() + hostile() + mutation()
 
 
 if __name__ == "__main__":

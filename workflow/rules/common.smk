@@ -2,7 +2,7 @@
 from ff_memories.artefacts.guard import refuse_beside_dvc, refuse_edited
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import DRAWN, FIGURES, title
-from ff_memories.killed import STARTED_BY, take_over
+from ff_memories.killed import STARTED_BY, end_with_dvc, take_over
 from ff_memories.patterns import SHEETS
 from ff_memories.workflow import Run, name_inputs, use_tools_of_this_environment
 from snakemake.exceptions import WorkflowError
@@ -23,6 +23,8 @@ try:
     if not run_.inside_dvc:
         refuse_beside_dvc()
     if workflow.is_main_process:
+        if run_.inside_dvc:
+            end_with_dvc()
         take_over()
 except UserError as error:
     raise WorkflowError(str(error))

@@ -16,6 +16,7 @@ def adopt(configfile: Path | None = None) -> list[str]:
     or where a file is not what a job left there: ``dvc commit`` alone would record anything.
     """
     stages.check(configfile)
+    lock.mend(configfile)
     changed = dvc.out_of_date(configfile)
     wrong, names = [], set()
     with stages.workflow(configfile) as found:
@@ -30,8 +31,9 @@ def adopt(configfile: Path | None = None) -> list[str]:
     if wrong:
         mend = "dvc checkout what was edited, ff-memories restore, snakemake"
         raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), mend)
-    if names:
-        dvc.commit(sorted(names), configfile)
-    if lock.path_of(configfile).is_file():
-        lock.forget(configfile)
+    with lock.kept(configfile):
+        if names:
+            dvc.commit(sorted(names), configfile)
+        if lock.path_of(configfile).is_file():
+            lock.forget(configfile)
     return sorted(names)

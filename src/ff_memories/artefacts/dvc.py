@@ -1,13 +1,12 @@
 """DVC, by its command line, from the environment that runs this."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from ff_memories import stages
-from ff_memories.artefacts import lock
+from ff_memories.artefacts import lock, tether
 from ff_memories.errors import UserError
 
 ABSENT = {"deleted", "not in cache"}  # not here, which says nothing of being out of date
@@ -16,7 +15,7 @@ ABSENT = {"deleted", "not in cache"}  # not here, which says nothing of being ou
 def call(*arguments: str) -> str:
     """Run a DVC command and return what it printed. Raises ``UserError`` with DVC's own words where it fails."""
     dvc = Path(sys.executable).with_name("dvc")
-    done = subprocess.run([dvc, *arguments], capture_output=True, text=True)
+    done = tether.run([dvc, *arguments])
     if done.returncode:
         raise UserError(f"dvc {arguments[0]}: {(done.stderr or done.stdout).strip()}")
     return done.stdout

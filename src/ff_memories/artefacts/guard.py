@@ -1,8 +1,6 @@
 """What stops a run before its first job: another tool at work on the same files, or a file changed by hand."""
 
-import json
 import os
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -11,17 +9,14 @@ from ff_memories import stages
 from ff_memories.artefacts.lock import digest
 from ff_memories.artefacts.records import CLOCK, written
 from ff_memories.errors import UserError
+from ff_memories.killed import dvc_writing
 
 
-def refuse_beside_dvc(rwlock: Path = Path(".dvc/tmp/rwlock")) -> None:
+def refuse_beside_dvc() -> None:
     """Raise ``UserError`` while DVC runs or replaces files here: it locks no Snakemake out by itself."""
-    try:
-        writers = json.loads(rwlock.read_text(encoding="utf-8")).get("write", {}).values()
-    except (FileNotFoundError, json.JSONDecodeError):  # no lock, or DVC is just writing it
-        return
-    for writer in writers:
-        if psutil.pid_exists(writer["pid"]):
-            raise UserError(f"`{writer['cmd']}` is at work here (process {writer['pid']})", "wait until it has ended")
+    for pid, command in dvc_writing().items():
+        if psutil.pid_exists(pid):
+            raise UserError(f"`{command}` is at work here (process {pid})", "wait until it has ended")
 
 
 def refuse_edited(found: Any) -> None:

@@ -6,6 +6,9 @@ DVC takes a file for unchanged when its size, time and inode are; here its bytes
 import hashlib
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from dvc.utils.serialize import modify_yaml
 from ff_memories import stages
 from ff_memories.artefacts.run import option
 from ff_memories.errors import UserError
+from ff_memories.files import replacing
 
 
 def path_of(configfile: Path | None = None) -> Path:
@@ -41,6 +45,44 @@ def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
 @cache
 def _parsed(text: str) -> Any:
     return yaml.safe_load(text)
+
+
+def _copy_of(configfile: Path | None) -> Path:
+    return Path(".dvc/tmp", path_of(configfile).as_posix().replace("/", "-") + ".kept")
+
+
+@contextmanager
+def kept(configfile: Path | None = None) -> Iterator[None]:
+    """Keep a copy of a run's dvc.lock, if there is one, while DVC writes it: in place, once for every stage."""
+    path, copy = path_of(configfile), _copy_of(configfile)
+    if path.is_file():
+        with replacing(copy) as partial:
+            shutil.copyfile(path, partial)
+    try:
+        yield
+    finally:
+        mend(configfile)
+
+
+def mend(configfile: Path | None = None) -> None:
+    """Put the kept copy in the place of a dvc.lock that DVC was killed over; elsewhere remove the copy."""
+    path, copy = path_of(configfile), _copy_of(configfile)
+    if copy.is_file():
+        if _whole(path):
+            copy.unlink()
+        else:
+            copy.replace(path)
+
+
+def _whole(path: Path) -> bool:
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from voluptuous import Invalid
+
+    try:
+        COMPILED_LOCKFILE_SCHEMA(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, Invalid):
+        return False
+    return True
 
 
 def declared(configfile: Path | None = None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from ff_memories import stages
-from ff_memories.artefacts import dvc, lock, records
+from ff_memories.artefacts import dvc, lock, records, tether
 from ff_memories.artefacts.run import option
 from ff_memories.errors import UserError
 
@@ -92,7 +91,7 @@ def _make_again(configfile: Path | None) -> list[str]:
         print(f"making again: {name}", file=sys.stderr, flush=True)
         command = shlex.split(wanted[name]["cmd"], comments=True)
         command[0] = str(Path(sys.executable).with_name(command[0]))
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = tether.run(command)
         if done.returncode:
             print(done.stdout + done.stderr, file=sys.stderr)
             raise UserError(f"{name} could not be made again", f"snakemake{option(configfile)}")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from typing import Any
 
@@ -15,6 +16,19 @@ def start(command: list[Any], **options: Any) -> subprocess.Popen:
     """
     tethered = [sys.executable, "-P", __file__, *command]
     return subprocess.Popen(tethered, stdin=subprocess.PIPE, start_new_session=True, **options)
+
+
+def run(command: list[Any]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; return its status and what it printed."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
+        work = start(command, stdout=out, stderr=err)
+        try:
+            work.wait()
+        finally:
+            work.stdin.close()
+            work.wait()
+        said = [(file.seek(0), file.read())[1] for file in (out, err)]
+    return subprocess.CompletedProcess(command, work.returncode, *said)
 
 
 def _hold() -> None:
