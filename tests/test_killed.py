@@ -46,7 +46,7 @@ def test_after_a_kill_the_same_command_goes_on_and_its_jobs_end(tmp_path):
     os.kill(process.pid, signal.SIGKILL)  # it alone: nobody ends its jobs
     process.wait()
     assert list((tmp_path / ".snakemake" / "locks").glob("*.lock"))
-    wait_for(lambda: not any(job.is_running() and job.status() != psutil.STATUS_ZOMBIE for job in jobs), 5)
+    wait_for(lambda: not any(job.is_running() and job.status() != psutil.STATUS_ZOMBIE for job in jobs))
     snakemake(tmp_path, "--", TARGET)
     assert (tmp_path / TARGET).exists()
     assert not list((tmp_path / ".snakemake" / "running").iterdir())
