@@ -21,8 +21,8 @@ NAMES = [i.item for i in ITEMS]
 SHOWN = Shown({name: 5 for name in NAMES}, plan.identities(2, 10))
 
 
-def record(item=0, pattern="1", type="shallow", description="ends alike", ranks=(1, 2, 3), annotator="ann"):
-    return Record("here", "f", annotator, NAMES[item], pattern, type, description, ranks)
+def record(item=0, pattern="1", type="shallow", description="ends alike", ranks=(1, 2, 3), annotator="ann", **more):
+    return Record("here", "f", annotator, NAMES[item], pattern, type, description, ranks, **more)
 
 
 STUDY = [
@@ -175,7 +175,9 @@ def test_each_fault_of_a_spreadsheet_is_named_once(tmp_path, row, column, text, 
 def test_all_faults_are_said_at_once():
     problems = Problems()
     check(
-        [record(type="x"), record(1, ranks=(1, 2)), record(2, ranks=(9, 1, 2)), record(3, ranks=None)], SHOWN, problems
+        [record(type="x"), record(1, ranks=(1, 2)), record(2, ranks=(9, 1, 2)), record(3, ranks=(), readable=False)],
+        SHOWN,
+        problems,
     )
     with pytest.raises(UserError) as error:
         problems.refuse()

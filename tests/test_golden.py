@@ -4,6 +4,7 @@ import math
 import tomllib
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from factories import fairseq_model, words, write_checkpoint
@@ -169,6 +170,14 @@ def test_what_comes_with_the_project_names_every_key_that_the_checks_read(known)
     assert set(known) | {"endings"} == set(own)
     assert set(known["perplexity"]) == set(own["perplexity"])
     assert [len(own["tops"]), len(own["endings"])] == [6, 3]
+
+
+def test_a_prefix_without_tokens_ends_in_no_word_known_or_unknown():
+    triggers = pl.DataFrame({"layer": [1, 1], "key": [3, 3], "rank": [1, 2], "sentence": [0, 1], "position": [0, 2]})
+    dictionary = Dictionary(["of", "substitutes"])
+    last = lambda sentence, position: dictionary.ids["of"] if position else None
+    known = {"endings": [{"layer": 1, "key": 3, "words": ["of", "unlisted"]}]}
+    assert [(at["found"], at["n"]) for at in golden.endings(triggers, last, dictionary, known)] == [(0.5, 2)]
 
 
 def step(folder, *more):

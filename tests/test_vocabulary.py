@@ -45,7 +45,7 @@ def test_tops_probabilities_and_ranks_are_those_of_the_full_distribution(tmp_pat
     assert torch.allclose(found.target_probability[known], own.exp().squeeze(1)[known])
     plain = read.predict(h)
     assert torch.equal(plain.top, found.top)
-    assert plain.target_rank is None
+    assert (plain.target_rank == -1).all() and plain.target_probability.isnan().all()
     assert torch.allclose(read.predict(h, target, rank=False).target_probability[known], own.exp().squeeze(1)[known])
 
 

@@ -1,11 +1,12 @@
 """Transformer feed-forward layers as key-value memories: from a fairseq checkpoint and text to the paper's results."""
 
 import importlib
+from typing import Any
 
 __all__ = ["load_model", "memory_coefficients", "trigger_examples", "value_predictions"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """Find the public functions when they are asked for: importing the package alone stays light."""
     if name in __all__:
         return getattr(importlib.import_module("ff_memories.api"), name)

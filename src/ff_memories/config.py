@@ -6,10 +6,11 @@ so that a step cannot depend on a key that Snakemake and DVC do not watch.
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from ff_memories.errors import UserError
 
@@ -71,7 +72,7 @@ class Corpus(Section):
     too_long: Literal["refuse", "split"] = Field(description="a sentence longer than the model's positions")
 
     @model_validator(mode="after")
-    def _one_origin(self):
+    def _one_origin(self) -> Self:
         for split in ("train", "validation"):
             if (self.source is None) != bool(getattr(self, split).files):
                 raise ValueError(f"name either a source or {split}.files, not both and not neither")
@@ -87,7 +88,7 @@ class Model(Section):
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of the checkpoint; null: not checked")
 
     @model_validator(mode="after")
-    def _one_origin(self):
+    def _one_origin(self) -> Self:
         for name in ("checkpoint", "dictionary"):
             if (self.source is None) != bool(getattr(self, name)):
                 raise ValueError(f"name either a source or the {name}'s path, not both and not neither")
@@ -237,7 +238,7 @@ class Config(Section):
     )
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         faults = []
         for path, value in FIDELITY[self.fidelity].items():
             section, key = path.split(".")
@@ -282,6 +283,12 @@ class Config(Section):
         return plain
 
 
+def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:
+    """Return the keys of a section, by name; none for a plain key, or one that is not ours."""
+    model = None if field is None else field.annotation
+    return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+
+
 def _faults(error: ValidationError, prefix: str = "") -> str:
     lines = []
     for fault in error.errors():
@@ -324,19 +331,38 @@ def load(path: str | Path) -> Config:
 class Settings:
     """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
 
+    run: str
+    seed: int
+    fidelity: Literal["paper", "released"]
+    corpus: Corpus
+    model: Model
+    execution: Execution
+    extraction: Extraction
+    triggers: Triggers
+    mutations: Mutations
+    patterns: Patterns
+    values: Values
+    composition: Composition
+    sensitivity: Sensitivity
+    sources: Sources
+    gallery: Gallery
+    figures: dict[str, FigureOptions]
+
     def __init__(self, data: dict[str, Any]):
         for name, value in data.items():
             field = Config.model_fields.get(name)
             if field is None:
                 raise UserError(f"{name}: unknown key")
             try:
-                value = TypeAdapter(field.annotation).validate_python(value)
+                value = TypeAdapter(field.rebuild_annotation()).validate_python(value)
             except ValidationError as error:
                 raise UserError(f"config:\n  {_faults(error, name)}") from None
             setattr(self, name, value)
 
-    def __getattr__(self, name: str):
-        raise AttributeError(f"this step reads the config section {name!r}, which its rule does not declare")
+    if not TYPE_CHECKING:  # there, what is not named above is an error
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"this step reads the config section {name!r}, which its rule does not declare")
 
     @classmethod
     def from_argument(cls, text: str) -> "Settings":

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 if not hasattr(np, "float"):
-    np.float = float  # fairseq.data uses the alias that NumPy 1.24 removed
+    vars(np)["float"] = float  # fairseq.data uses the alias that NumPy 1.24 removed
 
 from fairseq import meters
 

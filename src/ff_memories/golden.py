@@ -6,10 +6,12 @@
 
 import math
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
@@ -187,14 +189,14 @@ def shuffled_ties(dictionary: Dictionary, counts: list[int]) -> bool:
     return sum(a > b for a, b in ties) > 0.01 * len(ties)
 
 
-def endings(triggers, words_of: Any, dictionary: Dictionary, known: dict[str, Any]) -> list[dict[str, Any]]:
+def endings(
+    triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Return, for each key of G6, the share of its triggers whose last word is one of those that are known."""
-    import polars as pl
-
     out = []
     for at in known.get("endings", []):
         own = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
-        ids = {dictionary.ids.get(word) for word in at["words"]}
-        hits = [words_of(row["sentence"], row["position"]) in ids for row in own.iter_rows(named=True)]
+        ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
+        hits = [last_token(row["sentence"], row["position"]) in ids for row in own.iter_rows(named=True)]
         out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
     return out

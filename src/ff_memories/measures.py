@@ -11,6 +11,7 @@ RESAMPLES, BLOCK = 1000, 100
 MUTATIONS = ("first", "last", "random")
 KINDS = ("residual", "agreement", "composition", "ffn")
 LABELS = ("shallow", "both", "semantic", "none")
+_MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
 
 
 def interval(values: np.ndarray, seed: int, weights: np.ndarray | None = None) -> tuple[float, float]:
@@ -56,8 +57,7 @@ def means(frame: pl.DataFrame, by: list[str], value: str, seed: int) -> pl.DataF
     for group, part in frame.drop_nulls(value).sort(by, maintain_order=True).group_by(by, maintain_order=True):
         values = part[value].cast(pl.Float64).to_numpy()
         rows.append((*group, float(values.mean()), *interval(values, seed), len(values)))
-    schema = {b: frame.schema[b] for b in by}
-    schema |= {"mean": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.UInt32}
+    schema = {b: frame.schema[b] for b in by} | _MEAN
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -151,9 +151,8 @@ def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int) -> pl.D
     """
     known = values.drop_nulls("agrees")
     if known.is_empty():
-        schema = {"left": pl.Float64, "bin": pl.Float64, "mean": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-        return pl.DataFrame(schema={**schema, "n": pl.UInt32})
-    width = known["top_probability"].cast(pl.Float64).max() / bins
+        return pl.DataFrame(schema={"left": pl.Float64(), "bin": pl.Float64(), **_MEAN})
+    width = float(known["top_probability"].to_numpy().max()) / bins
     index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
     binned = known.with_columns((index * width).alias("bin"))
     out = means(binned, ["bin"], "agrees", seed)
@@ -254,6 +253,5 @@ def pattern_shares(labels: pl.DataFrame, seed: int) -> pl.DataFrame:
             share, weight = part["share"].to_numpy(), part["triggers"].to_numpy()
             low, high = interval(share, seed, weight)
             parts.append((layer, label, float((share * weight).sum() / weight.sum()), low, high, int(weight.sum())))
-    schema = {"layer": labels.schema["layer"], "label": pl.String, "mean": pl.Float64, "low": pl.Float64,
-              "high": pl.Float64, "n": pl.UInt32}  # fmt: skip
+    schema = {"layer": labels.schema["layer"], "label": pl.String(), **_MEAN}
     return pl.DataFrame(parts, schema=schema, orient="row").sort("layer", "label")

@@ -7,6 +7,7 @@ measured.
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,7 +86,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int) -> Spe
     x = random(len(batch.tokens), d)
     head, vectors = random(shape.head, d), random(256, d)
 
-    def one_layer():
+    def one_layer() -> torch.Tensor:
         residual = layer.attend(x, batch)
         coefficients = layer.coefficients(residual)
         coefficients.amax(0)
@@ -102,7 +103,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int) -> Spe
         )
 
 
-def _seconds(work, device: str, least: float = 0.7) -> float:
+def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> float:
     """Return the median time of a piece of work, after one run to warm up."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     work()

@@ -17,6 +17,7 @@ SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 MUTATION = pl.Enum(["first", "last", "random"])
 KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
 SPLIT = pl.Enum(["train", "validation"])
+Columns = dict[str, pl.DataType | type[pl.DataType]]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Schema:
 
     about: str
     key: tuple[str, ...]
-    columns: dict[str, pl.DataType]
+    columns: Columns
     nullable: frozenset[str] = frozenset()
 
 

@@ -24,7 +24,7 @@ def fairseq(tool: str, *arguments: str, threads: int = 1, log: Path | None = Non
     command = [sys.executable, "-W", "ignore", "-m", "ff_memories.fairseq_tools", tool, *arguments]
     printed = []
     with subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        for line in process.stdout:
+        for line in process.stdout or ():
             printed.append(line)
             print(line, end="", file=sys.stderr, flush=True)
             if log is not None:
@@ -76,8 +76,9 @@ def shipped(checkpoint: Path, target: Path) -> None:
     """Write a checkpoint's options and weights alone, in half precision, tied weights once."""
     from ff_memories.model.checkpoint import load_pickle
 
-    loaded, halves = load_pickle(checkpoint), {}
-    state = {}
+    loaded = load_pickle(checkpoint)
+    state: dict[str, torch.Tensor] = {}
+    halves: dict[tuple, torch.Tensor] = {}
     for name, tensor in loaded["model"].items():
         own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         state[name] = halves.setdefault(own, tensor.half() if tensor.is_floating_point() else tensor)

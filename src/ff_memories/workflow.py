@@ -88,7 +88,7 @@ class Run:
         return self._model_file("dictionary", self.config.model.dictionary)
 
     def _model_file(self, role: str, given: str | None) -> str:
-        return given if self.config.model.source is None else self.source("model").path(role)
+        return given or self._named("model").path(role)
 
     def source(self, kind: str) -> registry.Source | None:
         """Return the registry's row of the ``text``, ``model`` or ``pipeline`` that the config names, if it does."""
@@ -103,6 +103,12 @@ class Run:
         if name is None or (kind == "pipeline" and name not in registry.sources(others)):
             return None  # another pipeline, which the environment holds
         return registry.source(name, others, kind, key)
+
+    def _named(self, kind: str) -> registry.Source:
+        """Return the source of a kind that the config is known to name."""
+        if (source := self.source(kind)) is None:
+            raise ValueError(f"the config names no source of its {kind}")
+        return source
 
     def fetched(self, kind: str) -> dict[str, Any]:
         """Return a fetching rule's name of its source, the files it makes and the registry to look in."""
@@ -132,14 +138,13 @@ class Run:
     @property
     def test_text(self) -> list[str]:
         """The test text on which a checkpoint's perplexity is known, where it is checked."""
-        text = self.source("text")
-        return [text.path("test")] if self.golden else []
+        return [self._named("text").path("test")] if self.golden else []
 
     def texts(self, split: str) -> list[str]:
         """Return the text files of a split: the config's own, or its source's."""
         if self.config.corpus.source is None:
             return getattr(self.config.corpus, split).files
-        return [self.source("text").path(split)]
+        return [self._named("text").path(split)]
 
     @property
     def cuts_first(self) -> bool:

@@ -18,7 +18,8 @@ def adopt(configfile: Path | None = None) -> list[str]:
     stages.check(configfile)
     lock.mend(configfile)
     changed = dvc.out_of_date(configfile)
-    wrong, names = [], set()
+    wrong: list[str] = []
+    names: set[str] = set()
     with stages.workflow(configfile) as found:
         if due := sorted({stages.stage_of(job) for job in found.dag.needrun_jobs() if job.output}):
             raise UserError(f"not adopted: Snakemake has yet to run {', '.join(due)}", f"snakemake{option(configfile)}")

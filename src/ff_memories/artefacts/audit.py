@@ -105,10 +105,10 @@ def draws(evidence: Evidence) -> list[str]:
     """Draw keys, tokens and examples again from the config's seed; return what was drawn otherwise."""
     corpus, config, tables = evidence.corpus, evidence.config, evidence.tables
     layers, keys = evidence.oracle.keys
-    options = config.mutations
+    chosen = config.mutations
     again = mutations.sample(
-        tables["triggers"], layers, keys, keys_per_layer=options.keys_per_layer, top=options.top,
-        random=options.random, single_token=options.single_token, seed=config.seed,
+        tables["triggers"], layers, keys, keys_per_layer=chosen.keys_per_layer, top=chosen.top,
+        random=chosen.random, single_token=chosen.single_token, seed=config.seed,
     ).rows  # fmt: skip
     key = ["layer", "key", "rank", "mutation", "removed"]
     faults = [] if _same_rows(tables["mutations"], again, key) else ["mutations: not the keys and tokens of the seed"]

@@ -35,7 +35,7 @@ class Evidence:
     lists: dict[tuple[int, int], pl.DataFrame] = field(init=False)
     _tops: dict[tuple[int, int], list[int]] = field(init=False, default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
 
     @classmethod
@@ -97,7 +97,7 @@ def mutation(evidence: Evidence, row: Row) -> Result:
     """E3: a trigger's coefficient without one of its tokens."""
     source = evidence.trigger(row)
     prefix = evidence.prefix(source)
-    at = {"first": 1, "last": len(prefix)}.get(row["mutation"], row["removed"])
+    at = {"first": 1, "last": len(prefix), "random": row["removed"]}[row["mutation"]]
     if row["removed"] != at or not 1 <= at <= len(prefix):
         return Result(DIFFERS, f"removed is {row['removed']}, in a prefix of {len(prefix)} tokens")
     seen = evidence.oracle.layers(np.delete(prefix, at - 1))[row["layer"] - 1]

@@ -105,8 +105,8 @@ def _files(crate: ROCrate, recorded: dict[str, Stage], configfile: Path | None) 
         else:
             size = {"contentSize": str(os.path.getsize(path))}
             entities[path] = crate.add_file(path, path, properties=described | size | _type(path))
-    for path in _records(configfile):
-        crate.add_file(path, str(path), properties={"name": str(path), **_type(path)})
+    for record in _records(configfile):
+        crate.add_file(record, str(record), properties={"name": str(record), **_type(record)})
     readme = crate.add_file("README.md", "README.md", properties={"name": "README.md", **_type("README.md")})
     readme["about"] = crate.root_dataset
     return entities
@@ -173,7 +173,10 @@ def _action(crate: ROCrate, stage: Stage, tool: Any, files: dict[str, Any], agen
 COMPLETED = "http://schema.org/CompletedActionStatus"
 
 
-def _whole(crate: ROCrate, recorded, workflow, controls, files, agent, ended) -> list[Any]:
+def _whole(
+    crate: ROCrate, recorded: dict[str, Stage], workflow: Any, controls: list[Any], files: dict[str, Any], agent: Any,
+    ended: list[str],
+) -> list[Any]:  # fmt: skip
     """The run as a whole: the workflow's own action, and Snakemake's, which ordered the steps."""
     made = {path for stage in recorded.values() for path in stage.outputs}
     read = {path for stage in recorded.values() for path in stage.inputs} - made

@@ -34,7 +34,7 @@ def differences(wanted: dict[str, str]) -> tuple[int, dict[str, str]]:
 
     What is locked and not installed is for other machines or an extra; a build's own label (``+cpu``) is no version.
     """
-    here = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
+    here: dict[str, str] = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
     both = sorted(wanted.keys() & here.keys())
     return len(both), {p: here[p] for p in both if Version(here[p]).public != Version(wanted[p]).public}
 

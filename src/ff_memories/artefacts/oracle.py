@@ -4,8 +4,10 @@ It reads the checkpoint itself and shares no forward pass with the package, neit
 """
 
 from argparse import Namespace
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,7 +40,7 @@ class Oracle:
     """
 
     def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):
-        self.decoder = _model(path, dictionary).double().eval().decoder
+        self.decoder: Any = _model(path, dictionary).double().eval().decoder
         places = self.decoder.embed_positions
         if hasattr(places, "weights"):  # sinusoids are no parameters: `double` passes them over
             places.weights = places.weights.double()
@@ -59,11 +61,11 @@ class Oracle:
         return self.decoder.layers[layer - 1].fc2.weight[:, key].detach()
 
     @torch.no_grad()
-    def layers(self, tokens) -> list[Seen]:
+    def layers(self, tokens: Iterable[int]) -> list[Seen]:
         """Run one sentence (ids without </s>) by itself and return what every layer did."""
         kept, hooks = [], []
         for block in self.decoder.layers:
-            record = {}
+            record: dict[str, torch.Tensor] = {}
             hooks += [
                 block.final_layer_norm.register_forward_pre_hook(lambda m, i, r=record: r.update(residual=i[0][:, 0])),
                 block.fc1.register_forward_hook(lambda m, i, o, r=record: r.update(score=o[:, 0].clone())),
@@ -102,7 +104,7 @@ class Oracle:
         return torch.log_softmax(self.decoder.output_layer(h.view(1, 1, -1)).view(-1), 0)
 
 
-def _model(path: str | Path, dictionary: Dictionary) -> torch.nn.Module:
+def _model(path: str | Path, dictionary: Dictionary) -> Any:
     """Build the checkpoint's model with the installed fairseq and load its weights."""
     from fairseq.data import Dictionary as Types
     from fairseq.models.transformer_lm import TransformerLanguageModel

@@ -107,8 +107,7 @@ def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: in
                 progress.step(now - there)
                 there = now
     finally:
-        work.stdin.close()
-        work.wait()
+        work.communicate()  # closes what holds it, and waits
 
 
 def _reason(folder: Path, task: Task) -> str:

@@ -18,7 +18,7 @@ class Aim:
     share: float = 0.0075
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("confidence", "share"):
             if not 0 < getattr(self, name) < 1:
                 raise UserError(f"--{name} {getattr(self, name):g}: a number between 0 and 1 is wanted")

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 
-def start(command: list[Any], **options: Any) -> subprocess.Popen:
+def start(command: list[Any], **options: Any) -> subprocess.Popen[bytes]:
     """Start a command in a process group of its own, killed when ``stdin`` of what is returned closes.
 
     The system closes it when this process ends, even where nothing of it could run any more (SIGKILL).

@@ -34,7 +34,9 @@ def tree(stages: dict[str, Stage], path: str, brief: bool = False) -> Iterator[s
     yield from _node(path, made, read, "", "", set(), brief)
 
 
-def _node(path, made, read, first: str, rest: str, told: set[str], brief: bool) -> Iterator[str]:
+def _node(
+    path: str, made: dict[str, Stage], read: dict[str, str], first: str, rest: str, told: set[str], brief: bool
+) -> Iterator[str]:
     stage = made.get(path)
     md5 = stage.outputs[path] if stage else read[path]
     again = stage is not None and stage.name in told
@@ -73,15 +75,15 @@ def _told(stage: Stage, brief: bool) -> Iterator[str]:
 
 
 def _cost(jobs: list[Job]) -> Iterator[str]:
-    timed = [job for job in jobs if job.seconds is not None]
-    if not timed:
+    seconds = [job.seconds for job in jobs if job.seconds is not None]
+    if not seconds:
         yield "time and machine: not known here"
         return
-    peaks = [job.peak_mib for job in timed if job.peak_mib is not None]
-    parts = [duration(sum(job.seconds for job in timed))]
+    peaks = [job.peak_mib for job in jobs if job.peak_mib is not None]
+    parts = [duration(sum(seconds))]
     parts += [f"{max(peaks) / 1024:.2f} GiB"] if peaks else []
-    parts += [f"{len(timed)} jobs"] if len(timed) > 1 else []
-    ended = max(datetime.fromisoformat(job.ended) for job in timed)
+    parts += [f"{len(seconds)} jobs"] if len(seconds) > 1 else []
+    ended = max(datetime.fromisoformat(job.ended) for job in jobs if job.ended)
     yield f"took {', '.join(parts)}, until {ended:%Y-%m-%d %H:%M} UTC"
-    for machine in {", ".join(f"{name} {what}" for name, what in job.machine): None for job in timed if job.machine}:
+    for machine in {", ".join(f"{name} {what}" for name, what in job.machine): None for job in jobs if job.machine}:
         yield f"on {machine}"

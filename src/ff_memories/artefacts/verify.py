@@ -119,7 +119,8 @@ def _audit(check: Check) -> Part:
     except UserError as error:
         return Part("audit", "could not be made", faults=[str(error).partition("\n")[0]])
     findings, faults = audit.audit(evidence, aim), audit.draws(evidence)
-    notes, data = [], {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
+    notes: list[str] = []
+    data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
     for finding in findings:
         said = finding.statement(aim)
         near = f" ({finding.near_ties} near-ties)" if finding.near_ties else ""

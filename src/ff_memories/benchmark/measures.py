@@ -45,7 +45,8 @@ class Subject:
     def corpus(self, tokens: int, seed: int = 1) -> Corpus:
         return random_corpus(tokens, self.size.cutoffs[-1], seed)
 
-    def row(self, measure: str, found: Measured, at_most: float | None, unit: str, tokens: int = 0, least=None) -> dict:
+    def row(self, measure: str, found: Measured, at_most: float | None, unit: str, tokens: int = 0,
+            least: float | None = None) -> dict[str, Any]:  # fmt: skip
         """Return one row; the target is ``at_most``, or at ``least`` so much; neither: reported only."""
         target = at_most if least is None else least
         met = None if target is None else (found.value <= target if least is None else found.value >= target)
@@ -224,14 +225,14 @@ def layers(at: Subject) -> list[dict]:
     vectors = torch.randn(min(read, 4096), size.model, device=decoder.device)
     head = decoder.vocabulary.clusters[0].embedding
 
-    def needed(_) -> None:
+    def needed(_: object) -> None:
         for part in parts:
             methods.forward(decoder, methods.Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part],
                                                         decoder.device))  # fmt: skip
         for start in range(0, read, len(vectors)):
             F.linear(vectors[: read - start], head).max(1)
 
-    def ours(_) -> None:
+    def ours(_: object) -> None:
         composition.observe(decoder, corpus, examples, tops, layer_prediction="ffn", memories="active",
                             batch_tokens=at.batch_tokens)  # fmt: skip
 

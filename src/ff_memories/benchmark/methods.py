@@ -84,7 +84,8 @@ def hook_and_cache(decoder: Decoder, corpus: Corpus, top: int) -> Method:
     keep = Running(decoder, top)
 
     def run(part: plan.Plan) -> None:
-        batch, cache = pack(decoder, corpus, part), {}
+        batch = pack(decoder, corpus, part)
+        cache: dict[int, torch.Tensor] = {}
         forward(decoder, batch, lambda layer, coefficients: cache.__setitem__(layer, coefficients.clone()))
         number = keep.number(len(batch.tokens))
         for layer, coefficients in cache.items():
@@ -185,7 +186,8 @@ def fairseq(decoder: Decoder, corpus: Corpus, budget: int) -> Fairseq:
     model = TransformerLanguageModel.build_model(args, task).eval().to(decoder.device)
     lengths = corpus.lengths
     order = sorted(range(len(corpus)), key=lambda s: (lengths[s], s))
-    groups, current = [], []
+    groups: list[list[int]] = []
+    current: list[int] = []
     for s in order:  # --max-tokens: rows times the longest, which is the last
         if current and (len(current) + 1) * int(lengths[s]) > budget:
             groups.append(current)

@@ -1,6 +1,6 @@
 """What is measured: models with random weights, and sentences of made-up tokens with the lengths of real ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -37,13 +37,13 @@ class Size:
     top: int = 50
 
 
-_PAPER = dict(layers=16, model=1024, keys=4096, heads=8, cutoffs=(20_000, 60_000, 267_744))
+_PAPER = Size(16, 1024, 4096, 8, (20_000, 60_000, 267_744), 1_000_000, 50_000, 65_536, 4_000, 80_000)
 SIZES = {
     "quick": Size(2, 32, 64, 2, (60, 120, 200), 6_000, 2_000, 64, 40, 40, top=5),
     "small": Size(6, 256, 1024, 4, (4_000, 12_000, 30_000), 500_000, 50_000, 6_144, 1_000, 2_000),
-    "paper": Size(**_PAPER, corpus=1_000_000, cold=50_000, values=65_536, examples=4_000, triggers=80_000),
+    "paper": _PAPER,
     # what two CPU cores can do of it in some minutes
-    "paper-part": Size(**_PAPER, corpus=12_000, cold=4_000, values=4_096, examples=60, triggers=300),
+    "paper-part": replace(_PAPER, corpus=12_000, cold=4_000, values=4_096, examples=60, triggers=300),
 }
 
 

@@ -110,9 +110,9 @@ def peak_memory(device: torch.device) -> Iterator[list[float]]:
     out: list[float] = []
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+        before = float(torch.cuda.memory_allocated())
         yield out
-        out.append(float(torch.cuda.max_memory_allocated() - before))
+        out.append(float(torch.cuda.max_memory_allocated()) - before)
         return
     ctypes.CDLL(None).malloc_trim(0)  # else what was freed before counts as in use, and new use of it as none (glibc)
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew (Linux)

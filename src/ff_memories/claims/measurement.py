@@ -30,7 +30,7 @@ class Measurement:
     reason: str = ""
     proxy: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
             object.__setattr__(self, name, _finite(getattr(self, name)))
         if self.n is not None:

@@ -1,6 +1,5 @@
 """The claims of ``claims.toml``, read and checked."""
 
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from ff_memories.claims.checks import agreement, composition, mutations, patterns, refinement
+from ff_memories.claims.measurement import Measurement
 
 # Imported by name, so that whoever reads the imports knows what a verdict depends on.
 CHECKS = {m.__name__.rpartition(".")[2]: m for m in (agreement, composition, mutations, patterns, refinement)}
@@ -32,7 +32,7 @@ class Claim:
     directional: bool = False
     human: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.known not in KNOWN:
             raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
 
@@ -42,7 +42,7 @@ class Claim:
         return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
 
     @property
-    def function(self) -> Callable:
+    def function(self) -> Callable[..., Measurement]:
         """Return the check, ``(evidence, **parameters) -> Measurement``."""
         module, name = self.check.split(".")
         return getattr(CHECKS[module], name)
@@ -50,8 +50,8 @@ class Claim:
 
 def natural(claim: str) -> tuple[str, int]:
     """Return what sorts K2 before K10."""
-    letters, digits = re.fullmatch(r"(\D*)(\d*)", claim).groups()
-    return letters, int(digits or 0)
+    letters = claim.rstrip("0123456789")
+    return letters, int(claim[len(letters) :] or 0)
 
 
 @cache

@@ -7,6 +7,8 @@ from scipy.stats import spearmanr
 
 from ff_memories.measures import interval
 
+Share = tuple[float, float, float]  # with its 95 % interval
+
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
     """Return Spearman's correlation; ``None`` for fewer than three points or where one side never varies."""
@@ -27,7 +29,7 @@ def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int) -> tuple[float, float, float] | None:
+def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int) -> Share | None:
     """Return a share over all rows with its interval, resampling whole units since their rows are not independent.
 
     Returns ``None`` for no rows.

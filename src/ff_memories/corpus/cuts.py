@@ -44,11 +44,13 @@ def find(splits: list[tuple[list[Path], int | None]], segmenter: Segmenter, shar
     """Cut the paragraphs of one shard: every ``shards``-th, so that all shards take about as long."""
     mine, total = [], 0
     for files, most in splits:
-        for number, words in enumerate(texts(files, most)):
+        for number, paragraph in enumerate(texts(files, most)):
             if number % shards == shard:
-                mine.append(words)
-                total += len(words)
-    words, sentences, starts = [], [], []
+                mine.append(paragraph)
+                total += len(paragraph)
+    words: list[int] = []
+    sentences: list[int] = []
+    starts: list[int] = []
     with Progress(total, "words", "segments") as progress:
         for paragraph in mine:
             found = segmenter(paragraph)
@@ -83,7 +85,7 @@ def replay(shards: Iterable[Cuts], splits: list[int]) -> list[Segmenter]:
     every = list(shards)
     ends = [np.cumsum(cuts.sentences) for cuts in every]
     before = np.zeros(len(every), dtype=np.int64)  # paragraphs of earlier splits in each shard
-    out = []
+    out: list[Segmenter] = []
     for paragraphs_ in splits:
         out.append(_Replay(every, ends, before.copy(), paragraphs_))
         before += [len(range(shard, paragraphs_, len(every))) for shard in range(len(every))]

@@ -103,7 +103,7 @@ def sources(package: str, version: str) -> list[tuple[str, Path]]:
     # tests hold no prose; the other two differ from machine to machine and from one Python to the next
     skipped = {"tests", "__config__.py", "distutils"}
     files = [f for f in dist.files or [] if f.suffix == ".py" and f.parts[0] == package and not skipped & set(f.parts)]
-    return [(f.as_posix(), Path(dist.locate_file(f))) for f in sorted(files, key=lambda f: f.as_posix())]
+    return [(f.as_posix(), Path(str(dist.locate_file(f)))) for f in sorted(files, key=lambda f: f.as_posix())]
 
 
 def split_of(name: str) -> str:

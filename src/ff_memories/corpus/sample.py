@@ -59,8 +59,8 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
         rows.append((sentence, position))
     if not rows:
         raise UserError(f"{path}: an empty sample", f"give lines such as {FORM}")
-    sentence, position = zip(*rows, strict=True)
-    return pl.DataFrame({"example": np.arange(len(rows)), "sentence": sentence, "position": position})
+    sentences, positions = zip(*rows, strict=True)
+    return pl.DataFrame({"example": np.arange(len(rows)), "sentence": sentences, "position": positions})
 
 
 def _records(path: Path) -> Iterator[tuple[int, str, int]]:

@@ -136,8 +136,8 @@ def seeds_line(seeds: pl.DataFrame | None) -> str:
         .join(trained.select("layer", trained="median"), on="layer")
         .sort((pl.col("high") - pl.col("low")), "layer", descending=[True, False])
     )
-    moved = (drawn["moved"] * drawn["n"]).sum() / drawn["n"].sum()
-    tail = trained["n_tail"].sum() / trained["n"].sum()
+    moved = drawn.select((pl.col("moved") * pl.col("n")).sum() / pl.col("n").sum()).item()
+    tail = trained.select(pl.col("n_tail").sum() / pl.col("n").sum()).item()
     text = (
         f"Over {drawn['seed'].n_unique()} seeds of the random projections and the dropout, {number(100 * moved)} % of "
         "the target tokens have another rank than under the trained softmax; "

@@ -38,19 +38,19 @@ def targets(path: Path) -> Counter[str]:
 
 
 def rows(
-    decoder: Decoder, vocabulary: Vocabulary, dictionary: Dictionary, folder: Path, dropout: bool = False
+    decoder: Decoder, vocabulary: Vocabulary, dictionary: Dictionary, folder: Path, state: torch.Tensor | None = None
 ) -> list[tuple]:
     """Return the script's rows (``COLUMNS``): ranks for every target, grouped, the most frequent first.
 
-    ``dropout``: with the script's softmax in training mode, as it is there; for a ``random`` vocabulary.
+    ``state``: of torch's generator, for the dropout that the script leaves on; ``None``: without dropout.
     """
-    out, state = [], vocabulary.generator_state
+    out = []
     for layer, block in enumerate(decoder.layers):
         counts = [targets(folder / f"{key}_{layer}.txt") for key in range(len(block.values))]
         wanted = [(key, word, n) for key, found in enumerate(counts) for word, n in found.most_common()]
         ids = torch.tensor([dictionary.ids.get(word, UNK) for _, word, _ in wanted], device=decoder.device)
         which = torch.tensor([key for key, _, _ in wanted], device=decoder.device)
-        if dropout:
+        if state is not None:
             tops, maxima, ranks, state = unloaded.predictions(vocabulary, block.values, state, which, ids)
         else:
             top = vocabulary.predict(block.values)

@@ -4,10 +4,10 @@ import altair as alt
 import polars as pl
 
 from ff_memories.figures.look import Look
-from ff_memories.figures.marks import HALO, layer_axis, source
+from ff_memories.figures.marks import HALO, Options, layer_axis, source
 from ff_memories.figures.theme import FAINT
 
-LINE = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "opacity": 1}
+LINE: Options = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "opacity": 1}
 DASHES = {"chance": [1.5, 1.5], "untrained": [4, 2]}
 UNTRAINED = "dashed: untrained model"
 

@@ -16,6 +16,7 @@ from ff_memories.figures.links import linked
 from ff_memories.figures.look import Look
 from ff_memories.figures.marks import (
     INTERVAL,
+    Options,
     bars,
     boxes,
     counted,
@@ -162,7 +163,7 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     """Figure 6: a bar for each interval with n above it; ticks at the right edges."""
     edges = frame["bin"].to_list() or [1.0]
     crowded = look.width / look.bins < 22
-    first = pl.concat([frame["left"], look.paper_values["left"]]).min() or 0.0
+    first = pl.concat([frame["left"], look.paper_values["left"]]).to_frame().min().item() or 0.0
     limits = alt.Scale(domain=[first, edges[-1]], nice=False)
     ticks = alt.Axis(
         values=edges,
@@ -183,10 +184,10 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
         ((pl.col("left") + pl.col("bin")) / 2).alias("middle"),
         pl.max_horizontal("mean", "high").alias("upper"),
     )
-    most = max(drawn["upper"].max() or 0, look.paper_values["high"].max() or 0) or 1
+    most = pl.concat([drawn["upper"], look.paper_values["high"]]).to_frame().max().item() or 1
     y = share_axis("mean", "agreement rate", [0, 1.15 * most])
     base = alt.Chart(source(linked(drawn, look)))
-    count = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
+    count: Options = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
     marks = [
         base.mark_rect(color=BLUE).encode(
             x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame), href="href:N"
@@ -308,13 +309,12 @@ def data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
     Raises ``UserError`` where a table has layers that the run's model has not.
     """
     for name, table in tables.items():
-        if (
-            "layer" in table.columns
-            and not table.is_empty()
-            and not 1 <= table["layer"].min() <= table["layer"].max() <= look.layers
-        ):
+        if "layer" not in table.columns:
+            continue
+        others = table.filter(~pl.col("layer").is_between(1, look.layers))
+        if others.height:
             raise UserError(
-                f"table {name}: it has a layer {table['layer'].max()}, the model layers 1 to {look.layers}",
+                f"table {name}: it has a layer {others['layer'][0]}, the model layers 1 to {look.layers}",
                 "the table is of another run; remove it and run snakemake again",
             )
     return DRAW[look.figure].data(tables, settings, look)

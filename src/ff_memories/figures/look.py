@@ -38,7 +38,7 @@ class Look:
     target: str = "next"
     vocab: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.figure not in DRAWN:
             raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(DRAWN)}")
         given = {name for name in ("bins", "rank_limit") if getattr(self.options, name) is not None}

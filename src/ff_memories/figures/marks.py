@@ -4,6 +4,7 @@ Every chart is layered on one pair of axes, fits its width exactly, and carries 
 """
 
 import textwrap
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -13,8 +14,13 @@ from ff_memories.figures.links import linked
 from ff_memories.figures.look import SURROGATE_MARK, Look
 from ff_memories.figures.theme import BLACK, BLUE, INK
 
+Options = dict[str, Any]  # of a mark, under Vega-Lite's names
 INTERVAL = "95% bootstrap interval"
-HALO = {"stroke": "white", "strokeWidth": 2.2, "opacity": 0.9}  # under a thin line that crosses marks of any colour
+HALO: Options = {
+    "stroke": "white",
+    "strokeWidth": 2.2,
+    "opacity": 0.9,
+}  # under a thin line that crosses marks of any colour
 
 
 def x_title(look: Look, title: str) -> list[str]:
@@ -55,15 +61,15 @@ def share_axis(field: str, title: str | list[str], domain: list | None = None) -
 def counted(frame: pl.DataFrame, look: Look, unit: str) -> str:
     """Return the line that gives n: one number where all layers have the same, else the lowest and highest."""
     each = frame.select("layer", "n").unique()
-    low = int(each["n"].min() or 0) if each["layer"].n_unique() == look.layers else 0
-    high = int(each["n"].max() or 0)
+    low, high = (each.select(n).item() or 0 for n in (pl.col("n").min(), pl.col("n").max()))
+    low = low if each["layer"].n_unique() == look.layers else 0
     return f"n = {low:,} {unit} per layer" if low == high else f"n = {low:,} to {high:,} {unit} per layer"
 
 
 def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
     """Return one tooltip line for each column of the frame."""
     return [
-        alt.Tooltip(f"{name}:{'Q' if kind.is_numeric() else 'N'}", **({"format": ".4~g"} if kind.is_float() else {}))
+        alt.Tooltip(f"{name}:{'Q' if kind.is_numeric() else 'N'}", format=".4~g" if kind.is_float() else alt.Undefined)
         for name, kind in frame.schema.items()
     ]
 
@@ -132,11 +138,9 @@ def _ends(part: pl.DataFrame) -> pl.DataFrame:
 def stamped(words: list[str], look: Look) -> list[alt.Chart]:
     """Return the words across the foot of the plot, where no crop takes them away and no interval lies under them."""
     size = min(17.0, (look.width - 60) / (0.62 * max(map(len, words), default=1)))
-    place = {"x": {"expr": "width / 2"}, "y": {"expr": "height * 0.88"}, "fontSize": size}
-    halo, ink = (
-        {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.8},
-        {"color": INK, "opacity": 0.9},
-    )
+    place: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height * 0.88"}, "fontSize": size}
+    halo: Options = {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.8}
+    ink: Options = {"color": INK, "opacity": 0.9}
     return [
         alt.Chart(source([{}])).mark_text(text=" · ".join(words), **place, **look_) for look_ in (halo, ink) if words
     ]
@@ -145,7 +149,7 @@ def stamped(words: list[str], look: Look) -> list[alt.Chart]:
 def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
     """Return the whole figure at its exact width, notes above it; one without data says so in its middle."""
     if frame.is_empty():
-        middle = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
+        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
         layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
     return (
         alt.layer(*layers)

@@ -12,7 +12,7 @@ from ff_memories.figures.theme import BLACK
 
 LEGEND = {STATED: "paper: stated in text", READ_OFF: "paper: read off figure"}
 SHAPES = {STATED: "diamond", READ_OFF: "circle"}
-DASHES = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
+DASHES: dict[str, list[float]] = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
 
 
 def paper_marks(
@@ -51,7 +51,7 @@ def _marks(
     present = [name for name in LEGEND if name in known["known"]]
     shapes = alt.Scale(domain=[LEGEND[name] for name in present], range=[SHAPES[name] for name in present])
     dashes = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
-    stroke = alt.value(BLACK)
+    stroke: alt.Stroke | alt.StrokeValue = alt.StrokeValue(BLACK)
     if colours:
         scale = alt.Scale(domain=list(colours), range=list(colours.values()))
         stroke = alt.Stroke("series:N", legend=None, scale=scale)

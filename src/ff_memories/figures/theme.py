@@ -37,12 +37,14 @@ def paper_style() -> alt.theme.ThemeConfig:
             "padding": 2,
             "view": {"stroke": "#999999", "strokeWidth": 0.5},
             "axis": {
-                **small, "domain": False, "tickColor": "#999999", "tickSize": 3, "tickWidth": 0.5,
+                **small,  # type: ignore[typeddict-item]  # the words that axes and legends share
+                "domain": False, "tickColor": "#999999", "tickSize": 3, "tickWidth": 0.5,
                 "gridColor": "#E6E6E6", "gridWidth": 0.5, "labelPadding": 2, "titlePadding": 4,
             },
             "axisX": {"grid": False},
             "legend": {
-                **small, "orient": "top", "direction": "horizontal", "offset": 4, "symbolSize": 50, "columnPadding": 7,
+                **small,  # type: ignore[typeddict-item]  # as above
+                "orient": "top", "direction": "horizontal", "offset": 4, "symbolSize": 50, "columnPadding": 7,
                 "rowPadding": 1, "labelOffset": 3, "titlePadding": 2, "labelLimit": 0,
                 "layout": {"top": {"direction": "vertical", "anchor": "start", "margin": 2}},
             },

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -19,7 +20,7 @@ def _environment() -> Environment:
     )  # fmt: skip
 
 
-def _render(template: str, data: dict, **context) -> str:
+def _render(template: str, data: dict[str, Any], **context: object) -> str:
     # what is saved in a browser belongs to these very items
     data["storage"] = f"{data['run']} {template} {content_hash(' '.join(i['item'] for i in data['items']))}"
     return _environment().get_template(template).render(data=data, **context)

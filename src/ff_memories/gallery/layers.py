@@ -23,7 +23,11 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
     (``mean``: as the config defines it).
     """
     frame = _frame(material)
-    sparse = {"labels": _labels(material), "disagree": _disagreements(material), "changes": _changes(material, mean)}
+    sparse: dict[str, dict[int, Any]] = {
+        "labels": _labels(material),
+        "disagree": _disagreements(material),
+        "changes": _changes(material, mean),
+    }
     return [
         _layer(material, frame.slice(layer * material.keys, material.keys), layer, sparse)
         for layer in range(material.layers)
@@ -47,13 +51,13 @@ def _frame(material: Material) -> pl.DataFrame:
     return joined.join(ends, on=by, how="left", maintain_order="left")
 
 
-def _layer(material: Material, frame: pl.DataFrame, layer: int, sparse: dict[str, dict]) -> dict[str, Any]:
+def _layer(material: Material, frame: pl.DataFrame, layer: int, sparse: dict[str, dict[int, Any]]) -> dict[str, Any]:
     places: dict[int, int] = {}
 
     def words(column: str) -> list[int | None]:
         return [None if t is None else places.setdefault(t, len(places)) for t in frame[column].to_list()]
 
-    numbers = lambda column: [None if x is None else number(x) for x in frame[column].to_list()]
+    numbers = lambda column: [number(x) for x in frame[column].to_list()]
     own = range(layer * material.keys, (layer + 1) * material.keys)
     return {
         "top": words("top_token"),
@@ -109,12 +113,11 @@ def summary(material: Material) -> list[dict[str, Any]]:
     for layer in range(1, material.layers + 1):
         values = material.values.filter(pl.col("layer") == layer)
         tops = material.triggers.filter((pl.col("layer") == layer) & (pl.col("rank") == 1))
-        known = values["agrees"].drop_nulls()
         rows.append(
             {
                 "fire": len(tops),
-                "agree": number(known.mean()) if len(known) else None,
-                "coefficient": number(tops["coefficient"].median()) if len(tops) else None,
+                "agree": number(values.select(pl.col("agrees").mean()).item()),
+                "coefficient": number(tops.select(pl.col("coefficient").median()).item()),
             }
         )
     return rows

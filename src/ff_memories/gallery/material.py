@@ -25,9 +25,9 @@ class Material:
         shown: triggers of each key that the gallery shows.
         shaded: of these, those that are shaded; 0 for none.
         shades: coefficients after every token of the triggers up to rank ``shaded``, and where each one starts
-            (``shading.prefix_coefficients``), in the table's order; ``None`` before the model has run.
+            (``shading.prefix_coefficients``), in the table's order; empty before the model has run.
         tops: ids and probabilities of the tokens that each value promotes (``predictions.top_tokens``);
-            ``None`` before the model has run.
+            empty before the model has run.
 
     Raises ``UserError`` where tables and corpus do not belong to one model.
     """
@@ -43,11 +43,11 @@ class Material:
     sentences: pl.DataFrame
     shown: int
     shaded: int
-    shades: tuple[np.ndarray, np.ndarray] | None = None
-    tops: tuple[np.ndarray, np.ndarray] | None = None
+    shades: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.float32), np.zeros(1, np.int64))
+    tops: tuple[np.ndarray, np.ndarray] = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
     words: list[str] = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "words", [shown(word) for word in self.texts.dictionary.types])
         self._check()
         # what a key's page does not show is not to be found by a search
@@ -56,7 +56,7 @@ class Material:
     def _check(self) -> None:
         for name in ("triggers", "values", "mutations", "annotations", "labels"):
             frame = getattr(self, name)
-            if len(frame) and (frame["layer"].max() > self.layers or frame["key"].max() >= self.keys):
+            if ((frame["layer"] > self.layers) | (frame["key"] >= self.keys)).any():
                 raise UserError(
                     f"{name}: a key beyond layer {self.layers}, key {self.keys - 1}, the model's last",
                     "give the tables of this run's model, or run snakemake again",
@@ -65,7 +65,7 @@ class Material:
             raise UserError(
                 f"values: {len(self.values)} rows, the model has {self.layers * self.keys}", "run snakemake again"
             )
-        if len(self.triggers) and self.triggers["sentence"].max() >= len(self.corpus):
+        if (self.triggers["sentence"] >= len(self.corpus)).any():
             raise UserError("triggers: a sentence that the corpus does not have", "run snakemake again")
 
     @property

@@ -50,7 +50,10 @@ def prefix_coefficients(
     return out, starts
 
 
-def _read(decoder, sentences, depth: int, read: dict[str, np.ndarray], first: int, starts, out) -> None:
+def _read(
+    decoder: Decoder, sentences: list[np.ndarray], depth: int, read: dict[str, np.ndarray], first: int,
+    starts: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
     """Run sentences up to layer ``depth`` and put the coefficients of their triggers' keys where they belong."""
     batch = Batch.pack(sentences, decoder.device)
     begin = np.concatenate([[0], np.cumsum([len(s) + 1 for s in sentences])[:-1]])

@@ -5,6 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ff_memories.config import Settings
@@ -68,7 +69,7 @@ def manifest(material: Material, config: Settings, card: dict[str, Any], starts:
         "layers": material.layers,
         "keys": material.keys,
         "keys_of_a_part": KEYS_OF_A_PART,
-        "top": int(material.triggers["rank"].max() or 0),
+        "top": material.triggers.select(pl.col("rank").max()).item() or 0,
         "shaded": material.shaded,
         "levels": LEVELS,
         "labels": LABELS,

@@ -20,7 +20,9 @@ def shown(token: str) -> str:
     return "".join(spell(c) if c in _BLANK or unicodedata.category(c) == "Zs" else c for c in visible(token))
 
 
-def number(value: float, digits: int = 5) -> float | int:
-    """Return a number with as many digits as the gallery keeps; whole numbers without a point."""
+def number(value: float | None, digits: int = 5) -> float | int | None:
+    """Return a number with as many digits as the gallery keeps; whole numbers without a point, none as none."""
+    if value is None:
+        return None
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() else rounded

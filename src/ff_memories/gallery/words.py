@@ -35,7 +35,7 @@ def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
     1 = top; ``parts``: of keys whose triggers contain it. Ordinals and parts are differences to the one before.
     """
     fires, promotes, parts = _fires(material), _promotes(material), _occurrences(material)
-    entries = [
+    entries: list[list[Any]] = [
         [material.words[token], fires.get(token, {}), promotes.get(token, []), parts.get(token, [])]
         for token in sorted(fires.keys() | promotes.keys() | parts.keys())
     ]

@@ -4,6 +4,7 @@ import ast
 import tomllib
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from ff_memories.figures.catalogue import DRAWN, caption, title
 from ff_memories.tables import TABLES
@@ -24,7 +25,7 @@ def page() -> str:
     return "\n".join([HEAD, *contents, *(line for entry in entries for line in _section(entry))]) + "\n"
 
 
-def _section(entry: dict) -> list[str]:
+def _section(entry: dict[str, Any]) -> list[str]:
     where = f"The paper's section {entry['section']}. " if entry["section"] else ""
     lines = ["", f"## {entry['title']}", "", f"{where}Rule `{entry['rule']}`.", "", entry["definition"], ""]
     lines += [f"- {_function(name)}" for name in entry["functions"]]
@@ -38,7 +39,7 @@ def _section(entry: dict) -> list[str]:
     return lines + [line for figure in shown for line in ("", f"**{title(figure)}.** {caption(figure)}")]
 
 
-def _kind(kind) -> str:
+def _kind(kind: object) -> str:
     return str(kind).replace("|", "/") if not hasattr(kind, "categories") else ", ".join(kind.categories)
 
 

@@ -69,6 +69,13 @@ class Observation:
     residual_probability: np.ndarray
     model_top: np.ndarray
 
+    @classmethod
+    def empty(cls, examples: int, layers: int) -> "Observation":
+        """Return room for what will be seen."""
+        ids = lambda: np.zeros((examples, layers), dtype=np.int64)
+        probability = np.zeros((examples, layers), dtype=np.float32)
+        return cls(ids(), ids(), ids(), ids(), ids(), probability, np.zeros(examples, dtype=np.int64))
+
 
 def observe(
     decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, value_tops: np.ndarray, *,
@@ -82,14 +89,8 @@ def observe(
         layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
         memories: ``active`` ones may agree (coefficient > 0), or ``all``.
     """
-    shape = decoder.description
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    shape_ = (len(examples), shape.layers)
-    seen = Observation(
-        *(np.zeros(shape_, dtype=np.int64) for _ in range(5)),
-        residual_probability=np.zeros(shape_, dtype=np.float32),
-        model_top=np.zeros(len(examples), dtype=np.int64),
-    )
+    seen = Observation.empty(len(examples), decoder.description.layers)
     tops = torch.from_numpy(value_tops.astype(np.int64)).to(decoder.device)
     order = np.lexsort((np.arange(len(examples)), position))
 

@@ -128,7 +128,8 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
         tokens = np.delete(tokens, removed - 1) if removed != NOTHING else tokens
         texts.append(tokens[:length].astype(">u4").tobytes())  # bytes in this order sort as the tokens do
     order = sorted(range(len(texts)), key=texts.__getitem__)
-    place, paths = np.empty(len(texts), dtype=np.int64), []
+    place = np.empty(len(texts), dtype=np.int64)
+    paths: list[np.ndarray] = []
     for i, following in zip(order, [*order[1:], None], strict=True):
         place[i] = len(paths)
         if following is None or not texts[following].startswith(texts[i]):

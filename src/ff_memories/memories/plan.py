@@ -72,7 +72,8 @@ def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, ru
         if len(tokens) >= shortest:
             same.setdefault(tokens.tobytes(), []).append(sentence)
     groups = sorted(same.values(), key=lambda g: (len(corpus.sentence(g[0])), g[0]))
-    rows, current = 0, []
+    rows = 0
+    current: list[list[int]] = []
     for group in groups:
         need = len(corpus.sentence(group[0])) + run_all
         if current and rows + need > budget:
@@ -86,7 +87,8 @@ def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, ru
 
 def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[np.ndarray]:
     """Cut ``order``, indices of sequences sorted by length, into batches of at most ``budget`` rows."""
-    rows, current = 0, []
+    rows = 0
+    current: list[int] = []
     for index in order:
         need = int(lengths[index]) + 1
         if current and rows + need > budget:

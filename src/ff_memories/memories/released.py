@@ -114,7 +114,10 @@ def output_distributions(decoder: Decoder, corpus: Corpus, examples: pl.DataFram
     return out
 
 
-def _dims(vocabulary, values, m, weights, scaled, own, model_top, example, layer: int) -> pl.DataFrame:
+def _dims(
+    vocabulary: Vocabulary, values: torch.Tensor, m: torch.Tensor, weights: torch.Tensor, scaled: torch.Tensor,
+    own: dict[str, torch.Tensor], model_top: torch.Tensor, example: np.ndarray, layer: int,
+) -> pl.DataFrame:  # fmt: skip
     """One batch's 'dim' rows: every scaled value's prediction and its ranks of two tokens; then the residual's."""
     wanted = {"output": model_top, "ffn": own["ffn_argmax"]}
     ranks, probabilities = {}, {}

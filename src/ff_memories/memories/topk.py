@@ -25,7 +25,7 @@ class Entries:
     text: torch.Tensor
 
     @classmethod
-    def none(cls, device="cpu") -> "Entries":
+    def none(cls, device: torch.device | str = "cpu") -> "Entries":
         empty = torch.zeros(0, dtype=torch.int64, device=device)
         return cls(empty, torch.zeros(0, device=device), empty, empty)
 
@@ -65,7 +65,8 @@ class TopTriggers:
         copies: how many prefixes with the same tokens a list may hold: t, or 1 for ``duplicates: drop``.
     """
 
-    def __init__(self, layers: int, keys: int, top: int, copies: int | None = None, device="cpu"):
+    def __init__(self, layers: int, keys: int, top: int, copies: int | None = None,
+                 device: torch.device | str = "cpu"):  # fmt: skip
         self.top, self.copies = top, top if copies is None else copies
         self.keys = keys
         self.lists = [Entries.none(device) for _ in range(layers)]

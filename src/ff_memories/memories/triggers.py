@@ -188,7 +188,9 @@ class _Rows:
         windows = coefficients.as_strided((rows - longest + 1, keys, longest), (keys, 1, keys))
         return windows[self.first[sentence], key]
 
-    def entries(self, key, coefficient, sentence, along) -> Entries:
+    def entries(
+        self, key: torch.Tensor, coefficient: torch.Tensor, sentence: torch.Tensor, along: torch.Tensor
+    ) -> Entries:
         """Return the entries of hits in sentences of the batch, for all sentences of the corpus with the same text."""
         text = self.text[self.first[sentence] + along]
         if self.all_single:

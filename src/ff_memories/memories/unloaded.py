@@ -27,6 +27,8 @@ def distributions(
         factors: (d_m, d_k) for each tail, 0 or what the others are raised by.
     """
     head, *tails = vocabulary.clusters
+    if vocabulary.classes is None:
+        raise ValueError("no adaptive softmax")
     for start in range(0, len(values), FULL):
         h = values[start : start + FULL]
         logits = torch.cat([head.inner(h) @ head.embedding.T, h @ vocabulary.classes.T], 1)
@@ -49,7 +51,7 @@ def predictions(
         state: of torch's generator, before the layer's dropout is drawn.
         which, ids: (n,) of which value the rank of which token is wanted.
     """
-    factors, state = unloaded.masks(state, [(len(values), len(c.projection)) for c in vocabulary.clusters[1:]])
+    factors, state = unloaded.masks(state, [(len(values), c.embedding.shape[1]) for c in vocabulary.clusters[1:]])
     tops, maxima, ranks = [], [], torch.zeros_like(which)
     for start, logp in distributions(vocabulary, values, factors):
         value, token = logp.max(1)
@@ -82,7 +84,7 @@ def rank_table(decoder: Decoder, values: pl.DataFrame, seeds: range) -> pl.DataF
                     torch.from_numpy(rows[c].to_numpy().astype("int64")).to(decoder.device)
                     for c in ("key", "next_token")
                 )
-                if seed is None:
+                if state is None:
                     trained[layer] = ranks = vocabulary.predict(block.values[which], ids).target_rank.tolist()
                 else:
                     *_, ranks, state = predictions(vocabulary, block.values, state, which, ids)

@@ -52,8 +52,8 @@ def value_predictions(
                 probabilities.append(found.probability.cpu().numpy())
                 ranks.append(found.target_rank.cpu().numpy())
                 progress.step(len(found.top))
-    shape = target.shape
-    return tuple(np.concatenate(parts).reshape(shape) for parts in (tops, probabilities, ranks))
+    grid = lambda parts: np.concatenate(parts).reshape(target.shape)
+    return grid(tops), grid(probabilities), grid(ranks)
 
 
 def value_tops(decoder: Decoder, vocabulary: Vocabulary) -> np.ndarray:

@@ -11,6 +11,7 @@ import pickle
 import re
 import warnings
 import zipfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ class _Meter:
 
 
 _METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter")
-_ALLOWED = [argparse.Namespace] + [
+_ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [argparse.Namespace]
+_ALLOWED += [
     (type(name, (_Meter,), {}), f"{module}.{name}")
     for module in ("fairseq.meters", "fairseq.logging.meters")
     for name in _METERS
@@ -177,7 +179,8 @@ class _Taker:
     """Takes tensors out of a state dict by fairseq's names; knows what is missing and what was left."""
 
     def __init__(self, state: Weights, path: Path):
-        self.state, self.path, self.used = state, path, set()
+        self.state, self.path = state, path
+        self.used: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
         return "decoder." + name in self.state

@@ -12,6 +12,7 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -96,7 +97,8 @@ class Layer:
 class Decoder:
     """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary."""
 
-    def __init__(self, description: Description, weights: Weights, device="cpu", dtype=torch.float32):
+    def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
+                 dtype: torch.dtype = torch.float32):  # fmt: skip
         self.description = description
         self.device, self.dtype = torch.device(device), dtype
         weights = {name: tensor.to(self.device, dtype) for name, tensor in weights.items()}
@@ -108,7 +110,10 @@ class Decoder:
         self.vocabulary = Vocabulary(description, weights)
 
     @classmethod
-    def load(cls, weights_path: str | Path, description_path: str | Path, device="cpu", dtype=torch.float32):
+    def load(
+        cls, weights_path: str | Path, description_path: str | Path, device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Self:  # fmt: skip
         """Load a converted model (``checkpoint.convert``)."""
         return cls(*load(weights_path, description_path), device=device, dtype=dtype)
 

@@ -78,7 +78,8 @@ class Forest:
         row: (reads,) the row of each read.
     """
 
-    def __init__(self, paths: list[np.ndarray], path, position, layer, device: torch.device | str = "cpu"):
+    def __init__(self, paths: list[np.ndarray], path: np.ndarray, position: np.ndarray, layer: np.ndarray,
+                 device: torch.device | str = "cpu"):  # fmt: skip
         lengths = np.array([len(p) + 1 for p in paths])
         shape = len(paths), -(-int(lengths.max()) // WIDTH) * WIDTH
         column = np.arange(shape[1])
@@ -134,10 +135,10 @@ class Forest:
         wanted = self._own & (self._node < needed)
         ends = np.where(wanted.any(1), wanted.shape[1] - wanted[:, ::-1].argmax(1), 0)
         widths, groups = -(-ends // WIDTH) * WIDTH, []
+        send = lambda array: torch.from_numpy(array).to(self.device)
         for width in np.unique(widths[widths > 0]):
             member = widths == width
             node, want = self._node[member, :width], wanted[member, :width]
             node = np.where(np.arange(width) < ends[member, None], node, 0)
-            arrays = node, np.flatnonzero(want.ravel()), node[want]
-            groups.append(tuple(torch.from_numpy(a).to(self.device) for a in arrays))
+            groups.append((send(node), send(np.flatnonzero(want.ravel())), send(node[want])))
         return Level(self._rows[layer], needed, tuple(groups))

@@ -29,14 +29,15 @@ class Prediction:
     Attributes:
         top: id of the most probable token, the lowest id among equals.
         probability: its probability.
-        target_rank: tokens with strictly higher log-probability than the target (0 = top); -1 without a target.
+        target_rank: tokens with strictly higher log-probability than the target (0 = top); -1 without a target, or
+            where ranks are not asked for.
         target_probability: the target's probability; NaN without a target.
     """
 
     top: torch.Tensor
     probability: torch.Tensor
-    target_rank: torch.Tensor | None = None
-    target_probability: torch.Tensor | None = None
+    target_rank: torch.Tensor
+    target_probability: torch.Tensor
 
 
 @dataclass
@@ -107,14 +108,20 @@ class Vocabulary:
             for k, cluster in enumerate(other.clusters):  # tied in the paper's model, where this changes nothing
                 words = self._weights.get(f"input.{k}.embedding")
                 cluster.embedding = words if words is not None and len(words) == cluster.size else cluster.embedding
-            drawn = unloaded.draw([tuple(c.embedding.shape) for c in other.clusters], self.classes.shape[1], seed)
+            bands = [(cluster.size, cluster.embedding.shape[1]) for cluster in other.clusters]
+            drawn = unloaded.draw(bands, self.classes.shape[1], seed)
             other.replace_projections(drawn.classes, drawn.tails)
             other.generator_state = drawn.state
         return other
 
+    def projections(self) -> list[torch.Tensor]:
+        """Return the projections to the classes and to each tail, of an adaptive softmax."""
+        held = [self.classes, *(cluster.projection for cluster in self.clusters[1:])]
+        return [projection for projection in held if projection is not None]
+
     def replace_projections(self, classes: torch.Tensor, tails: list[torch.Tensor]) -> None:
         """Read classes (tails, d) and words of the tails, (d_k, d) each, by other projections than the model's."""
-        like = self.classes
+        like = self.clusters[0].embedding
         self.classes = classes.to(like.device, like.dtype)
         for cluster, projection in zip(self.clusters[1:], tails, strict=True):
             cluster.projection = projection.to(like.device, like.dtype)
@@ -155,14 +162,14 @@ class Vocabulary:
             rows = slice(start, min(start + ROWS, len(h)))
             by_halves(run, rows, rows.stop - rows.start, sliced, "vector")
         columns = zip(*((p.top, p.probability, p.target_rank, p.target_probability) for p in parts), strict=True)
-        return Prediction(*(None if c[0] is None else torch.cat(c) for c in columns))
+        return Prediction(*(torch.cat(column) for column in columns))
 
     def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
         h = h if self.out is None else F.linear(h, self.out)
-        flat = self.classes is None or self.kind == "flat"
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
         top_logit, top = head.max(1)
-        if flat:
+        flat = self.kind == "flat"
+        if flat or self.classes is None:
             classes = h.new_zeros(len(h), len(self.clusters) - 1)  # every word competes in one softmax
             norm = torch.logsumexp(head, 1)
         else:
@@ -180,12 +187,17 @@ class Vocabulary:
             wins = best > top_logit  # never where the tail was not projected: NaN
             top_logit = torch.where(wins, best, top_logit)
             top = torch.where(wins, tail.argmax + tail.cluster.first, top)
-        out = Prediction(top, torch.exp(top_logit - norm))
+        out = Prediction(
+            top, torch.exp(top_logit - norm), torch.full_like(top, -1), torch.full_like(top_logit, torch.nan)
+        )
         if target is not None:
             self._targets(out, head, tails, norm, target, rank)
         return out
 
-    def _targets(self, out, head, tails, norm, target, rank):
+    def _targets(
+        self, out: Prediction, head: torch.Tensor, tails: list["_Tail"], norm: torch.Tensor, target: torch.Tensor,
+        rank: bool,
+    ) -> None:  # fmt: skip
         """Fill in the targets' probabilities and ranks. Within its own cluster a target's rank is exact."""
         n = self.clusters[0].size
         in_head = (target >= 0) & (target < n)

@@ -1,5 +1,7 @@
 """E2 and E14: sheets for the people who read triggers and compositions, their scoring, and a stand-in by machine."""
 
+from collections.abc import Collection
+
 ANNOTATOR = "proxy"
 PEOPLE = "people"  # all annotators but the proxy
 SIMULATED = "simulated"  # how the names of simulated annotators begin
@@ -16,7 +18,7 @@ SHEETS = (
 )
 
 
-def marks(annotators) -> list[str]:
+def marks(annotators: Collection[str]) -> list[str]:
     """Return what must be said, and seen, of labels by these annotators; nothing where all are people."""
     said = []
     if ANNOTATOR in annotators:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import krippendorff
 import numpy as np
+from krippendorff.krippendorff import LevelOfMeasurement
+from numpy.typing import DTypeLike
 
 from ff_memories.measures import LABELS
 from ff_memories.seeding import generator
@@ -25,7 +27,9 @@ def masi(one: frozenset, other: frozenset) -> float:
 DISTANCES = np.array([[masi(a, b) for b in SETS] for a in SETS])
 
 
-def _masi_metric(v1, v2, i1, i2, n_v, dtype=np.float64):
+def _masi_metric(
+    v1: np.ndarray, v2: np.ndarray, i1: np.ndarray, i2: np.ndarray, n_v: np.ndarray, dtype: DTypeLike = np.float64
+) -> np.ndarray:
     return DISTANCES[v1.astype(int), v2.astype(int)].astype(dtype)
 
 
@@ -39,7 +43,7 @@ def alpha_masi(counts: np.ndarray) -> float | None:
     return _alpha(counts, _masi_metric)
 
 
-def _alpha(counts: np.ndarray, metric) -> float | None:
+def _alpha(counts: np.ndarray, metric: LevelOfMeasurement) -> float | None:
     counts = _paired(counts)
     if not len(counts) or (counts.sum(0) > 0).sum() < 2:
         return None  # nobody to agree with, or nothing to disagree about

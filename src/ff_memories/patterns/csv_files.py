@@ -2,9 +2,10 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ff_memories.patterns.plan import Item
 from ff_memories.patterns.records import QUOTES, Judgement, Problems, Record, parse_ranks
 from ff_memories.plain import csv_text
 
@@ -13,6 +14,8 @@ DISTANCE = ["run", "annotator", "item", "label"]
 SPREADSHEET = 8  # patterns that the spreadsheet has room for
 TICKS = frozenset({"x", "1", "✓", "✔", "true", "yes"})
 HEADER, KIND = "description", "type"  # the rows above the prefixes of an item
+
+Rows = list[tuple[str, dict[str, str]]]  # a row's place, and its cells by column
 
 
 def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, str]]]:
@@ -114,7 +117,7 @@ def read(path: str | Path, run: str, problems: Problems) -> tuple[list[Record], 
     return [], []
 
 
-def _of_run(given, run: str, problems: Problems) -> list[tuple[str, dict[str, str]]]:
+def _of_run(given: Rows, run: str, problems: Problems) -> Rows:
     """Return the rows of this run, the annotator's name filled down; others are noted once for a file."""
     named, said, out = "", False, []
     for place, row in given:
@@ -130,7 +133,7 @@ def _of_run(given, run: str, problems: Problems) -> list[tuple[str, dict[str, st
     return out
 
 
-def _form(path, given, problems: Problems) -> list[Record]:
+def _form(path: str | Path, given: Rows, problems: Problems) -> list[Record]:
     out = []
     for place, row in given:
         head = (place, str(path), row["annotator"], row["item"])
@@ -141,11 +144,12 @@ def _form(path, given, problems: Problems) -> list[Record]:
                 problems.add(place, "a pattern of type none", "give it a type, or clear the row's other cells")
             continue
         ranks = parse_ranks(row["prefixes"], place, problems)
-        out.append(Record(*head, row["pattern"], kind or "(empty)", row["description"], ranks))
+        found = ranks or (), ranks is not None
+        out.append(Record(*head, row["pattern"], kind or "(empty)", row["description"], *found))
     return out
 
 
-def _distance(path, given) -> list[Judgement]:
+def _distance(path: str | Path, given: Rows) -> list[Judgement]:
     return [
         Judgement(place, str(path), row["annotator"], row["item"], row["label"].lower())
         for place, row in given
@@ -153,9 +157,9 @@ def _distance(path, given) -> list[Judgement]:
     ]
 
 
-def _spreadsheet(path, given, problems: Problems) -> list[Record]:
+def _spreadsheet(path: str | Path, given: Rows, problems: Problems) -> list[Record]:
     """Read the wide sheet: for an item a row of descriptions, one of types, and one for each prefix, with ticks."""
-    blocks: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    blocks: dict[str, Rows] = {}
     ended: set[str] = set()
     last = None
     for place, row in given:
@@ -172,7 +176,7 @@ def _spreadsheet(path, given, problems: Problems) -> list[Record]:
     return out
 
 
-def _block(path, item: str, block, problems: Problems) -> list[Record]:
+def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list[Record]:
     columns = [f"pattern {n}" for n in range(1, SPREADSHEET + 1)]
     by_row = {row["row"]: (place, row) for place, row in block}
     if any(name not in by_row for name in (HEADER, KIND)):
@@ -199,9 +203,7 @@ def _block(path, item: str, block, problems: Problems) -> list[Record]:
         elif ranks or not readable or described.get(column) or typed.get(column):
             kind = typed.get(column, "").lower() or "(empty)"
             where = type_place if kind not in ("shallow", "semantic") else place
-            out.append(
-                Record(where, *head, str(number), kind, described.get(column, ""), tuple(ranks) if readable else None)
-            )
+            out.append(Record(where, *head, str(number), kind, described.get(column, ""), tuple(ranks), readable))
     return out
 
 
@@ -218,8 +220,8 @@ def distance_csv(run: str, judged: list[Judgement]) -> str:
     return csv_text(DISTANCE, ([run, j.annotator, j.item, j.label] for j in judged))
 
 
-def spreadsheet_csv(run: str, items: list, records: list[Record] = ()) -> str:
-    """Return the wide sheet of items (``plan.Item``), filled with one annotator's records or empty."""
+def spreadsheet_csv(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
+    """Return the wide sheet of items, filled with one annotator's records or empty."""
     noted: dict[str, list[Record]] = {}
     for record in records:
         noted.setdefault(record.item, []).append(record)

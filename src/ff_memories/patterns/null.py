@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import bdtrc
 
 from ff_memories.patterns.sample import FEWEST
@@ -34,13 +35,13 @@ class Found:
     p: float
 
 
-def tail(held: np.ndarray, shown: int, chance: np.ndarray) -> np.ndarray:
+def tail(held: ArrayLike, shown: int, chance: ArrayLike) -> np.ndarray:
     """Return the exact binomial probability that ``held`` or more of ``shown`` prefixes have a pattern.
 
     Args:
-        held, chance: arrays of one shape; chance of a single random prefix.
+        held, chance: of one shape; chance of a single random prefix.
     """
-    return bdtrc(np.asarray(held, dtype=np.float64) - 1, shown, chance)
+    return bdtrc(np.asarray(held, dtype=np.float64) - 1, shown, np.asarray(chance))
 
 
 def frequent(held: np.ndarray, shown: int, chance: np.ndarray) -> np.ndarray:

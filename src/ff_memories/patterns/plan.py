@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from ff_memories import tables
@@ -81,7 +82,7 @@ def items(
     return _mixed(once[:half], noise[::2], rng) + _mixed(once[half:], [*noise[1::2], *twice], rng)
 
 
-def _mixed(some: Sequence[Item], others: Sequence[Item], rng) -> list[Item]:
+def _mixed(some: Sequence[Item], others: Sequence[Item], rng: np.random.Generator) -> list[Item]:
     both = [*some, *others]
     return [both[i] for i in rng.permutation(len(both)).tolist()]
 

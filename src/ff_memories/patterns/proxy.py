@@ -1,7 +1,9 @@
 """The automatic annotator of E2: patterns of sampled keys, by counting, where the paper's annotators read."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 import torch
 
@@ -27,7 +29,9 @@ class Annotator:
     topics: Topics
 
     @classmethod
-    def of(cls, corpus: Corpus, dictionary: Dictionary, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int):
+    def of(
+        cls, corpus: Corpus, dictionary: Dictionary, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int
+    ) -> "Annotator":
         """Learn from a corpus what random prefixes have in common.
 
         Args:
@@ -41,7 +45,7 @@ class Annotator:
         pool = random_prefixes(corpus, triggers, POOL, seed, "pattern pool")
         lexicon = Lexicon(dictionary.types, corpus, embedding, generator(seed, "pattern word pairs"))
 
-        def rng_of(kind):
+        def rng_of(kind: str) -> Callable[[int], np.random.Generator]:
             return lambda shown: generator(seed, f"{kind} patterns of {shown} random prefixes")
 
         return cls(

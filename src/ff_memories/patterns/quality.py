@@ -7,6 +7,7 @@ texts have is told by passages: 6 to 20 prefixes from sentences that stand near 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,14 +25,16 @@ PASSAGE = 30  # sentences in a row
 LENGTH = 8  # tokens of the shortest prefix that is planted into
 PURE, ENOUGH = 0.8, 0.5  # of a found pattern's prefixes that hold the planted one; of the planted one's that it finds
 
+Planted = tuple[frozenset[int], frozenset[int]]  # the tokens of a pattern, and its prefixes (indices)
+
 
 @dataclass(frozen=True)
 class Case:
-    """A key whose patterns are known: tokens and prefixes (indices) of each planted one."""
+    """A key whose patterns are known."""
 
     sort: str
     key: Key
-    planted: dict[str, tuple[frozenset[int], frozenset[int]]]
+    planted: dict[str, Planted]
 
 
 def cases(
@@ -60,7 +63,7 @@ def cases(
     return out + [_case("none", prefixes, {}, number) for number, prefixes in enumerate(foils)]
 
 
-def _case(sort: str, prefixes, planted, number: int) -> Case:
+def _case(sort: str, prefixes: Sequence[Sequence[int]], planted: dict[str, Planted], number: int) -> Case:
     topic = planted.get("semantic")
     if topic:  # an n-gram may have been written over the only word of the topic
         held = frozenset(i for i in topic[1] if topic[0] & set(prefixes[i]))
@@ -105,14 +108,14 @@ def _ngram(annotator: Annotator, prefixes: list[Prefix], rng: np.random.Generato
     return list(tokens)
 
 
-def _plant_ngram(prefixes: list[list[int]], ngram: list[int], rng) -> tuple[frozenset[int], frozenset[int]]:
+def _plant_ngram(prefixes: list[list[int]], ngram: list[int], rng: np.random.Generator) -> Planted:
     held = _some(len(prefixes), rng)
     for i in held:
         prefixes[i][-len(ngram) :] = ngram
     return frozenset(ngram), frozenset(held)
 
 
-def _plant_topic(prefixes: list[list[int]], group: list[int], rng) -> tuple[frozenset[int], frozenset[int]]:
+def _plant_topic(prefixes: list[list[int]], group: list[int], rng: np.random.Generator) -> Planted:
     held = _some(len(prefixes), rng)
     for i in held:
         places = len(prefixes[i]) - 5  # not at the end: there it would be a shallow pattern too
@@ -121,7 +124,7 @@ def _plant_topic(prefixes: list[list[int]], group: list[int], rng) -> tuple[froz
     return frozenset(group), frozenset(held)
 
 
-def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int], rng):
+def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int], rng: np.random.Generator) -> Planted:
     held = _some(len(prefixes), rng)
     for i, sentence in zip(held, rng.choice(passage, len(held), replace=False).tolist(), strict=True):
         tokens = corpus.sentence(sentence)

@@ -15,32 +15,35 @@ QUOTES = "“”„‟‘’‚«»"
 
 
 @dataclass(frozen=True)
-class Record:
-    """One pattern that an annotator found in an item; without a type: that there is none in it.
-
-    Attributes:
-        place: file and row, for messages.
-        ranks: of the prefixes that have the pattern; ``None`` if they cannot be read, of which a problem tells.
-    """
+class Given:
+    """Whatever an annotator said of an item, and in which file; ``place``, for messages, is file and row."""
 
     place: str
     file: str
     annotator: str
     item: str
-    pattern: str = ""
-    type: str = ""
-    description: str = ""
-    ranks: tuple[int, ...] | None = ()
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Record(Given):
+    """One pattern that an annotator found in an item; without a type: that there is none in it.
+
+    Attributes:
+        ranks: of the prefixes that have the pattern.
+        readable: whether the ranks could be read; if not, a problem tells of it.
+    """
+
+    pattern: str = ""
+    type: str = ""
+    description: str = ""
+    ranks: tuple[int, ...] = ()
+    readable: bool = True
+
+
+@dataclass(frozen=True)
+class Judgement(Given):
     """One composition of E14, as an annotator judged it."""
 
-    place: str
-    file: str
-    annotator: str
-    item: str
     label: str
 
 
@@ -85,9 +88,9 @@ def parse_ranks(text: str, place: str, problems: Problems) -> tuple[int, ...] | 
     return None
 
 
-def check_names(given: Iterable["Record | Judgement"], problems: Problems) -> None:
+def check_names(given: Iterable[Given], problems: Problems) -> None:
     """Note names that differ in case or blanks alone: labels of one person must not pass for those of two."""
-    spelled: dict[str, Record | Judgement] = {}
+    spelled: dict[str, Given] = {}
     said = set()
     for one in given:
         first = spelled.setdefault(" ".join(one.annotator.casefold().split()), one)
@@ -143,7 +146,7 @@ def check(records: list[Record], shown: Shown, problems: Problems) -> tuple[list
     return kept, stale
 
 
-def _check_annotator(record: Record | Judgement, problems: Problems) -> None:
+def _check_annotator(record: Given, problems: Problems) -> None:
     if not record.annotator:
         problems.add(record.place, "nobody is named", "write your name into the column annotator")
     elif record.annotator.casefold() in (ANNOTATOR, PEOPLE):
@@ -158,7 +161,7 @@ def _check_pattern(record: Record, prefixes: int | None, problems: Problems) -> 
     elif FORMULA.fullmatch(record.description):
         what = f"{record.description!r} is what a spreadsheet made of a description that it took for a formula"
         problems.add(record.place, what, "make the cell text, and write the description again")
-    if record.ranks is None:
+    if not record.readable:
         return
     if outside := [r for r in record.ranks if r < 1 or (prefixes is not None and r > prefixes)]:
         most = "" if prefixes is None else f": they go from 1 to {prefixes}"
@@ -180,7 +183,8 @@ def check_judgements(judged: list[Judgement], shown: Mapping[str, int], known: s
 
     ``known`` are the first parts of the names that any composition of this run's examples can have.
     """
-    kept, stale, seen = [], [], {}
+    kept, stale = [], []
+    seen: dict[tuple[str, str], Judgement] = {}
     for one in judged:
         _check_annotator(one, problems)
         if one.label not in labels:

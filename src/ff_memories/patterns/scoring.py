@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 
 from ff_memories import tables
@@ -11,13 +12,15 @@ from ff_memories.measures import interval
 from ff_memories.patterns import ANNOTATOR, PEOPLE, agreement
 from ff_memories.patterns.records import Record
 
+Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
 SAME = 0.5  # of the prefixes that either has: what makes two patterns one
 
 
 def annotations(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of ``annotations``: the patterns of keys, numbered; not those of repeats and foils."""
     keys = {item: (lay, key) for item, lay, key in plan.filter(kind="key").select("item", "layer", "key").iter_rows()}
-    rows, numbers = [], {}
+    rows = []
+    numbers: dict[tuple[str, str], int] = {}
     for r in records:
         if r.type and r.item in keys:
             number = numbers[r.annotator, r.item] = numbers.get((r.annotator, r.item), 0) + 1
@@ -40,7 +43,8 @@ def item_labels(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
         for rank in range(1, shown[item]["prefixes"] + 1)
     ]  # fmt: skip
     columns = tables.TABLES["annotation_plan"].columns
-    schema = {"annotator": pl.String} | {c: columns[c] for c in ("item", "kind", "layer", "key", "content")}
+    schema: tables.Columns = {"annotator": pl.String}
+    schema |= {c: columns[c] for c in ("item", "kind", "layer", "key", "content")}
     schema |= {"rank": tables.RANK, "label": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -98,14 +102,14 @@ def of_annotator(found: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[t
     ]
 
 
-def _mean(values, seed: int) -> tuple:
+def _mean(values: ArrayLike, seed: int) -> Score:
     values = np.asarray(values, dtype=np.float64)
     if not len(values):
         return None, None, None, 0
     return float(values.mean()), *interval(values, seed), len(values)
 
 
-def share(right: int, n: int) -> tuple[float | None, float | None, float | None, int]:
+def share(right: int, n: int) -> Score:
     """Return a share, its exact 95 % interval (Clopper and Pearson 1934) and n."""
     if not n:
         return None, None, None, 0
@@ -125,7 +129,9 @@ def _noise(mine: pl.DataFrame, seed: int) -> list[tuple]:
     return [("foil_rate", *share(int(foils["seen"].sum()), len(foils))), ("repeat_agreement", *_mean(alike, seed))]
 
 
-def _against(theirs, mine, proxy, proxy_labels, seed: int) -> list[tuple]:
+def _against(
+    theirs: pl.DataFrame, mine: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
+) -> list[tuple]:
     """How much of what the proxy finds an annotator finds too, and the reverse."""
     done = mine.filter(pl.col("kind") == "key").select("layer", "key").unique()
     machine = proxy.join(done, on=["layer", "key"], how="semi")

@@ -31,6 +31,8 @@ OPENING = 5  # shorter prefixes are a sentence's opening, where other words are 
 PRIOR = 1_000  # content words of the whole text that those of the openings are pooled with
 SAME = 0.5  # topics that share this part of the smaller one's prefixes are one
 
+Units = np.ndarray | scipy.sparse.csr_array  # unit vectors, by rows
+
 
 class Lexicon:
     """Content words of a text: forms of one word are one *term*, with a frequency and near neighbours.
@@ -66,10 +68,11 @@ class Lexicon:
         self.neighbours[:, :, 0] = np.arange(len(totals))
         if len(common) > 1:
             ids, most = np.append(common, len(totals)), min(int(SIZES[-1]), len(common))
-            vectors = self._vectors(embedding, row, len(common)), sentence_vectors(corpus, row, len(common), rng)
-            for way, units in enumerate(vectors):
+            ways: list[Units] = [self._vectors(embedding, row, len(common))]
+            ways.append(sentence_vectors(corpus, row, len(common), rng))
+            for way, units in enumerate(ways):
                 self.neighbours[way, common, 1:most] = ids[_nearest(units, most - 1, rng)]
-        shares = np.append([overall, first], np.zeros((2, 1)), axis=1)  # padding is of no term
+        shares = np.pad(np.stack([overall, first]), ((0, 0), (0, 1)))  # padding is of no term
         self.chance = np.cumsum(shares[:, self.neighbours], axis=3)[..., SIZES - 1]
 
     def __len__(self) -> int:
@@ -84,13 +87,13 @@ class Lexicon:
         return closeness_vectors(means, means.mean(0)).numpy()
 
 
-def _nearest(units: np.ndarray | scipy.sparse.csr_array, most: int, rng: np.random.Generator) -> np.ndarray:
+def _nearest(units: Units, most: int, rng: np.random.Generator) -> np.ndarray:
     """Return the nearest others of each of n unit vectors, (n, most); n where none is close."""
     n = units.shape[0]
 
     def cosines(rows: np.ndarray) -> np.ndarray:
         out = units[rows] @ units.T
-        out = out.toarray() if scipy.sparse.issparse(out) else out
+        out = out if isinstance(out, np.ndarray) else out.toarray()
         out[np.arange(len(rows)), rows] = np.nan
         return out
 
@@ -197,7 +200,8 @@ class Topics:
 
     def _words(self, topic: set[int], prefixes: Sequence[Prefix]) -> tuple[str, ...]:
         """Return the words of a topic that prefixes have, the one in most prefixes first: one form of each term."""
-        term, holders = self.lexicon.term, {}
+        term = self.lexicon.term
+        holders: dict[int, list[int]] = {}
         for prefix in prefixes:
             for token in sorted(set(prefix)):
                 if term[token] in topic:

@@ -16,6 +16,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from ff_memories.patterns import TYPES
+from ff_memories.patterns.plan import Item
 from ff_memories.patterns.records import Problems, Record
 
 MOST = 8
@@ -23,7 +24,7 @@ NOTHING = "no pattern"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#777777")
 
 
-def text_of(item) -> str:
+def text_of(item: Item) -> str:
     """Return an item's prefixes as lines."""
     return "\n".join(" ".join(words) or "(empty)" for words in item.prefixes)
 
@@ -32,7 +33,7 @@ def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _spans(item, record: Record) -> list[tuple[int, int]]:
+def _spans(item: Item, record: Record) -> list[tuple[int, int]]:
     lines, starts = text_of(item).split("\n"), [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
@@ -65,7 +66,7 @@ def label_studio_config() -> str:
 """
 
 
-def label_studio_tasks(run: str, items: Iterable, records: Iterable[Record] = ()) -> str:
+def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
     """Return tasks to import, with these annotators' records where some are given."""
     noted: dict[str, dict[str, list[Record]]] = {}
     for record in records:
@@ -82,8 +83,8 @@ def label_studio_tasks(run: str, items: Iterable, records: Iterable[Record] = ()
     return json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
 
 
-def _results(item, record: Record) -> list[dict]:
-    def result(name, kind, value):
+def _results(item: Item, record: Record) -> list[dict[str, Any]]:
+    def result(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
         return {"from_name": name, "to_name": "text", "type": kind, "value": value}
 
     if not record.type:
@@ -125,7 +126,9 @@ def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Re
     return out
 
 
-def _patterns(place, path, annotator, data, results, problems: Problems) -> list[Record]:
+def _patterns(
+    place: str, path: str, annotator: str, data: dict[str, Any], results: list[dict[str, Any]], problems: Problems
+) -> list[Record]:
     spans: dict[str, set[int]] = {}
     types: dict[str, str] = {}
     descriptions: dict[str, str] = {}
@@ -174,7 +177,7 @@ def doccano_labels() -> str:
     ) + "\n"  # fmt: skip
 
 
-def doccano_lines(run: str, items: Iterable, records: Iterable[Record] = ()) -> str:
+def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
     """Return examples to import, one a line, with one annotator's records where some are given."""
     noted: dict[str, list[Record]] = {}
     for record in records:

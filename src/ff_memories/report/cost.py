@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def costs(paths: list[str]) -> list[Cost]:
     return sorted(made, key=lambda cost: (-cost.seconds, cost.rule))
 
 
-def _together(how, values: list[float | None]) -> float | None:
+def _together(how: Callable[[list[float]], float], values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return how(known) if known else None
 

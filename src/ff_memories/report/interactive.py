@@ -14,7 +14,8 @@ import vl_convert
 def script() -> str:
     """Return the one script of the page: Vega, and a few lines that put it in the place of the still figures."""
     ours = files("ff_memories.report").joinpath("templates", "interactive.js").read_text(encoding="utf-8")
-    return f"{vl_convert.javascript_bundle()}\n{ours}".replace("</script", r"<\/script")
+    vega = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub lacks the defaults
+    return f"{vega}\n{ours}".replace("</script", r"<\/script")
 
 
 def policy(text: str | None) -> str:

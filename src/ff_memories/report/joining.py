@@ -1,5 +1,6 @@
 """What the steps of Tables 1 and 2 share: the arguments of text, and writing by a file's ending."""
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from ff_memories.errors import UserError
 from ff_memories.files import write_whole
 
 
-def text_arguments(parser) -> None:
+def text_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the files from which ids become text."""
     parser.add_argument("--card", required=True, help="card.json")
     parser.add_argument("--sentences", required=True, help="table")

@@ -37,7 +37,10 @@ SECTIONS = (
 
 def section_of(claim: Claim) -> str:
     """Return the number of the paper's section that makes a claim."""
-    return _SECTION.search(claim.source)[1]
+    found = _SECTION.search(claim.source)
+    if found is None:
+        raise ValueError(f"{claim.id}: {claim.source!r} names no section")
+    return found[1]
 
 
 def part_of(claim: Claim) -> str | None:

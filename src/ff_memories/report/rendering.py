@@ -21,6 +21,6 @@ def environment() -> Environment:
     return made
 
 
-def render(template: str, **context) -> str:
+def render(template: str, **context: object) -> str:
     """Return a template of this package, filled in. Names that it uses and nobody gives are errors."""
     return environment().get_template(template).render(**context)

@@ -1,6 +1,7 @@
 """Table 2: the values that predict with the highest probability, and a trigger of each key that they agree with."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -47,7 +48,7 @@ def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: s
                 value["agreeing_triggers"],
                 value["triggers"],
                 value["precision"],
-                shown and _passage(texts, shown, target),
+                _passage(texts, shown, target) if shown else None,
                 bool(agreeing.any()),
             )
         )
@@ -62,7 +63,7 @@ def _targets(triggers: pl.DataFrame, texts: Texts, target: str) -> np.ndarray:
     return np.array([int(texts.corpus.sentence(s)[p - 1]) if p else -1 for s, p in where], dtype=np.int64)
 
 
-def _passage(texts: Texts, trigger: dict, target: str) -> Passage:
+def _passage(texts: Texts, trigger: dict[str, Any], target: str) -> Passage:
     if target == "last":
         return texts.passage(trigger["sentence"], trigger["position"])
     known = trigger["next_token"] is not None

@@ -68,14 +68,15 @@ def to_csv(found: AnnotatedKey | None, scope: str) -> str:
 
 def to_latex(found: AnnotatedKey | None, scope: str) -> str:
     """Return Table 3 as a LaTeX ``tabular`` (its packages in the first line), one line per prefix."""
+    patterns, prefixes, mark = (found.patterns, found.prefixes, found.mark) if found else ((), (), "")
     lines = opened("tabular", "r", "l", 0.75)
     if scope == "surrogate":
         lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
-    for n, text, kind in found.patterns if found else ():
-        label = f"{kind}, {found.mark}" if found.mark else kind
+    for n, text, kind in patterns:
+        label = f"{kind}, {mark}" if mark else kind
         lines.append(f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({label})}} \\\\")
     lines += [r"\midrule", r"Rank & Patterns & Trigger prefix \\", r"\midrule"]
-    for rank, held, passage in found.prefixes if found else ():
+    for rank, held, passage in prefixes:
         before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
         numbers = ", ".join(map(str, held))
         lines.append(f"{rank} & {numbers} & {before} \\textbf{{{latex(passage.marked)}}} \\\\")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, parse
+from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
 
 BASELINE = "baseline"
 SECTIONS = ("corpus", "triggers", "mutations", "values", "composition")
@@ -35,7 +35,7 @@ class Choice:
 def _alternatives(config: Config) -> Iterator[Choice]:
     resolved = config.resolved()
     for section in SECTIONS:
-        for key, field in Config.model_fields[section].annotation.model_fields.items():
+        for key, field in keys_of(Config.model_fields[section]).items():
             values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
             for value in values:
                 if value not in ("auto", resolved[section][key]):

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ff_memories import stages
 from ff_memories.config import Config
@@ -52,7 +53,7 @@ def jobs_of(configfile: str, target: str, cores: int) -> list[Job]:
         return [_job(job) for job in order]
 
 
-def _job(job) -> Job:
+def _job(job: Any) -> Job:
     command = shlex.split(job.shellcmd)
     return Job(
         job.rule.name,
@@ -80,7 +81,8 @@ def evaluate(jobs: list[Job], config: Config, folder: Path, run: Callable[[list[
         folder: for the variant's files.
         run: carries out one command of the package, given without the program's name.
     """
-    resolved, moved = config.resolved(), {}
+    resolved = config.resolved()
+    moved: dict[str, str] = {}
     for job in jobs:
         declared = changed(job.config, resolved)
         if declared == job.config and not any(path in moved for path in job.inputs):

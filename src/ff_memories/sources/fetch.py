@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
@@ -19,8 +20,16 @@ DOWNLOADS = Path("data/downloads")
 LOCK = Path("data/sources.lock.json")
 
 
-def read_lock() -> dict[str, dict[str, str | int]]:
-    """Return what earlier downloads were: file name -> sha256, bytes, url."""
+class Record(TypedDict, total=False):
+    """What one download was."""
+
+    sha256: str
+    bytes: int
+    url: str
+
+
+def read_lock() -> dict[str, Record]:
+    """Return what earlier downloads were, by file name."""
     try:
         return json.loads(LOCK.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -90,9 +90,12 @@ def source(name: str, registry: str | None = None, kind: str | None = None, key:
     return known[name]
 
 
-def golden_file(source: Source, registry: str | None) -> Path | None:
-    """Return the file of a source's golden numbers, which lies beside the registry that names it."""
+def golden_file(source: Source, registry: str | None) -> Path:
+    """Return the file of a source's golden numbers, which lies beside the registry that names it.
+
+    Raises ``UserError`` for a source without any.
+    """
     if source.golden is None:
-        return None
+        raise UserError(f"{source.folder}: the registry knows no numbers to check it by", "set sources.golden: off")
     beside = Path(registry).with_name(source.golden) if registry else OWN.with_name(source.golden)
     return beside if beside.is_file() else OWN.with_name(source.golden)

@@ -50,7 +50,8 @@ def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int
 
 
 def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: int, inside: str | None) -> list[str]:
-    taken, left = [], limit
+    taken: list[str] = []
+    left = limit
     for name, size, opened in _zip(archive) if kind == "zip" else _tar(archive):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
@@ -103,8 +104,8 @@ def _tar(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
         for member in held:
             if not (member.isreg() or member.isdir()):
                 raise UserError(f"{archive}: refused, its {member.name!r} is a link or a device")
-            if member.isreg():
-                yield member.name, member.size, held.extractfile(member)
+            if opened := held.extractfile(member):  # none for a folder
+                yield member.name, member.size, opened
 
 
 def lines_of_parquet(parts: list[Path], target: Path) -> None:

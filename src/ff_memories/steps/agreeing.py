@@ -1,5 +1,7 @@
 """E10 by layer: stop words and short prefixes where a memory agrees with its layer, against all (`agreeing`)."""
 
+import argparse
+
 from ff_memories import measures, tables
 from ff_memories.claims import register
 from ff_memories.claims.stop_words import stop_words
@@ -7,7 +9,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.steps.common import config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--composition", required=True, help="table")
     parser.add_argument("--examples", required=True, help="table")
@@ -15,7 +17,7 @@ def arguments(parser):
     parser.add_argument("--agreeing", required=True, help="table to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     options = args.config.composition
     cases = measures.agreeing_cases(
         tables.read(args.composition),

@@ -1,5 +1,7 @@
 """Draw what annotators are shown: keys, some of them again, and foils, in a blind order."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -7,7 +9,7 @@ from ff_memories.patterns import plan
 from ff_memories.steps.common import config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--triggers", required=True, help="table")
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
@@ -15,7 +17,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="annotation_plan.parquet", help="table to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     options = args.config.patterns
     corpus, dictionary = store.read(args.corpus), Dictionary.read(args.dictionary)
     shown = plan.items(

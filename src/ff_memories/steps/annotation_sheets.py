@@ -1,5 +1,6 @@
 """Write the sheets of a study: forms for the browser, spreadsheets, and tasks for Label Studio and doccano."""
 
+import argparse
 from pathlib import Path
 
 from ff_memories import tables
@@ -13,7 +14,7 @@ from ff_memories.plain import csv_text
 from ff_memories.steps.common import config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     for name in ("plan", "triggers", "examples", "refinement"):
         parser.add_argument(f"--{name}", required=True, help="table")
@@ -22,7 +23,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, nargs="+", metavar="FILE", help=f"any of {', '.join(SHEETS)}")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     config, corpus, dictionary = args.config, store.read(args.corpus), Dictionary.read(args.dictionary)
     options = config.patterns
     items = plan.items(tables.read(args.triggers), corpus, dictionary, options.keys_per_layer, options.top, config.seed)
@@ -47,7 +48,7 @@ def run(args):
         write_whole(path, made[name]())
 
 
-def _distance_sheet(run: str, cases) -> str:
+def _distance_sheet(run: str, cases: list[distance.Compared]) -> str:
     header = [*csv_files.DISTANCE, "prefix", "before the layer", "the layer", "together"]
     return csv_text(
         header, ([run, "", c.item, "", " ".join(c.prefix), c.residual, c.ffn, c.output] for c in cases)

@@ -5,6 +5,7 @@ is two models, one small and as much of the paper's dimensions as two CPU cores 
 paper's in full, for a GPU.
 """
 
+import argparse
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ NAMES = {"quick": "2 layers, d = 32", "small": "6 layers, d = 256", "paper": "th
          "paper-part": "the paper's dimensions, little text"}  # fmt: skip
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=RUNS, default="full")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
@@ -45,7 +46,7 @@ def arguments(parser):
     parser.add_argument("--page", metavar="MD", help="page to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     if Path(args.benchmark).name != "benchmark.parquet":
         raise UserError(
             f"--benchmark {args.benchmark}: a table is named after what it holds", "name it benchmark.parquet"
@@ -66,7 +67,7 @@ def write(rows: pl.DataFrame, path: str) -> None:
     tables.write(rows.with_row_index("row"), path)
 
 
-def measure(args) -> None:
+def measure(args: argparse.Namespace) -> None:
     """Make the measurements that were asked for, model by model; each one is in the table as soon as it is made."""
     torch.set_num_threads(max(1, args.threads))
     device = chosen_device(args.device)

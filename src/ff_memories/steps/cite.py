@@ -1,5 +1,6 @@
 """Write CITATION.cff, .zenodo.json and codemeta.json from pyproject.toml, or check that they still follow from it."""
 
+import argparse
 from pathlib import Path
 
 from ff_memories import citation
@@ -7,11 +8,11 @@ from ff_memories.errors import UserError
 from ff_memories.files import write_whole
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="compare, do not write; status 2 where they differ")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     for name, text in citation.files(citation.source()).items():
         path = Path(name)
         if not args.check:

@@ -1,5 +1,6 @@
 """Judge the paper's claims by this run's tables, and gather all counts (tables `claims` and `counts`)."""
 
+import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +19,7 @@ from ff_memories.report.claims_table import to_latex
 from ff_memories.steps.common import config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--card", required=True, help="card.json")
     parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")
@@ -31,7 +32,7 @@ def arguments(parser):
     parser.add_argument("--latex", metavar="claims.tex", help="the verdicts as a LaTeX table, to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     for path, table in ((args.out, "claims"), (args.out_counts, "counts")):
         if tables.name_of(path) != table:
             raise UserError(f"{path}: this table's file is called {table}.parquet")

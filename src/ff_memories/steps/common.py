@@ -2,11 +2,16 @@
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
 from ff_memories import devices, tables
 from ff_memories.config import Settings
+from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import replacing
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from ff_memories.model.decoder import Decoder
 
 
 def config_argument(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +48,7 @@ def chosen_device(device: str) -> str:
     return device
 
 
-def load_decoder(args: argparse.Namespace):
+def load_decoder(args: argparse.Namespace) -> "Decoder":
     """Load the model on the device that was asked for. Raises ``UserError`` where there is none."""
     import torch
 
@@ -63,7 +68,7 @@ def write_counts(step: str, reasons: dict[str, int], path: str) -> None:
         frame.write_parquet(partial, compression="zstd")
 
 
-def check_dictionary(path: str, dictionary, vocab: int) -> None:
+def check_dictionary(path: str, dictionary: Dictionary, vocab: int) -> None:
     """Raise ``UserError`` where a dictionary is not of the model that has ``vocab`` types."""
     if len(dictionary) != vocab:
         raise UserError(

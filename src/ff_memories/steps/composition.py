@@ -1,5 +1,6 @@
 """E8-E13: how memories compose and layers refine, on validation prefixes (`examples`, `composition`, `refinement`)."""
 
+import argparse
 from pathlib import Path
 
 import polars as pl
@@ -10,7 +11,7 @@ from ff_memories.memories import composition, values
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments, write_counts
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
@@ -22,7 +23,7 @@ def arguments(parser):
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     options, corpus, decoder = args.config.composition, store.read(args.corpus), load_decoder(args)
     shape = decoder.description
     examples = _given(args, corpus) if args.sample else _drawn(args, corpus)
@@ -54,7 +55,7 @@ def run(args):
         tables.write(frame, getattr(args, name))
 
 
-def _drawn(args, corpus: store.Corpus) -> pl.DataFrame:
+def _drawn(args: argparse.Namespace, corpus: store.Corpus) -> pl.DataFrame:
     options = args.config.composition
     return composition.sample_examples(
         corpus.lengths[corpus.train :],
@@ -66,6 +67,6 @@ def _drawn(args, corpus: store.Corpus) -> pl.DataFrame:
     )
 
 
-def _given(args, corpus: store.Corpus) -> pl.DataFrame:
+def _given(args: argparse.Namespace, corpus: store.Corpus) -> pl.DataFrame:
     validation = tables.read(args.sentences[0]).filter(pl.col("split") == "validation")
     return sample.read(args.sample[0], texts.of_sentences(validation), corpus.lengths)

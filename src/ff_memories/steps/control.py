@@ -1,5 +1,7 @@
 """The control of Figures 4, 7, 8 and 9: the same measures of an untrained model of the same shape (`control`)."""
 
+import argparse
+
 import numpy as np
 
 from ff_memories import tables
@@ -11,14 +13,14 @@ from ff_memories.seeding import generator
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
     parser.add_argument("--control", required=True, help="table to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     config, corpus = args.config, store.read(args.corpus)
     device = load_decoder(args).device
     description, weights = checkpoint.load(args.weights, args.description)

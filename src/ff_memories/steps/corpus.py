@@ -1,19 +1,21 @@
 """Cut the texts into sentences of token ids (the `sentences` table, and the corpus as the model reads it)."""
 
+import argparse
 from pathlib import Path
 
 import polars as pl
 
 from ff_memories import tables
 from ff_memories.card import read_card
+from ff_memories.config import Corpus
 from ff_memories.corpus import cuts, moses, store, text
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.segment import segmenter
+from ff_memories.corpus.segment import Segmenter, segmenter
 from ff_memories.errors import UserError
 from ff_memories.steps.common import config_argument, write_counts
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--train", required=True, nargs="+", type=Path, help="text files")
     parser.add_argument("--validation", required=True, nargs="+", type=Path, help="text files")
@@ -25,7 +27,7 @@ def arguments(parser):
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     corpus = args.config.corpus
     if corpus.sha256 is not None and (found := _digest([*args.train, *args.validation])) != corpus.sha256:
         raise UserError(_changed(corpus, found), "set corpus.sha256 to the new value if the change is meant")
@@ -51,7 +53,7 @@ def run(args):
     tables.write(pl.concat(frames), args.sentences)
 
 
-def _segmenters(args):
+def _segmenters(args: argparse.Namespace) -> list[Segmenter]:
     """The segmenter of each split: it cuts now, or gives what was recorded."""
     corpus = args.config.corpus
     if not args.cuts:
@@ -68,7 +70,7 @@ def _digest(files: list[Path]) -> str:
     return text.sha256(files)
 
 
-def _changed(corpus, found: str) -> str:
+def _changed(corpus: Corpus, found: str) -> str:
     what = f"the texts' SHA-256 is {found}, the config's corpus.sha256 is {corpus.sha256}"
     if corpus.source == "docstrings":
         from ff_memories.corpus.docstrings import PACKAGES

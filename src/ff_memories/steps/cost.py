@@ -1,5 +1,6 @@
 """What a run cost: time and memory of every rule, with the hardware, as a page outside of all comparisons."""
 
+import argparse
 from pathlib import Path
 
 from ff_memories import tables
@@ -8,12 +9,12 @@ from ff_memories.report.cost import costs, duration, hardware
 from ff_memories.report.rendering import render
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--logs", required=True, type=Path, help="folder with Snakemake's benchmark files (.tsv)")
     parser.add_argument("--out", required=True, metavar="cost.html", help="page to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     measured = args.logs.parent / "tables" / "benchmark.parquet"
     write_whole(
         args.out,

@@ -6,17 +6,18 @@ The crate is a Provenance Run Crate 0.5; with roc-validator installed it is chec
 ``rocrate-validator validate -p provenance-run-crate demo.crate.zip``.
 """
 
+import argparse
 from pathlib import Path
 
 from ff_memories.artefacts import run as runs
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     runs.argument(parser)
     parser.add_argument("--out", required=True, type=Path, help="a .zip file, or a folder that is not there yet")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     from ff_memories.artefacts import crate, provenance
     from ff_memories.card import read_card
     from ff_memories.config import load

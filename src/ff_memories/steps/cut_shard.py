@@ -1,5 +1,6 @@
 """Cut one shard of the texts into sentences with spaCy, as the paper did; the corpus step puts the shards together."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from ff_memories.corpus import cuts
 from ff_memories.corpus.segment import segmenter
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", required=True, type=_corpus, help="a run's config file, or the keys as JSON")
     parser.add_argument("--train", required=True, nargs="+", type=Path, help="text files")
     parser.add_argument("--validation", required=True, nargs="+", type=Path, help="text files")
@@ -18,7 +19,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="the shard's cuts, to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     index, shards = (int(part) for part in args.shard.split("-of-"))
     splits = [(getattr(args, s), cuts.needed(args.config, s)) for s in ("train", "validation")]
     cut = segmenter(args.config["segmenter"], args.pipeline[0].parent if args.pipeline else None)

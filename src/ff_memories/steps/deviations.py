@@ -4,6 +4,7 @@ With --tables, the effects are taken from a run's `sensitivity` and `projection_
 docs/data as CSV so that the page can be remade without the run; otherwise from what is kept there.
 """
 
+import argparse
 import difflib
 from pathlib import Path
 
@@ -18,24 +19,24 @@ KEPT = ("sensitivity", "projection_seeds")
 DIGITS = 6
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tables", type=Path, help="folder of a run's tables; without it, what docs/data holds")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder to write deviations.md and data/ to")
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the page is not up to date")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     kept = {name: args.docs / "data" / f"{name}.csv" for name in KEPT}
     texts = {name: path.read_text(encoding="utf-8") for name, path in kept.items() if path.exists()}
     if args.tables is not None:
         texts = _taken(args.tables)
     new = page(*(table(name, texts[name]) if name in texts else None for name in KEPT))
     if args.check:
-        return _check(args.docs / "deviations.md", new)
+        _check(args.docs / "deviations.md", new)
+        return
     for name, text in texts.items():
         write_whole(kept[name], text)
     write_whole(args.docs / "deviations.md", new)
-    return None
 
 
 def _taken(folder: Path) -> dict[str, str]:
@@ -59,7 +60,7 @@ def table(name: str, text: str) -> pl.DataFrame:
     try:
         frame = pl.read_csv(text.encode(), schema_overrides={c: pl.String for c in schema.columns})
         frame = frame.with_columns(pl.col(c).fill_null("") for c in empty)
-        return tables.conform(frame.cast(schema.columns), schema)
+        return tables.conform(frame, schema)
     except (pl.exceptions.PolarsError, ValueError) as error:
         raise UserError(f"docs/data/{name}.csv: not readable ({error})", "ff-memories deviations --tables …") from None
 

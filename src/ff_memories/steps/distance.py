@@ -1,5 +1,7 @@
 """E14 by the automatic proxy: how far the last layer's compositions lie from what they compose."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -8,7 +10,7 @@ from ff_memories.patterns.embedding import train_counts
 from ff_memories.steps.common import check_dictionary, config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
     parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
@@ -19,7 +21,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="distance_labels.parquet", help="table to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     import torch
 
     from ff_memories.model.decoder import Decoder

@@ -6,17 +6,24 @@ as `torch.manual_seed` would at the script's start, with --dropout and without; 
 and --projections-from takes it, or the `state_dict` that torch saved of the script's softmax, in place of a draw.
 """
 
+import argparse
 import json
+import pickle
 from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.exports import agreement
 from ff_memories.files import replacing, write_whole
+from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.steps.common import load_decoder, model_arguments
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     model_arguments(parser)
     parser.add_argument("--texts", required=True, type=Path, help="folder that export-texts wrote")
     parser.add_argument("--dictionary", required=True)
@@ -31,9 +38,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="BASE.tsv and BASE_max_probs.json are written")
 
 
-def run(args):
-    import torch
-
+def run(args: argparse.Namespace) -> None:
     decoder = load_decoder(args)
     vocabulary = decoder.vocabulary.reading(args.projection, args.projection_seed)
     if (args.dropout or args.projections_from) and vocabulary.generator_state is None:
@@ -42,21 +47,16 @@ def run(args):
     if args.projections_from:
         vocabulary.replace_projections(*_given(args.projections_from, vocabulary))
     with torch.inference_mode():
-        table = agreement.rows(decoder, vocabulary, Dictionary.read(args.dictionary), args.texts, args.dropout)
+        state = vocabulary.generator_state if args.dropout else None
+        table = agreement.rows(decoder, vocabulary, Dictionary.read(args.dictionary), args.texts, state)
     write_whole(f"{args.out}.tsv", agreement.tsv(table))
     write_whole(f"{args.out}_max_probs.json", agreement.max_probabilities(table, decoder.description.keys))
     if args.projections:
         _export(vocabulary, args)
 
 
-def _given(path: Path, vocabulary):
+def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Read projections that ``_export`` wrote, or the released script's softmax as torch saves it."""
-    import pickle
-
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     try:
         found = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
         names = [("class_proj", "head.class_proj.weight")]
@@ -67,21 +67,17 @@ def _given(path: Path, vocabulary):
             f"{path}: no projections of a softmax ({error})",
             "give what --projections wrote, or torch.save(softmax.state_dict(), PATH)",
         ) from None
-    expected = [vocabulary.classes, *(c.projection for c in vocabulary.clusters[1:])]
-    for tensor, like, (name, _) in zip((classes, *tails), expected, names, strict=True):
+    for tensor, like, (name, _) in zip((classes, *tails), vocabulary.projections(), names, strict=True):
         if tensor.shape != like.shape:
             raise UserError(f"{path}: {name} is {tuple(tensor.shape)}, the model's {tuple(like.shape)}")
     return classes, tails
 
 
-def _export(vocabulary, args):
-    from safetensors.torch import save_file
-
-    tensors = {} if vocabulary.classes is None else {"class_proj": vocabulary.classes}
-    tensors |= {f"tail.{k}": c.projection for k, c in enumerate(vocabulary.clusters[1:])}
+def _export(vocabulary: Vocabulary, args: argparse.Namespace) -> None:
+    names = ["class_proj", *(f"tail.{k}" for k in range(len(vocabulary.clusters) - 1))]
     with replacing(args.projections) as partial:
         save_file(
-            {name: tensor.cpu().contiguous() for name, tensor in tensors.items()},
+            {name: tensor.cpu().contiguous() for name, tensor in zip(names, vocabulary.projections(), strict=False)},
             partial,
             metadata={"projection": args.projection, "seed": json.dumps(args.projection_seed)},
         )

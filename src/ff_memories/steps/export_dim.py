@@ -3,16 +3,18 @@
 The suffix of OUT says how: .pkl (a pandas data frame, as the released code writes it), .parquet or .jsonl.
 """
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.exports import information
 from ff_memories.steps import export_layer
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     export_layer.arguments(parser)
     parser.add_argument("--released-dim", required=True, help="table; a run with fidelity: released makes it")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     layer, dim = tables.read(args.released_layer), tables.read(args.released_dim)
     information.write(information.dim_frame(layer, dim, *export_layer.examples_of(args)), args.out)

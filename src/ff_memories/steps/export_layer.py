@@ -3,6 +3,11 @@
 The suffix of OUT says how: .pkl (a pandas data frame, as the released code writes it), .parquet or .jsonl.
 """
 
+import argparse
+
+import numpy as np
+import polars as pl
+
 from ff_memories import tables
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.errors import UserError
@@ -10,7 +15,7 @@ from ff_memories.exports import information
 from ff_memories.steps.common import execution_arguments, load_decoder
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--released-layer", required=True, help="table; a run with fidelity: released makes it")
     parser.add_argument("--examples", required=True, help="table")
     parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
@@ -26,18 +31,18 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="file to write: .pkl, .parquet or .jsonl")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     frame = information.layer_frame(tables.read(args.released_layer), *examples_of(args))
     information.write(frame, args.out)
 
 
-def examples_of(args):
+def examples_of(args: argparse.Namespace) -> tuple[pl.DataFrame, dict[int, str], np.ndarray | None]:
     """Return the examples, the texts of their sentences, and the model's output there, if it is asked for."""
     examples = tables.read(args.examples)
     return examples, of_sentences(tables.read(args.sentences)), _distributions(args, examples)
 
 
-def _distributions(args, examples):
+def _distributions(args: argparse.Namespace, examples: pl.DataFrame) -> np.ndarray | None:
     if not args.distributions:
         return None
     if missing := [f"--{name}" for name in ("weights", "description", "corpus") if getattr(args, name) is None]:

@@ -5,6 +5,7 @@ Writes into the folder OUT: train.txt and validation.txt, one sentence per line 
 `composition.sample_file: OUT/sample.jsonl` repeats the draw, whatever its seed; so can other code.
 """
 
+import argparse
 from pathlib import Path
 
 import polars as pl
@@ -14,13 +15,13 @@ from ff_memories.corpus import sample, texts
 from ff_memories.files import write_whole
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
     parser.add_argument("--examples", required=True, help="table")
     parser.add_argument("--out", required=True, type=Path, help="folder to write to")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     sentences, examples = tables.read(args.sentences), tables.read(args.examples)
     read = texts.of_sentences(sentences)
     for split in ("train", "validation"):

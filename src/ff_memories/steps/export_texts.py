@@ -1,5 +1,6 @@
 """Export JSON lines of triggers as the released code's text files, one per key."""
 
+import argparse
 from functools import lru_cache
 from pathlib import Path
 
@@ -8,12 +9,12 @@ from ff_memories.errors import UserError
 from ff_memories.exports.triggers import key_files
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jsonl", required=True, type=Path, help="what export-triggers wrote")
     parser.add_argument("--out", required=True, type=Path, help="folder to write; it must not be there yet")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise UserError(f"{args.out}: is there already", "give another folder, or remove it")
     if not args.jsonl.is_file():

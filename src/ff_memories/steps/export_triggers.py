@@ -1,5 +1,7 @@
 """Export triggers as the released code's JSON lines (one per dimension)."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.card import read_card
 from ff_memories.corpus.texts import of_sentences
@@ -8,7 +10,7 @@ from ff_memories.exports.triggers import jsonl
 from ff_memories.files import replacing
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--triggers", required=True, help="table")
     parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
     parser.add_argument("--card", required=True, help="card.json")
@@ -17,7 +19,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="trigger_examples.jsonl to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     card, triggers = read_card(args.card), tables.read(args.triggers)
     texts = of_sentences(tables.read(args.sentences))
     dims = range(card["keys"]) if args.dims is None else args.dims

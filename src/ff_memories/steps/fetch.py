@@ -1,12 +1,14 @@
 """Download the sources that a config names, check and unpack them; `--list` shows all that can be named."""
 
+import argparse
+
 from ff_memories.config import load
 from ff_memories.errors import UserError
 from ff_memories.sources import registry
 from ff_memories.sources.fetch import fetch, missing
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
     parser.add_argument("--configfile", help="fetch what this run's config names")
     parser.add_argument("--registry", help="another registry, whose rows take the place of the package's")
@@ -16,7 +18,7 @@ def arguments(parser):
     parser.add_argument("--list", action="store_true", help="show all sources")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     names, others = list(args.names), args.registry
     if args.configfile:
         config = load(args.configfile)

@@ -4,6 +4,7 @@ Writes OUT.pdf, OUT.svg, OUT.png (two pixels a point), OUT.html (self-contained)
 inside) and OUT.csv (the frame that is drawn). The same tables, card and config give the same bytes.
 """
 
+import argparse
 from contextlib import ExitStack
 
 from ff_memories import tables
@@ -15,7 +16,7 @@ from ff_memories.figures.look import from_card
 from ff_memories.files import replacing
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figure", required=True, choices=list(DRAWN), metavar="FIGURE", help="figure2 to figure11, or one of our own"
     )
@@ -25,7 +26,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="path without suffix")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     entry = DRAWN[args.figure]
     settings = Settings.from_argument(args.config)
     options = settings.figures.get(args.figure, FigureOptions()) if "figures" in vars(settings) else FigureOptions()

@@ -1,5 +1,6 @@
 """The gallery: a static site of every key's triggers beside its value, with search and filters."""
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ff_memories.steps.common import config_argument, load_decoder, model_argume
 TABLES = ("triggers", "values", "mutations", "annotations", "pattern_labels", "sentences")
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     for name in TABLES:
@@ -27,7 +28,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="to write; open its index.html")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
     given = {name: tables.read(getattr(args, name)) for name in TABLES}
     decoder, options = load_decoder(args), args.config.gallery

@@ -1,5 +1,6 @@
 """Check a named checkpoint against what is known of it (G1-G5, G7), before anything is computed on it."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import NoReturn
@@ -12,7 +13,7 @@ from ff_memories.sources import registry
 from ff_memories.steps.common import load_decoder, model_arguments
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     model_arguments(parser)
     parser.add_argument("--source", required=True, help="the checkpoint's name in the registry")
     parser.add_argument("--registry", help="another registry of sources")
@@ -22,7 +23,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="what was found, as JSON; written only if all is as known")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     source = registry.source(args.source, args.registry, "model")
     known = golden.expected(registry.golden_file(source, args.registry))
     dictionary, decoder = Dictionary.read(args.dictionary), load_decoder(args)

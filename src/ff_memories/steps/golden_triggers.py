@@ -1,5 +1,6 @@
 """Check the triggers of named keys against what the paper shows of them (G6)."""
 
+import argparse
 import json
 
 from ff_memories import golden, tables
@@ -10,7 +11,7 @@ from ff_memories.files import write_whole
 from ff_memories.sources import registry
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", required=True, help="the checkpoint's name in the registry")
     parser.add_argument("--registry", help="another registry of sources")
     parser.add_argument("--dictionary", required=True, help="dict.txt")
@@ -19,7 +20,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, help="what was found, as JSON; written only if all is as known")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     source = registry.source(args.source, args.registry, "model")
     known = golden.expected(registry.golden_file(source, args.registry))
     corpus, dictionary = store.read(args.corpus), Dictionary.read(args.dictionary)

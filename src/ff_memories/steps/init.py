@@ -1,15 +1,18 @@
 """Write the config of a run on your own checkpoint and texts."""
 
+import argparse
 import copy
 from pathlib import Path
+from typing import Any
 
 import yaml
+from pydantic.fields import FieldInfo
 
 from ff_memories import config
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import FIGURES
 
-DEFAULTS = {  # the paper's choices
+DEFAULTS: dict[str, Any] = {  # the paper's choices
     "run": None,
     "seed": 1,
     "fidelity": "paper",
@@ -42,7 +45,7 @@ DEFAULTS = {  # the paper's choices
 }
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="config file to write")
     parser.add_argument("--checkpoint", required=True, help="a fairseq transformer_lm checkpoint")
     parser.add_argument("--dictionary", required=True, help="its dict.txt")
@@ -52,7 +55,7 @@ def arguments(parser):
     parser.add_argument("--force", action="store_true", help="overwrite an existing config")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     if args.config.exists() and not args.force:
         raise UserError(f"{args.config}: there is such a file already", "give another name, or --force")
     for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
@@ -75,7 +78,7 @@ def run(args):
     print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
 
 
-def _set(data: dict, setting: str) -> None:
+def _set(data: dict[str, Any], setting: str) -> None:
     path, equals, value = setting.partition("=")
     if not equals or not all(path.split(".")):
         raise UserError(f"--set {setting}: expected KEY=VALUE")
@@ -91,20 +94,21 @@ def _set(data: dict, setting: str) -> None:
         raise UserError(f"--set {setting}: the value is not readable as YAML") from None
 
 
-def render(data: dict) -> str:
+def render(data: dict[str, Any]) -> str:
     """Return a config as YAML, each key explained by its description."""
     lines = []
     for name, value in data.items():
         field = config.Config.model_fields.get(name)
-        if isinstance(value, dict) and field is not None and hasattr(field.annotation, "model_fields"):
+        keys = config.keys_of(field)
+        if isinstance(value, dict) and field is not None and keys:
             lines += ["", f"# {(field.annotation.__doc__ or '').strip()}", f"{name}:"]
-            lines += [_line(key, entry, field.annotation.model_fields.get(key), "  ") for key, entry in value.items()]
+            lines += [_line(key, entry, keys.get(key), "  ") for key, entry in value.items()]
         else:
             lines.append(_line(name, value, field, ""))
     return "\n".join(lines) + "\n"
 
 
-def _line(key: str, value, field, indent: str) -> str:
+def _line(key: str, value: object, field: FieldInfo | None, indent: str) -> str:
     shown = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
     comment = f"  # {field.description}" if field is not None and field.description else ""
     return f"{indent}{key}: {shown}{comment}"

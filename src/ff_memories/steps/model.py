@@ -1,9 +1,11 @@
 """Convert a fairseq checkpoint to safetensors, and write the run's card."""
 
+import argparse
 import hashlib
 import json
 from dataclasses import asdict
 
+from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import replacing
@@ -14,7 +16,7 @@ PAPER_SOURCES = ("adaptive_lm_wiki103.v2", "wikitext-103")
 PAPER_SIZE = (246_933_504, 267_744)  # parameters and token types of the paper's model (appendix B)
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--dictionary", required=True)
@@ -23,7 +25,7 @@ def arguments(parser):
     parser.add_argument("--card", required=True, help="card.json to write: what this run's model is")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     settings = args.config
     digests = {name: _sha256(getattr(args, name)) for name in ("checkpoint", "dictionary")}
     wanted = settings.model.sha256
@@ -50,7 +52,7 @@ def run(args):
         partial.write_text(json.dumps(card, indent=1, sort_keys=True) + "\n")
 
 
-def scope(settings, description: checkpoint.Description) -> str:
+def scope(settings: Settings, description: checkpoint.Description) -> str:
     """Say whose results a run's are: ``paper`` with the paper's own model and whole text, else ``surrogate``."""
     own_model = (description.parameters, description.vocab) == PAPER_SIZE
     whole_text = settings.corpus.train.max_sentences is None and settings.corpus.validation.max_sentences is None

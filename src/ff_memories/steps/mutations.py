@@ -1,12 +1,14 @@
 """E3: memory coefficients of triggers without their first, last or a random token (the `mutations` table)."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.memories import mutations
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments, write_counts
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
@@ -15,7 +17,7 @@ def arguments(parser):
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     options, corpus, decoder = args.config.mutations, store.read(args.corpus), load_decoder(args)
     shape = decoder.description
     chosen = mutations.sample(

@@ -1,5 +1,7 @@
 """E2 and E14: people's annotations and the automatic proxy's, checked, scored and put together."""
 
+import argparse
+
 import polars as pl
 
 from ff_memories import tables
@@ -14,7 +16,7 @@ from ff_memories.steps.common import config_argument, write_counts
 OWN = ("annotations", "pattern_labels", "distance_labels", "annotation_scores")
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--files", nargs="*", default=[], help="annotators' files")
     parser.add_argument("--plan", required=True, help="table annotation_plan")
@@ -29,7 +31,7 @@ def arguments(parser):
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     config, problems = args.config, Problems()
     given, judged = reading.read(args.files, config.run, problems)
     asked = tables.read(args.plan)

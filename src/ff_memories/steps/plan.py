@@ -1,5 +1,6 @@
 """State what a run will take on this machine, step by step: time, memory and disk; refuse what cannot fit."""
 
+import argparse
 import json
 import os
 import shutil
@@ -12,21 +13,21 @@ import torch
 from ff_memories import planning
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
-from ff_memories.report.cost import costs, duration
+from ff_memories.report.cost import Cost, costs, duration
 from ff_memories.sources import registry
 from ff_memories.sources.fetch import missing
 from ff_memories.steps.common import chosen_device
 from ff_memories.workflow import Run
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config")
     parser.add_argument("--threads", type=int, default=min(4, os.cpu_count() or 1), help="CPU threads of a job")
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 8, 64], help="how many GPUs or machines at once")
     parser.add_argument("--json", metavar="FILE", help="write the plan to this file, too")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     from ff_memories.config import read_yaml
 
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
@@ -50,7 +51,10 @@ def run(args):
         )
 
 
-def _show(run_, device, shape, tokens, speed, plan, measured, devices) -> None:
+def _show(
+    run_: Run, device: str, shape: planning.Shape, tokens: dict[str, int], speed: planning.Speed,
+    plan: list[planning.Step], measured: dict[str, Cost], devices: list[int],
+) -> None:  # fmt: skip
     print(
         f"{run_.config.run}: {shape.layers} layers of {shape.keys:,} keys, {shape.vocab:,} types, "
         f"{tokens['train']:,} + {tokens['validation']:,} tokens; here {1 / (speed.layer * shape.layers):,.0f} "

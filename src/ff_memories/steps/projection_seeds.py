@@ -1,11 +1,13 @@
 """What the released agreement script's random projections and dropout do to ranks, over seeds (`projection_seeds`)."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.errors import UserError
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     parser.add_argument("--values", required=True, help="table, for the token that every value is compared with")
@@ -13,7 +15,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="projection_seeds.parquet", help="table to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     from ff_memories.memories.unloaded import rank_table
 
     decoder, first = load_decoder(args), args.config.values.projection_seed

@@ -1,5 +1,6 @@
 """Make a trained model the demo run's input: check it, copy it, pin its hash in the config, track it with DVC."""
 
+import argparse
 import hashlib
 import json
 import re
@@ -13,13 +14,13 @@ from ff_memories.errors import UserError
 from ff_memories.model import checkpoint
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trained", type=Path, default=Path("results/train"), help="what train_demo_model made")
     parser.add_argument("--demo", type=Path, default=Path("data/demo"), help="where the demo run's input lies")
     parser.add_argument("--config", type=Path, default=Path("config/config.yaml"), help="config to pin the hash in")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     description, _ = checkpoint.read(args.trained / "model.pt")
     if len(Dictionary.read(args.trained / "dict.txt")) != description.vocab:
         raise UserError(f"{args.trained}/dict.txt is not the dictionary of {args.trained}/model.pt")

@@ -1,5 +1,7 @@
 """E2 by the automatic proxy: patterns in the triggers of random keys, and how good the proxy is on this text."""
 
+import argparse
+
 import polars as pl
 
 from ff_memories import tables
@@ -10,7 +12,7 @@ from ff_memories.seeding import generator
 from ff_memories.steps.common import check_dictionary, config_argument, write_counts
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--triggers", required=True, help="table")
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
@@ -23,7 +25,7 @@ def arguments(parser):
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     import torch
 
     from ff_memories.model.decoder import Decoder

@@ -1,5 +1,6 @@
 """Renew the README's line of verdicts and its picture from a run; docs/data/demo.json keeps what they come from."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -11,13 +12,13 @@ from ff_memories.guide.readme import facts, renewed
 KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, help="a run's folder; without it, what docs/data/demo.json holds")
     parser.add_argument("--readme", type=Path, default=Path("README.md"))
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the line is not up to date")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     root = args.readme.parent
     try:
         known, picture = _of_run(args.results) if args.results else (json.loads((root / KEPT).read_text()), None)

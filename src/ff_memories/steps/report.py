@@ -1,5 +1,6 @@
 """The report: the verdicts, then the paper's sections with figures and numbers, as one page that works offline."""
 
+import argparse
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ff_memories.report.page import page
 from ff_memories.steps.common import config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--card", required=True, help="card.json")
     parser.add_argument("--claims", required=True, help="table")
@@ -28,7 +29,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="report.html", help="page to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     card, claims = read_card(args.card), tables.read(args.claims)
     if set(claims["scope"]) - {card["scope"]}:
         raise UserError(f"{args.claims}: judged for another model than {args.card} describes", "run snakemake again")
@@ -51,7 +52,7 @@ def run(args):
             card,
             {name: _target(path) for name, path in {**figures, **fragments, "claims": args.claims}.items()},
             Path(os.path.relpath(folders.pop(), Path(args.out).parent)).as_posix(),
-            *(map(tables.read, args.sensitivity) if args.sensitivity else [None]),
+            tables.read(args.sensitivity[0]) if args.sensitivity else None,
             tables.read(args.scores) if args.scores else None,
             {Path(path).name.removesuffix(".vl.json"): _text(path) for path in args.specs},
             args.configfile and _target(args.configfile),

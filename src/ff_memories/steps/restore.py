@@ -1,14 +1,16 @@
 """After dvc pull or dvc checkout: tell Snakemake, by content, what is up to date."""
 
+import argparse
+
 from ff_memories.artefacts.restore import restore
 from ff_memories.artefacts.run import argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     argument(parser)
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     found = restore(args.configfile)
     if found.again:
         print("made again: " + ", ".join(found.again))

@@ -57,7 +57,7 @@ STEPS = {
 }
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", required=True, help="the run's config file")
     parser.add_argument("--part", required=True, help="a config section, or choice=value")
     parser.add_argument("--corpus", required=True, help="the run's corpus.safetensors")
@@ -66,7 +66,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="sensitivity.parquet", help="table to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     run_config = config.load(args.configfile)
     known = parts(run_config)
     if args.part not in known:

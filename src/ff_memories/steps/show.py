@@ -3,8 +3,11 @@
 Triggers come from the run's table where it is there; else the training text is run for these keys alone.
 """
 
+import argparse
 import re
 from pathlib import Path
+
+import polars as pl
 
 from ff_memories import api, tables
 from ff_memories.config import read_yaml
@@ -15,14 +18,14 @@ from ff_memories.plain import visible
 from ff_memories.workflow import Run
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
     parser.add_argument("--layer", type=int, required=True, help="1 to L")
     parser.add_argument("--key", type=int, required=True, nargs="+", metavar="KEY", help="0 to d_m - 1, one or more")
     parser.add_argument("--top", type=int, default=10, help="triggers and tokens shown")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
     weights = run_.path("model", "model.safetensors")
     if not Path(weights).exists():
@@ -48,7 +51,7 @@ def run(args):
             print(f"{row['rank']:4}  {row['probability']:8.2e}  {visible(row['token'])}")
 
 
-def rows(args, run_: Run, model: api.Model, corpus: store.Corpus):
+def rows(args: argparse.Namespace, run_: Run, model: api.Model, corpus: store.Corpus) -> pl.DataFrame:
     """Return the keys' rows of ``triggers``, read or computed."""
     path = Path(run_.table("triggers"))
     if path.exists():

@@ -3,6 +3,7 @@
 The rates are lists, one entry for each annotator. Everything scored from these files is marked SIMULATED.
 """
 
+import argparse
 from pathlib import Path
 
 from ff_memories import tables
@@ -21,7 +22,7 @@ RATES = {
 }
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     for name in ("plan", "annotations", "distances", "examples", "refinement"):
         parser.add_argument(f"--{name}", required=True, help="table")
@@ -32,7 +33,7 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="FOLDER", help="annotations/RUN")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     config, asked = args.config, tables.read(args.plan)
     rates = [getattr(args, name) for name in RATES]
     number = max(map(len, rates))
@@ -45,8 +46,8 @@ def run(args):
     )  # fmt: skip
     label = dict(tables.read(args.distances).filter(annotator=ANNOTATOR).select("example", "label").iter_rows())
     judged = {case.item: label[case.example] for case in cases}
-    for i, errors in enumerate(zip(*(r * number if len(r) == 1 else r for r in rates), strict=True), 1):
-        errors = simulate.Errors(*errors)
+    for i, own in enumerate(zip(*(r * number if len(r) == 1 else r for r in rates), strict=True), 1):
+        errors = simulate.Errors(*own)
         records = simulate.annotate(i, errors, asked, truth, config.seed)
         write_whole(Path(args.out) / f"{SIMULATED}-{i}.csv", csv_files.form_csv(config.run, records))
         judgements = simulate.judge(i, errors, judged, config.seed)

@@ -1,5 +1,7 @@
 """Table 1: keys, their patterns and example prefixes, as HTML, CSV and LaTeX."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.card import read_card
 from ff_memories.report import table1
@@ -8,14 +10,14 @@ from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--annotations", required=True, help="table")
     parser.add_argument("--labels", required=True, help="table pattern_labels")
     parser.add_argument("--triggers", required=True, help="table")
     text_arguments(parser)
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
     annotations, labels, triggers = map(tables.read, (args.annotations, args.labels, args.triggers))
     rows, scope = table1.table1(annotations, labels, triggers, texts, card["layers"]), card["scope"]

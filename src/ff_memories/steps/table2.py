@@ -1,5 +1,7 @@
 """Table 2: the most predictive values and a trigger of each, as HTML, CSV (100 values) and LaTeX."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.card import read_card
 from ff_memories.report import table2
@@ -9,7 +11,7 @@ from ff_memories.report.rendering import render
 from ff_memories.steps.common import config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--values", required=True, help="table")
     parser.add_argument("--triggers", required=True, help="table")
@@ -17,7 +19,7 @@ def arguments(parser):
     text_arguments(parser)
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
     target = args.config.values.target
     rows = table2.table2(tables.read(args.values), tables.read(args.triggers), texts, target)

@@ -1,5 +1,7 @@
 """Table 3, Appendix A: a fully annotated key, as HTML, CSV and LaTeX."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.card import read_card
 from ff_memories.report import table3
@@ -9,14 +11,14 @@ from ff_memories.report.rendering import render
 from ff_memories.steps.common import config_argument
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--annotations", required=True, help="table")
     parser.add_argument("--triggers", required=True, help="table")
     text_arguments(parser)
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     scope, texts = read_card(args.card)["scope"], Texts.read(args.sentences, args.corpus, args.dictionary)
     annotations, triggers = tables.read(args.annotations), tables.read(args.triggers)
     found = table3.annotated_key(annotations, triggers, texts, args.config.patterns.top)

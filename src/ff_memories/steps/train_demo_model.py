@@ -1,5 +1,6 @@
 """Train the demo run's language model with fairseq; a run that was stopped goes on where it was."""
 
+import argparse
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +12,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.text import sha256
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", required=True, type=Path, help="config/demo_model.yaml")
     parser.add_argument("--train", required=True, type=Path, help="text file")
     parser.add_argument("--validation", required=True, type=Path, help="text file")
@@ -23,7 +24,7 @@ def arguments(parser):
     parser.add_argument("--curve", required=True, type=Path, help="curve.csv to write: perplexity by updates")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     recipe = yaml.safe_load(args.recipe.read_text(encoding="utf-8"))
     text = args.work / f"text-{sha256([args.train, args.validation])[:12]}"  # another text is binarised anew
     options = recipe["options"]

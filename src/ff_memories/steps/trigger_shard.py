@@ -1,5 +1,7 @@
 """E1: find every key's top trigger prefixes in one shard of the training text."""
 
+import argparse
+
 import torch
 
 from ff_memories.corpus import store
@@ -10,7 +12,7 @@ from ff_memories.memories.triggers import require_enough, trigger_examples
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
@@ -24,7 +26,7 @@ def arguments(parser):
     )
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     triggers = args.config.triggers
     corpus = store.read(args.corpus)
     require_enough(corpus, triggers.top, triggers.positions, triggers.per_sentence)

@@ -1,5 +1,6 @@
 """E1: merge the shards' lists into the `triggers` table."""
 
+import argparse
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,7 @@ from ff_memories.memories import shards, triggers
 from ff_memories.steps.common import config_argument, write_counts
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
     parser.add_argument("--shards", required=True, nargs="+", help="the shards' lists")
@@ -19,7 +20,7 @@ def arguments(parser):
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     corpus, options = store.read(args.corpus), args.config.triggers
     best = shards.load(args.shards[0])
     for path in args.shards[1:]:

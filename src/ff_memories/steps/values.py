@@ -1,12 +1,14 @@
 """E4-E7: what every value predicts, and whether its key's triggers are followed by it (the `values` table)."""
 
+import argparse
+
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.memories import values
 from ff_memories.steps.common import config_argument, load_decoder, model_arguments
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
@@ -14,7 +16,7 @@ def arguments(parser):
     parser.add_argument("--values", required=True, help="table to write")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     options, decoder = args.config.values, load_decoder(args)
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     triggers, corpus = tables.read(args.triggers), store.read(args.corpus)

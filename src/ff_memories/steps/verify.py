@@ -4,6 +4,7 @@ Ends with status 0 where nothing speaks against the run, 1 where something does,
 docs/verify.md says what is checked and what the certificate means.
 """
 
+import argparse
 import json
 import os
 import secrets
@@ -16,7 +17,7 @@ from ff_memories.artefacts import run as runs
 from ff_memories.artefacts.sampling import Aim
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     runs.argument(parser)
     parser.add_argument("--confidence", type=float, default=Aim.confidence, help="of the audit's statements")
     parser.add_argument("--share", type=float, default=Aim.share, help="of rows that may differ unnoticed, at most")
@@ -26,7 +27,7 @@ def arguments(parser):
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="jobs at a time when rebuilding")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> int:
     from ff_memories.artefacts.certificate import certificate, page, verdict
     from ff_memories.artefacts.verify import PARTS, verified, verify
     from ff_memories.card import read_card

@@ -5,16 +5,18 @@
 A digest is the MD5 in dvc.lock, shortened; ``environment`` is constraints.txt's SHA-256.
 """
 
+import argparse
+
 from ff_memories.artefacts import run as runs
 
 
-def arguments(parser):
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="an artefact or an input of the run")
     runs.argument(parser)
     parser.add_argument("--brief", action="store_true", help="files and rules alone")
 
 
-def run(args):
+def run(args: argparse.Namespace) -> None:
     from ff_memories.artefacts import provenance, tree
 
     print("\n".join(tree.tree(provenance.read(args.configfile), args.file, args.brief)))

@@ -1,5 +1,7 @@
 """E4 to E7, section 4: what values predict, against what follows their keys' triggers (K10 to K17)."""
 
+from typing import Any
+
 import polars as pl
 
 from ff_memories.claims.evidence import Evidence
@@ -11,7 +13,7 @@ from ff_memories.measures import agreement, agreement_by_probability, interval, 
 UNKNOWN = "no value in these layers has a trigger with a known target"
 
 
-def _peak(evidence: Evidence, layers: list[int]) -> dict | None:
+def _peak(evidence: Evidence, layers: list[int]) -> dict[str, Any] | None:
     """Return the row of the layer among ``layers`` with the highest agreement rate, the lowest such layer."""
     rates = agreement(evidence.table("values"), evidence.seed).filter(pl.col("layer").is_in(layers))
     return rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) if rates.height else None
@@ -31,7 +33,7 @@ def near_zero_below(evidence: Evidence, *, layers: list[int], below: float, leni
 def peak_above(evidence: Evidence, *, layers: list[int], within: list[float]) -> Measurement:
     """K11: the highest rate of the upper layers is a few percent, and the highest of all."""
     peak, anywhere = (_peak(evidence, between(b, evidence.layers)) for b in (layers, [1, PAPER]))
-    if peak is None:
+    if peak is None or anywhere is None:
         return Measurement(reason=UNKNOWN)
     ok = within[0] <= peak["mean"] <= within[1] and anywhere["mean"] <= peak["mean"]
     reason = f"in layer {peak['layer']}; the highest of all is in layer {anywhere['layer']}"
@@ -43,7 +45,7 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], factor: 
     rates = agreement(evidence.table("values"), evidence.seed)
     by = by_layer(rates, "mean")
     below, above = (average(by, between(bounds, evidence.layers)) for bounds in (lower, upper))
-    n = rates["n"].sum()
+    n = int(rates["n"].to_numpy().sum())
     if below is None or above is None:
         return Measurement(n=n, reason=UNKNOWN)
     reason = f"{percent(above)} against {percent(below)}"
@@ -68,7 +70,9 @@ def rank_improves(
     """K14: the target's median rank is several times better in the top layers, and improves with the layer."""
     values = evidence.table("values").drop_nulls("next_token_rank")
     below, above = (
-        values.filter(pl.col("layer").is_in(between(bounds, evidence.layers)))["next_token_rank"].median()
+        values.filter(pl.col("layer").is_in(between(bounds, evidence.layers)))
+        .select(pl.col("next_token_rank").median())
+        .item()
         for bounds in (lower, upper)
     )
     medians = by_layer(next_token_ranks(values), "median")
@@ -91,7 +95,7 @@ def rises_with_probability(evidence: Evidence, *, bins: int, correlation: float,
     found = agreement_by_probability(table, bins, evidence.seed)
     rates = found["mean"].to_list()
     rho = rank_correlation(found["bin"].to_list(), rates)
-    n = found["n"].sum()
+    n = int(found["n"].to_numpy().sum())
     if rho is None:
         return Measurement(n=n, reason="agreement is the same in all intervals, or there are fewer than three")
     return Measurement(

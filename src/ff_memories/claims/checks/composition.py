@@ -5,7 +5,7 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, both, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.statistics import average, by_layer, percent, pooled_share
+from ff_memories.claims.statistics import Share, average, by_layer, percent, pooled_share
 from ff_memories.measures import active_memories, agreeing_cases, zero_agreement
 
 EMPTY = "no examples"
@@ -23,7 +23,7 @@ def minority_active(evidence: Evidence, *, within: list[float], minority: float,
     inside, _ = tally({layer: within[0] <= m <= within[1] for layer, m in medians.items()}, evidence.layers)
     fewer, text = tally({layer: m < minority for layer, m in medians.items()}, evidence.layers, layers_needed)
     return Measurement(
-        pl.Series(list(medians.values())).median(),
+        pl.DataFrame({"share": list(medians.values())}).median().item(),
         n=evidence.table("composition").height,
         ok=both(inside, fewer),
         reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer; "
@@ -56,7 +56,7 @@ def zero_agreement_dominates(evidence: Evidence, *, at_least: float) -> Measurem
     return Measurement(row["mean"], row["low"], row["high"], row["n"], ok=ok, reason=f"in layer {row['layer']}")
 
 
-def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, tuple | None, float]:
+def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
     """Return the (example, layer) pairs with an agreeing memory, their share of hits, and that of all pairs."""
     agreeing = pairs.filter(pl.col("agreeing_memories") > 0)
     base = pooled_share(pairs, hit, "example", evidence.seed)
@@ -79,11 +79,10 @@ def _in_the_text(evidence: Evidence) -> str:
     if "examples" not in evidence.tables:
         return ""
     cases = agreeing_cases(evidence.table("composition"), evidence.table("examples"), evidence.stop_words)
-    agreeing, every = (cases.filter("agrees"), cases)
-    shares = [part["next_is_stop_word"].mean() for part in (agreeing, every)]
-    if None in shares:
+    share, base = (part.select(pl.col("next_is_stop_word").mean()).item() for part in (cases.filter("agrees"), cases))
+    if share is None or base is None:
         return ""
-    return f"; of the tokens that follow in the text {percent(shares[0])}, base rate {percent(shares[1])}"
+    return f"; of the tokens that follow in the text {percent(share)}, base rate {percent(base)}"
 
 
 def agreeing_short_prefixes(

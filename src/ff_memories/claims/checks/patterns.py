@@ -50,11 +50,11 @@ def coverage(evidence: Evidence, *, within: list[float]) -> Measurement:
     covered = {layer: 1 - share for layer, share in shares["none"].items()}
     ok, text = tally({layer: within[0] <= c <= within[1] for layer, c in covered.items()}, evidence.layers)
     units = labels.with_columns(pl.concat_str(KEY, separator=" ").alias("unit"))
-    share, low, high = pooled_share(units, pl.col("label") != "none", "unit", evidence.seed)
+    share = pooled_share(units, pl.col("label") != "none", "unit", evidence.seed)
+    if share is None:
+        raise Missing("nothing has been annotated")
     extremes = f"from {percent(min(covered.values()))} to {percent(max(covered.values()))} by layer"
-    return Measurement(
-        share, low, high, labels.height, ok=ok, reason=f"{extremes}; within the range {text}", proxy=by_proxy
-    )
+    return Measurement(*share, n=labels.height, ok=ok, reason=f"{extremes}; within the range {text}", proxy=by_proxy)
 
 
 def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], layers_needed: int) -> Measurement:
@@ -64,9 +64,10 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     """
     labels, shares, by_proxy = _labelled(evidence)
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
-    means = {(kind, part): average(shares[kind], layers) for kind in ("shallow", "semantic")
-             for part, layers in (("lower", bottom), ("upper", top))}  # fmt: skip
-    if None in means.values():
+    parts = (("lower", bottom), ("upper", top))
+    means = {(kind, part): mean for kind in ("shallow", "semantic") for part, layers in parts
+             if (mean := average(shares[kind], layers)) is not None}  # fmt: skip
+    if len(means) < 4:
         raise Missing("annotations in lower and upper layers are needed")
     prevails = {
         layer: shares["shallow"][layer] > shares["semantic"][layer] for layer in bottom if layer in shares["shallow"]

@@ -93,8 +93,9 @@ def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> 
         {layer: kinds[most][layer] > kinds[least][layer] for layer in layers}, evidence.layers, layers_needed
     )
     both = evidence.table("refinement").filter(pl.col("kind").is_in([most, least]))
-    share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed) or (None, None, None)
-    return Measurement(*share, n=both.height), ok, f"the larger part {text}"
+    share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed)
+    found = Measurement(n=both.height) if share is None else Measurement(*share, n=both.height)
+    return found, ok, f"the larger part {text}"
 
 
 def feed_forward_disagrees(evidence: Evidence, *, layers_needed: int) -> Measurement:
