@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-_held: list[IO] = []  # a lock lasts as long as the process, however it ends
+_held: list[IO[str]] = []  # a lock lasts as long as the process, however it ends
 
 
 def take(devices: int, folder: str | Path | None = None, wait: float = 0.5) -> int:

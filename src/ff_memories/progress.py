@@ -8,7 +8,7 @@ from tqdm import tqdm
 EVERY = 60.0  # seconds between two lines of a log
 
 
-class Progress(tqdm):
+class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
     """tqdm in our units: rate, time left and sentences done; in a log a line a minute instead of a bar."""
 
     def __init__(self, total: int, unit: str, about: str):

@@ -46,7 +46,7 @@ def workflow(
         yield inner
 
 
-def _triggers(names: list[str]) -> frozenset:
+def _triggers(names: list[str]) -> frozenset[Any]:
     from snakemake.settings.types import RerunTrigger
 
     return frozenset(RerunTrigger.parse_choices_set(names))
@@ -87,8 +87,8 @@ def declaration(configfile: Path | None = None) -> dict[str, Any]:
     }
 
 
-def _stages(jobs: list[Any]) -> dict[str, dict]:
-    stages: dict[str, dict] = {}
+def _stages(jobs: list[Any]) -> dict[str, dict[str, Any]]:
+    stages: dict[str, dict[str, Any]] = {}
     made = {str(f) for job in jobs if is_shard(job) for f in job.output}
     for job in sorted(jobs, key=is_shard, reverse=True):  # the gathering rule last: its docstring is the stage's
         stage = stages.setdefault(stage_of(job), {"deps": set(), "outs": set(), "keys": set(), "rules": {}})
@@ -104,7 +104,7 @@ def _whole(file: str) -> str:
     return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 
-def _entry(stage: dict, config: Path, option: str, up: str) -> dict[str, Any]:
+def _entry(stage: dict[str, Any], config: Path, option: str, up: str) -> dict[str, Any]:
     *_, last = stage["rules"].values()
     code = hashlib.sha256("".join(rule.shellcmd or "" for rule in stage["rules"].values()).encode()).hexdigest()[:8]
     rules, outs = " ".join(stage["rules"]), sorted(stage["outs"])

@@ -78,7 +78,7 @@ def shipped(checkpoint: Path, target: Path) -> None:
 
     loaded = load_pickle(checkpoint)
     state: dict[str, torch.Tensor] = {}
-    halves: dict[tuple, torch.Tensor] = {}
+    halves: dict[tuple[Any, ...], torch.Tensor] = {}
     for name, tensor in loaded["model"].items():
         own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         state[name] = halves.setdefault(own, tensor.half() if tensor.is_floating_point() else tensor)

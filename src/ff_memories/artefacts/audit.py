@@ -13,7 +13,7 @@ import polars as pl
 import torch
 
 from ff_memories.artefacts import checks
-from ff_memories.artefacts.checks import Evidence
+from ff_memories.artefacts.checks import Evidence, Row
 from ff_memories.artefacts.comparing import DIFFERS, NEAR_TIE, Result
 from ff_memories.artefacts.sampling import Aim
 from ff_memories.artefacts.unlisted import Unlisted
@@ -22,7 +22,7 @@ from ff_memories.memories.triggers import available
 from ff_memories.progress import Progress
 from ff_memories.tables import TABLES
 
-ROWS: dict[str, Callable[[Evidence, dict], Result]] = {
+ROWS: dict[str, Callable[[Evidence, Row], Result]] = {
     "triggers": checks.trigger,
     "mutations": checks.mutation,
     "values": checks.value,
@@ -94,7 +94,7 @@ def _rows(evidence: Evidence, name: str, rows: np.ndarray) -> Iterator[tuple[str
         yield f"{name}, {place}", _recomputed(name, evidence, row)
 
 
-def _recomputed(name: str, evidence: Evidence, row: dict) -> Result:
+def _recomputed(name: str, evidence: Evidence, row: Row) -> Result:
     try:
         return ROWS[name](evidence, row)
     except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):

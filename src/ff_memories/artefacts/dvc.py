@@ -10,6 +10,7 @@ from ff_memories.artefacts import lock, tether
 from ff_memories.errors import UserError
 
 ABSENT = {"deleted", "not in cache"}  # not here, which says nothing of being out of date
+Changes = dict[str, dict[str, str]]  # {stage: {path or parameter: how it differs from dvc.lock, by content}}
 
 
 def call(*arguments: str) -> str:
@@ -21,10 +22,10 @@ def call(*arguments: str) -> str:
     return done.stdout
 
 
-def changes(configfile: Path | None = None) -> dict[str, dict[str, str]]:
-    """Return {stage: {path or parameter: how it differs from dvc.lock, by content}} of a run."""
+def changes(configfile: Path | None = None) -> Changes:
+    """Return how a run's stages differ from dvc.lock."""
     shown = json.loads(call("status", "--json", str(stages.path_of(configfile))) or "{}")
-    found: dict[str, dict[str, str]] = {}
+    found: Changes = {}
     for address, parts in shown.items():
         for part in parts:
             found.setdefault(address.rpartition(":")[2], {}).update(_states(part))
@@ -42,7 +43,7 @@ def _states(part: Any) -> dict[str, str]:
     return out
 
 
-def out_of_date(configfile: Path | None = None, changed: dict | None = None) -> dict[str, dict[str, str]]:
+def out_of_date(configfile: Path | None = None, changed: Changes | None = None) -> Changes:
     """Return those of ``changes`` that are more than a file's not being here; ``changed``: if they are known already.
 
     DVC says no more than "not in cache" of an output whose recorded content is not there: its bytes are compared here.

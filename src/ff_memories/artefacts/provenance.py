@@ -114,7 +114,7 @@ def _kept(configfile: Path | None) -> dict[str, Any]:
 
 def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job], set[str]]]:
     """Return {stage: (rule, docstring, jobs, source files)} of a run; shards belong to the stage that gathers them."""
-    out: dict[str, tuple] = {}
+    out: dict[str, tuple[str, str, list[Job], set[str]]] = {}
     with stages.workflow(configfile, forceall=True) as found:
         jobs = [job for job in found.dag.jobs if job.output]
         for job in sorted(jobs, key=lambda job: (not stages.is_shard(job), str(job.output))):

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -98,11 +99,11 @@ def _make_again(configfile: Path | None) -> list[str]:
     return sorted(wanted)
 
 
-def _outs(stage: dict) -> dict[str, dict]:
+def _outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {path: flags for out in stage["outs"] for path, flags in out.items()}
 
 
-def _unshared_to_make(configfile: Path | None) -> dict[str, dict]:
+def _unshared_to_make(configfile: Path | None) -> dict[str, dict[str, Any]]:
     """Return the stages to run again: nothing about them has changed but outputs that DVC keeps no copy of."""
     declared = yaml.safe_load(stages.path_of(configfile).read_text(encoding="utf-8"))["stages"]
     unshared = {p for stage in declared.values() for p, flags in _outs(stage).items() if not flags.get("cache", True)}

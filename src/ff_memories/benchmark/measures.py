@@ -17,7 +17,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.memories import composition, mutations, plan, triggers, values
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.model import forest
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import Batch, Decoder
 
 MODES = {"best": "per sentence", "all": "every prefix"}
 SHARE = "% of forward"
@@ -62,7 +62,7 @@ def plans(corpus: Corpus, budget: int) -> Iterator[plan.Plan]:
         yield from plan.batches(corpus, first, end, budget, 1, False)
 
 
-def trigger_pass(at: Subject) -> list[dict]:
+def trigger_pass(at: Subject) -> list[dict[str, Any]]:
     """The whole pass over the forward pass of the same batches, cold and over a long text; other methods over ours."""
     size, decoder, rows = at.size, at.decoder, []
     for tokens, best_target, all_target in ((size.cold, 1.15, 1.15), (size.corpus, 1.05, 1.08)):
@@ -117,7 +117,7 @@ def products_work(size: Size) -> int:
     return 2 * (size.layers * (4 * d * d + d * m) + (size.layers - 1) * m * d)
 
 
-def matrix_products(at: Subject) -> list[dict]:
+def matrix_products(at: Subject) -> list[dict[str, Any]]:
     """What share of the forward pass its matrix products take, made alone, and how fast they are."""
     corpus, rounds = at.corpus(at.size.cold), []
     ways = {
@@ -134,7 +134,7 @@ def matrix_products(at: Subject) -> list[dict]:
     ]
 
 
-def against_fairseq(at: Subject) -> list[dict]:
+def against_fairseq(at: Subject) -> list[dict[str, Any]]:
     """fairseq's own forward, padded as it batches, and hooks on it, over ours."""
     size, decoder, corpus, rounds = at.size, at.decoder, at.corpus(at.size.cold), []
     theirs = methods.fairseq(decoder, corpus, at.batch_tokens)
@@ -158,7 +158,7 @@ def against_fairseq(at: Subject) -> list[dict]:
     ]
 
 
-def growth(at: Subject) -> list[dict]:
+def growth(at: Subject) -> list[dict[str, Any]]:
     """Time over three decades of corpus length, for few keys and all; memory at the ends."""
     size, decoder, rows, seconds, memory = at.size, at.decoder, [], {}, {}
     lengths = [size.corpus // 100, size.corpus // 10, size.corpus]
@@ -184,7 +184,7 @@ def growth(at: Subject) -> list[dict]:
     return rows
 
 
-def vocabulary(at: Subject) -> list[dict]:
+def vocabulary(at: Subject) -> list[dict[str, Any]]:
     """Values over the whole vocabulary: top, probability, rank, against the matrix products of it alone."""
     size, decoder, rounds = at.size, at.decoder, []
     n = min(size.values, size.layers * size.keys)
@@ -209,7 +209,7 @@ def vocabulary(at: Subject) -> list[dict]:
     ]
 
 
-def layers(at: Subject) -> list[dict]:
+def layers(at: Subject) -> list[dict[str, Any]]:
     """Composition and refinement, against the forward passes and the projections they need, counted."""
     size, decoder, rounds = at.size, at.decoder, []
     corpus = at.corpus(size.examples * 40, seed=3)
@@ -227,7 +227,7 @@ def layers(at: Subject) -> list[dict]:
 
     def needed(_: object) -> None:
         for part in parts:
-            methods.forward(decoder, methods.Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part],
+            methods.forward(decoder, Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part],
                                                         decoder.device))  # fmt: skip
         for start in range(0, read, len(vectors)):
             F.linear(vectors[: read - start], head).max(1)
@@ -241,7 +241,7 @@ def layers(at: Subject) -> list[dict]:
     return [at.row("composition and refinement / needed", ratio(rounds, "ours", "needed"), 1.5, "ratio", len(examples))]
 
 
-def mutated(at: Subject) -> list[dict]:
+def mutated(at: Subject) -> list[dict[str, Any]]:
     """Rows of layers run for mutated prefixes, over the distinct ones that are needed; and against one run each."""
     size, decoder = at.size, at.decoder
     corpus, rng = at.corpus(size.triggers * 8, seed=4), np.random.default_rng(5)

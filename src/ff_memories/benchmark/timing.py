@@ -5,7 +5,7 @@ import gc
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,11 @@ def clock() -> float:
     return time.perf_counter()
 
 
-def in_turns(methods: dict[str, Callable], batches: Iterable, ends: dict[str, Callable] | None = None) -> dict:
+def in_turns(
+    methods: Mapping[str, Callable[[Any], object]],
+    batches: Iterable[Any],
+    ends: Mapping[str, Callable[[], object]] | None = None,
+) -> dict[str, float]:
     """Return {method: seconds} over all batches; ``ends`` are called last, and count."""
     seconds, names = dict.fromkeys(methods, 0.0), list(methods)
     with torch.inference_mode():
@@ -99,7 +103,7 @@ class Profile:
         return run
 
 
-def ratio(rounds: list[dict], above: str, below: str) -> Measured:
+def ratio(rounds: list[dict[str, float]], above: str, below: str) -> Measured:
     return Measured.of([seconds[above] / seconds[below] for seconds in rounds])
 
 

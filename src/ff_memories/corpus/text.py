@@ -21,11 +21,11 @@ _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
 class Sentences:
     """Sentences of one split: flat token ids, where each sentence starts, and where it stands in the files."""
 
-    tokens: array = field(default_factory=lambda: array("i"))
-    offsets: array = field(default_factory=lambda: array("q", [0]))
+    tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    offsets: "array[int]" = field(default_factory=lambda: array("q", [0]))
     file: list[str] = field(default_factory=list)
-    line: array = field(default_factory=lambda: array("I"))
-    first_token: array = field(default_factory=lambda: array("I"))
+    line: "array[int]" = field(default_factory=lambda: array("I"))
+    first_token: "array[int]" = field(default_factory=lambda: array("I"))
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
             ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad"), 0

@@ -1,5 +1,7 @@
 """docs/deviations.md: the entries with the effects that a run measured. No number is typed."""
 
+from typing import Any
+
 import polars as pl
 
 from ff_memories.claims import register as claims
@@ -93,7 +95,7 @@ def _row(key: Key, value: str, frame: pl.DataFrame | None) -> str:
     return f"| `{key.key}` | `{key.default}`{own} | {shown}{mark} | {found} |"
 
 
-def _measured(frame: pl.DataFrame | None, path: str, value: str) -> list[dict]:
+def _measured(frame: pl.DataFrame | None, path: str, value: str) -> list[dict[str, Any]]:
     return [] if frame is None else list(frame.filter(choice=path, value=value).iter_rows(named=True))
 
 

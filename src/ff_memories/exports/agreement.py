@@ -18,6 +18,8 @@ COLUMNS = (
     "target_rankings",
 )  # fmt: skip
 
+Row = tuple[int, int, float, int, str, int, list[int]]  # by ``COLUMNS``
+
 
 def target(record: str) -> str:
     """Return what the script takes for a record's target: the token *before* the starred one, unescaped."""
@@ -39,7 +41,7 @@ def targets(path: Path) -> Counter[str]:
 
 def rows(
     decoder: Decoder, vocabulary: Vocabulary, dictionary: Dictionary, folder: Path, state: torch.Tensor | None = None
-) -> list[tuple]:
+) -> list[Row]:
     """Return the script's rows (``COLUMNS``): ranks for every target, grouped, the most frequent first.
 
     ``state``: of torch's generator, for the dropout that the script leaves on; ``None``: without dropout.
@@ -65,14 +67,14 @@ def rows(
     return out
 
 
-def tsv(table: list[tuple]) -> str:
+def tsv(table: list[Row]) -> str:
     """Return rows as the script's TSV."""
     quoted = lambda value: '"' + value.replace('"', '""') + '"' if set(value) & set('"\t\n') else value
     shown = [[quoted(v) if isinstance(v, str) else str(v) for v in row] for row in table]
     return "".join("\t".join(cells) + "\n" for cells in [COLUMNS, *shown])
 
 
-def max_probabilities(table: list[tuple], keys: int) -> str:
+def max_probabilities(table: list[Row], keys: int) -> str:
     """Return the script's JSON of every value's top probability, (layers, d_m)."""
     flat = [row[2] for row in table]
     return json.dumps([flat[i : i + keys] for i in range(0, len(flat), keys)], indent=4)

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import polars as pl
 
 
 def jsonl(triggers: pl.DataFrame, texts: dict[int, str], layers: int, dims: Iterable[int], top: int) -> Iterator[str]:
     """Yield one line per dimension: its ``top`` triggers in every layer, best first."""
-    held: dict[tuple[int, int], list[tuple]] = {}
+    held: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
     columns = ("layer", "key", "coefficient", "sentence", "position")
     for layer, key, *entry in triggers.sort("layer", "key", "rank").select(columns).iter_rows():
         held.setdefault((layer, key), []).append(tuple(entry))

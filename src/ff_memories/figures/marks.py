@@ -52,7 +52,7 @@ def layer_axis(look: Look, field: str = "layer") -> alt.X:
     )
 
 
-def share_axis(field: str, title: str | list[str], domain: list | None = None) -> alt.Y:
+def share_axis(field: str, title: str | list[str], domain: list[float] | None = None) -> alt.Y:
     """Return a y axis of fractions that reads as percent."""
     scale = alt.Scale(domain=domain, nice=False) if domain else alt.Scale(zero=True)
     return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~%", tickCount=6))
@@ -74,7 +74,7 @@ def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
     ]
 
 
-def source(frame: pl.DataFrame | list[dict]) -> alt.Data:
+def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
     """Return the frame as inline data, NaN as null, in the frame's own order."""
     return alt.Data(values=frame.fill_nan(None).to_dicts() if isinstance(frame, pl.DataFrame) else frame)
 

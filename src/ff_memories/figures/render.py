@@ -4,6 +4,7 @@ import html
 import json
 import re
 import zlib
+from typing import Any
 
 import altair as alt
 import vl_convert
@@ -22,13 +23,13 @@ HATCHES = {
 STACKED = ("figure2", "figure11")
 
 
-def spec(chart: alt.TopLevelMixin) -> dict:
+def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return the chart as a Vega-Lite specification with its data and its configuration inside."""
     alt.theme.enable("ff_memories")
     return chart.to_dict()
 
 
-def svg(specification: dict, figure: str) -> str:
+def svg(specification: dict[str, Any], figure: str) -> str:
     """Return the drawing of a figure, the segments of a stacked one hatched. Its ids start with the figure's name."""
     drawing = own_ids(vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE), figure)
     return hatch(drawing, figure) if figure in STACKED else drawing
@@ -98,7 +99,7 @@ def png(drawing: str, scale: float = 2) -> bytes:
     return vl_convert.svg_to_png(drawing, scale=scale)
 
 
-def page(specification: dict, title: str) -> str:
+def page(specification: dict[str, Any], title: str) -> str:
     """Return the interactive figure as one HTML page that needs no network."""
     text = vl_convert.vegalite_to_html(specification, vl_version=VEGALITE, bundle=True)
     return re.sub(r"<title>.*?</title>", lambda _: f"<title>{html.escape(title)}</title>", text, count=1)

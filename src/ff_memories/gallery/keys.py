@@ -40,7 +40,7 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
         yield records
 
 
-def _record(material: Material, plain: dict[str, list], rows: range, shade: "_Shades") -> dict[str, Any]:
+def _record(material: Material, plain: dict[str, list[Any]], rows: range, shade: "_Shades") -> dict[str, Any]:
     words, tokens, (first, end) = material.words, material.corpus.tokens, material.windows
     cut = [max(0, plain["position"][i] - LONGEST) for i in rows]
     record = {
@@ -68,7 +68,7 @@ class _Shades:
         self.place = np.cumsum(shaded) - 1  # of a row of the table among the shaded ones
         self.most = material.shaded
 
-    def of(self, rows: range, plain: dict[str, list]) -> list[str]:
+    def of(self, rows: range, plain: dict[str, list[Any]]) -> list[str]:
         out = []
         for i in rows:
             if plain["rank"][i] > self.most:

@@ -376,7 +376,7 @@ def _refuse_unread(take: _Taker, state: Weights, path: Path) -> None:
 
 def _tied(weights: Weights) -> tuple[dict[str, str], int]:
     """Return which weights share storage with an earlier one, and how many numbers all of them are."""
-    seen: dict[tuple, str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
     aliases, parameters = {}, 0
     for name, tensor in weights.items():
         own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.numel())

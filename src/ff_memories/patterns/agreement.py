@@ -11,11 +11,11 @@ from ff_memories.measures import LABELS
 from ff_memories.seeding import generator
 
 RESAMPLES = 500
-SETS = [frozenset({"shallow"}), frozenset({"shallow", "semantic"}), frozenset({"semantic"}), frozenset()]  # as LABELS
+SETS = [frozenset[str](types) for types in (["shallow"], ["shallow", "semantic"], ["semantic"], [])]  # as LABELS
 Interval = tuple[float | None, float | None, float | None]
 
 
-def masi(one: frozenset, other: frozenset) -> float:
+def masi(one: frozenset[str], other: frozenset[str]) -> float:
     """Return the MASI distance of two sets (Passonneau 2006): 1 - Jaccard's index times a weight of their overlap."""
     if one == other:
         return 0.0

@@ -16,7 +16,7 @@ import polars as pl
 from ff_memories.corpus.store import Corpus
 from ff_memories.patterns.proxy import Annotator
 from ff_memories.patterns.sample import Key, Prefix, random_prefixes
-from ff_memories.patterns.scoring import share
+from ff_memories.patterns.scoring import Measured, share
 
 PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "passage": 40, "none": 400}  # keys of each sort
 LEAST, MOST = 6, 20  # prefixes that hold a planted pattern
@@ -132,28 +132,29 @@ def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int]
     return frozenset(), frozenset(held)
 
 
-def scores(annotator: Annotator, planted: list[Case]) -> list[tuple]:
+def scores(annotator: Annotator, planted: list[Case]) -> list[Measured]:
     """Return the proxy's (measure, value, low, high, n), with the exact 95 % interval of a share."""
     return [(name, *share(right, n)) for name, right, n in measure(annotator, planted)]
 
 
 def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, int]]:
     """Return (measure, successes, trials) of the proxy on keys whose patterns are known."""
-    count: Counter = Counter()
+    right: Counter[str] = Counter()
+    trials: Counter[str] = Counter()
     for case in planted:
         found = annotator.annotate(case.key)
         if case.sort == "none":
-            count["foil_rate"] += bool(found)
-            count["foil_rate", "n"] += 1
+            right["foil_rate"] += bool(found)
+            trials["foil_rate"] += 1
             continue
         for kind, (_, held) in case.planted.items():
             sought = "semantic" if kind == "passage" else kind
-            right = [f for k, _, f in found if k == sought and len(f.members & held) >= PURE * len(f.members)]
-            count[f"{kind}_recall"] += any(len(f.members & held) >= ENOUGH * len(held) for f in right)
-            count[f"{kind}_recall", "n"] += 1
+            pure = [f for k, _, f in found if k == sought and len(f.members & held) >= PURE * len(f.members)]
+            right[f"{kind}_recall"] += any(len(f.members & held) >= ENOUGH * len(held) for f in pure)
+            trials[f"{kind}_recall"] += 1
         for kind, _, f in found if case.sort != "passage" else ():  # what else a passage shares is real, and unknown
             _, held = case.planted.get(kind, (None, frozenset()))
-            count[f"{kind}_precision"] += len(f.members & held) >= PURE * len(f.members)
-            count[f"{kind}_precision", "n"] += 1
+            right[f"{kind}_precision"] += len(f.members & held) >= PURE * len(f.members)
+            trials[f"{kind}_precision"] += 1
     names = ["foil_rate", *(f"{kind}_{what}" for kind in ("shallow", "semantic") for what in ("precision", "recall"))]
-    return [(name, count[name], count[name, "n"]) for name in [*names, "passage_recall"]]
+    return [(name, right[name], trials[name]) for name in [*names, "passage_recall"]]

@@ -13,6 +13,8 @@ from ff_memories.patterns import ANNOTATOR, PEOPLE, agreement
 from ff_memories.patterns.records import Record
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
+Measured = tuple[str, *Score]  # which measure, and what it gives
+Row = tuple[str, str, *Score]  # whose, too: a row of ``annotation_scores``
 SAME = 0.5  # of the prefixes that either has: what makes two patterns one
 
 
@@ -62,7 +64,7 @@ def pattern_labels(labels: pl.DataFrame) -> pl.DataFrame:
 
 def scores(
     found: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
-) -> list[tuple]:
+) -> list[Row]:
     """Return the rows of ``annotation_scores`` that people's labels give.
 
     Args:
@@ -87,7 +89,7 @@ def scores(
     return rows
 
 
-def of_annotator(found: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[tuple]:
+def of_annotator(found: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[Measured]:
     """Return (measure, value, low, high, n) of one annotator: keys, patterns per key, coverage."""
     keys = labels.select("layer", "key").unique()
     counts = found.group_by("layer", "key").len()
@@ -117,7 +119,7 @@ def share(right: int, n: int) -> Score:
     return right / n, float(low), float(high), n
 
 
-def _noise(mine: pl.DataFrame, seed: int) -> list[tuple]:
+def _noise(mine: pl.DataFrame, seed: int) -> list[Measured]:
     """The foils in which an annotator saw a pattern, and the repeated prefixes that were labelled alike."""
     foils = mine.filter(pl.col("kind") == "foil").group_by("item").agg((pl.col("label") != "none").any().alias("seen"))
     once, twice = (mine.filter(pl.col("kind") == kind) for kind in ("key", "repeat"))
@@ -131,7 +133,7 @@ def _noise(mine: pl.DataFrame, seed: int) -> list[tuple]:
 
 def _against(
     theirs: pl.DataFrame, mine: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
-) -> list[tuple]:
+) -> list[Measured]:
     """How much of what the proxy finds an annotator finds too, and the reverse."""
     done = mine.filter(pl.col("kind") == "key").select("layer", "key").unique()
     machine = proxy.join(done, on=["layer", "key"], how="semi")
@@ -165,7 +167,7 @@ def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[
     return found, alike
 
 
-def distance_scores(judged: pl.DataFrame, seed: int) -> list[tuple]:
+def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
     """Return the rows of ``annotation_scores`` for E14: the share judged distant, and how far people agree."""
     rows = []
     for (name,), mine in judged.sort("annotator", "example").group_by("annotator", maintain_order=True):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ LONGEST = 3
 LENGTHS = (1, 2, 3, 4, 6, 9, 14, 21)  # first length of each class: short prefixes begin sentences, and have fewer words
 PRIOR = 100  # prefixes of all lengths that a class's own ones are pooled with
 
-Feature = tuple[str, tuple]  # kind, and token ids or a word
+Feature = tuple[str, tuple[Any, ...]]  # kind, and token ids or a word
 
 
 class Shallow:

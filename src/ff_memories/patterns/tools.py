@@ -240,7 +240,7 @@ def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]
     return out
 
 
-def _of_run(place: str, data: dict, run: str, problems: Problems) -> bool:
+def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> bool:
     if not (isinstance(data.get("item"), str) and data["item"]):
         problems.add(place, "no item is named", "import our file of tasks, which carries the names, and export that")
     elif data.get("run") != run:

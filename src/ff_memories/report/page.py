@@ -99,7 +99,7 @@ def page(
     )
 
 
-def _section(section: Section, parts: Mapping[str, dict], rows: list[dict]) -> dict[str, Any]:
+def _section(section: Section, parts: Mapping[str, dict[str, Any]], rows: list[dict[str, Any]]) -> dict[str, Any]:
     shown = [parts[name] for name in section.parts if name in parts]
     names = {part["name"] for part in shown}
     others = [row for row in rows if row["section"] == section.number and row["part"] not in names]
@@ -117,7 +117,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_part(rows: list[dict], name: str) -> list[dict]:
+def _of_part(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["part"] == name]
 
 

@@ -15,7 +15,7 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
     moving = frame.filter(pl.col("beyond")).select("choice", "value").unique().height
     rows = [row | {"unit": units[row["claim"]]} for row in frame.iter_rows(named=True)]
     farthest = sorted((r for r in rows if r["beyond"] and r["change"]), key=lambda r: -abs(r["change"]))
-    first: dict[str, dict] = {}
+    first: dict[str, dict[str, Any]] = {}
     for row in farthest:
         first.setdefault(row["claim"], row)
     return {

@@ -64,7 +64,7 @@ def _job(job: Any) -> Job:
     )
 
 
-def changed(config: str, resolved: dict) -> str:
+def changed(config: str, resolved: dict[str, Any]) -> str:
     """Return a job's declared sections as another config has them."""
     part = json.loads(config)
     for name, section in part.items():

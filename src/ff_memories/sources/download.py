@@ -106,7 +106,7 @@ def _short(error: Exception | None) -> str:
     return f"{type(error).__name__}: {error}"[:160]
 
 
-def _known(target: Path) -> dict:
+def _known(target: Path) -> dict[str, str]:
     try:
         return json.loads(_note(target).read_text())
     except (OSError, ValueError):

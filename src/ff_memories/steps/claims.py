@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -90,7 +91,7 @@ def merge_counts(paths: Iterable[str]) -> pl.DataFrame:
         raise UserError(f"counts: {error} in {', '.join(map(str, files))}") from None
 
 
-def metrics(claims: pl.DataFrame) -> dict[str, dict]:
+def metrics(claims: pl.DataFrame) -> dict[str, dict[str, Any]]:
     """Return each claim's measured value, to six significant digits, and its verdict."""
     return {
         row["claim"]: {

@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from ff_memories.card import read_card
 from ff_memories.errors import UserError
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     write_whole(args.readme, new)
 
 
-def _of_run(results: Path) -> tuple[dict, str]:
+def _of_run(results: Path) -> tuple[dict[str, Any], str]:
     claims = json.loads((results / "claims.json").read_text(encoding="utf-8"))
     scope = read_card(str(results / "model/card.json"))["scope"]
     return facts(claims, results.name, scope), (results / f"figures/{FIGURE}.svg").read_text(encoding="utf-8")
