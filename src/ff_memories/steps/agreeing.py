@@ -6,7 +6,7 @@ from ff_memories import measures, tables
 from ff_memories.claims import register
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agreeing", required=True, help="table to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     options = args.config.composition
     cases = measures.agreeing_cases(
         tables.read(args.composition),

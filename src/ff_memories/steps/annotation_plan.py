@@ -6,7 +6,7 @@ from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.patterns import plan
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="annotation_plan.parquet", help="table to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     options = args.config.patterns
     corpus, dictionary = store.read(args.corpus), Dictionary.read(args.dictionary)
     shown = plan.items(

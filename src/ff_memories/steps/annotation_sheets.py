@@ -11,7 +11,7 @@ from ff_memories.files import write_whole
 from ff_memories.forms import pages
 from ff_memories.patterns import SHEETS, csv_files, distance, plan, tools
 from ff_memories.plain import csv_text
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, nargs="+", metavar="FILE", help=f"any of {', '.join(SHEETS)}")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     config, corpus, dictionary = args.config, store.read(args.corpus), Dictionary.read(args.dictionary)
     options = config.patterns
     items = plan.items(tables.read(args.triggers), corpus, dictionary, options.keys_per_layer, options.top, config.seed)

@@ -17,7 +17,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
 from ff_memories.report.claims_table import to_latex
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--latex", metavar="claims.tex", help="the verdicts as a LaTeX table, to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     for path, table in ((args.out, "claims"), (args.out_counts, "counts")):
         if tables.name_of(path) != table:
             raise UserError(f"{path}: this table's file is called {table}.parquet")

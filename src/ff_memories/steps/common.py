@@ -14,6 +14,12 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from ff_memories.model.decoder import Decoder
 
 
+class Configured(argparse.Namespace):
+    """Arguments with those of ``config_argument``, so that the config's keys are checked where they are used."""
+
+    config: Settings
+
+
 def config_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", required=True, type=Settings.from_argument, help="a run's config file, or its sections as JSON"

@@ -8,7 +8,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.corpus import sample, store, texts
 from ff_memories.memories import composition, values
-from ff_memories.steps.common import config_argument, load_decoder, model_arguments, write_counts
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments, write_counts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     options, corpus, decoder = args.config.composition, store.read(args.corpus), load_decoder(args)
     shape = decoder.description
     examples = _given(args, corpus) if args.sample else _drawn(args, corpus)
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         tables.write(frame, getattr(args, name))
 
 
-def _drawn(args: argparse.Namespace, corpus: store.Corpus) -> pl.DataFrame:
+def _drawn(args: Configured, corpus: store.Corpus) -> pl.DataFrame:
     options = args.config.composition
     return composition.sample_examples(
         corpus.lengths[corpus.train :],
@@ -67,6 +67,6 @@ def _drawn(args: argparse.Namespace, corpus: store.Corpus) -> pl.DataFrame:
     )
 
 
-def _given(args: argparse.Namespace, corpus: store.Corpus) -> pl.DataFrame:
+def _given(args: Configured, corpus: store.Corpus) -> pl.DataFrame:
     validation = tables.read(args.sentences[0]).filter(pl.col("split") == "validation")
     return sample.read(args.sample[0], texts.of_sentences(validation), corpus.lengths)

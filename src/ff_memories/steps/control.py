@@ -10,7 +10,7 @@ from ff_memories.memories import composition, control, values
 from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Decoder
 from ff_memories.seeding import generator
-from ff_memories.steps.common import config_argument, load_decoder, model_arguments
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--control", required=True, help="table to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     config, corpus = args.config, store.read(args.corpus)
     device = load_decoder(args).device
     description, weights = checkpoint.load(args.weights, args.description)

@@ -12,7 +12,7 @@ from ff_memories.corpus import cuts, moses, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import Segmenter, segmenter
 from ff_memories.errors import UserError
-from ff_memories.steps.common import config_argument, write_counts
+from ff_memories.steps.common import Configured, config_argument, write_counts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     corpus = args.config.corpus
     if corpus.sha256 is not None and (found := _digest([*args.train, *args.validation])) != corpus.sha256:
         raise UserError(_changed(corpus, found), "set corpus.sha256 to the new value if the change is meant")
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     tables.write(pl.concat(frames), args.sentences)
 
 
-def _segmenters(args: argparse.Namespace) -> list[Segmenter]:
+def _segmenters(args: Configured) -> list[Segmenter]:
     """The segmenter of each split: it cuts now, or gives what was recorded."""
     corpus = args.config.corpus
     if not args.cuts:

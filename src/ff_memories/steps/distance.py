@@ -7,7 +7,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.patterns import distance
 from ff_memories.patterns.embedding import train_counts
-from ff_memories.steps.common import check_dictionary, config_argument
+from ff_memories.steps.common import Configured, check_dictionary, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="distance_labels.parquet", help="table to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     import torch
 
     from ff_memories.model.decoder import Decoder

@@ -12,7 +12,7 @@ from ff_memories.errors import UserError
 from ff_memories.gallery import predictions, shading, site
 from ff_memories.gallery.material import Material
 from ff_memories.report.passages import Texts
-from ff_memories.steps.common import config_argument, load_decoder, model_arguments
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 TABLES = ("triggers", "values", "mutations", "annotations", "pattern_labels", "sentences")
 
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="to write; open its index.html")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
     given = {name: tables.read(getattr(args, name)) for name in TABLES}
     decoder, options = load_decoder(args), args.config.gallery

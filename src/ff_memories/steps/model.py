@@ -10,7 +10,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import replacing
 from ff_memories.model import checkpoint
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 PAPER_SOURCES = ("adaptive_lm_wiki103.v2", "wikitext-103")
 PAPER_SIZE = (246_933_504, 267_744)  # parameters and token types of the paper's model (appendix B)
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--card", required=True, help="card.json to write: what this run's model is")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     settings = args.config
     digests = {name: _sha256(getattr(args, name)) for name in ("checkpoint", "dictionary")}
     wanted = settings.model.sha256

@@ -5,7 +5,7 @@ import argparse
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.memories import mutations
-from ff_memories.steps.common import config_argument, load_decoder, model_arguments, write_counts
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments, write_counts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     options, corpus, decoder = args.config.mutations, store.read(args.corpus), load_decoder(args)
     shape = decoder.description
     chosen = mutations.sample(

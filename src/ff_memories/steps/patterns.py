@@ -11,7 +11,7 @@ from ff_memories.files import write_whole
 from ff_memories.patterns import distance, plan, reading, scoring
 from ff_memories.patterns.records import Problems, Shown, check, check_judgements
 from ff_memories.plain import csv_text
-from ff_memories.steps.common import config_argument, write_counts
+from ff_memories.steps.common import Configured, config_argument, write_counts
 
 OWN = ("annotations", "pattern_labels", "distance_labels", "annotation_scores")
 
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     config, problems = args.config, Problems()
     given, judged = reading.read(args.files, config.run, problems)
     asked = tables.read(args.plan)

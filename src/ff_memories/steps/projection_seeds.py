@@ -4,7 +4,7 @@ import argparse
 
 from ff_memories import tables
 from ff_memories.errors import UserError
-from ff_memories.steps.common import config_argument, load_decoder, model_arguments
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="projection_seeds.parquet", help="table to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     from ff_memories.memories.unloaded import rank_table
 
     decoder, first = load_decoder(args), args.config.values.projection_seed

@@ -9,7 +9,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.patterns import ANNOTATOR, proxy, quality, sample, scoring
 from ff_memories.seeding import generator
-from ff_memories.steps.common import check_dictionary, config_argument, write_counts
+from ff_memories.steps.common import Configured, check_dictionary, config_argument, write_counts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     import torch
 
     from ff_memories.model.decoder import Decoder

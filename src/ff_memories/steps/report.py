@@ -10,7 +10,7 @@ from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import DRAWN
 from ff_memories.files import write_whole
 from ff_memories.report.page import page
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="report.html", help="page to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     card, claims = read_card(args.card), tables.read(args.claims)
     if set(claims["scope"]) - {card["scope"]}:
         raise UserError(f"{args.claims}: judged for another model than {args.card} describes", "run snakemake again")

@@ -12,7 +12,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
 from ff_memories.patterns import ANNOTATOR, SIMULATED, csv_files, distance, simulate
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 RATES = {
     "miss": "true patterns not seen",
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="annotations/RUN")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     config, asked = args.config, tables.read(args.plan)
     rates = [getattr(args, name) for name in RATES]
     number = max(map(len, rates))

@@ -8,7 +8,7 @@ from ff_memories.report import table2
 from ff_memories.report.joining import text_arguments, write_formats
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
     target = args.config.values.target
     rows = table2.table2(tables.read(args.values), tables.read(args.triggers), texts, target)

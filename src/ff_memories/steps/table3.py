@@ -8,7 +8,7 @@ from ff_memories.report import table3
 from ff_memories.report.joining import text_arguments, write_formats
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
-from ff_memories.steps.common import config_argument
+from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     scope, texts = read_card(args.card)["scope"], Texts.read(args.sentences, args.corpus, args.dictionary)
     annotations, triggers = tables.read(args.annotations), tables.read(args.triggers)
     found = table3.annotated_key(annotations, triggers, texts, args.config.patterns.top)

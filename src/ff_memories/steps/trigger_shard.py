@@ -9,7 +9,7 @@ from ff_memories.memories import plan
 from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
 from ff_memories.memories.triggers import require_enough, trigger_examples
-from ff_memories.steps.common import config_argument, load_decoder, model_arguments
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     triggers = args.config.triggers
     corpus = store.read(args.corpus)
     require_enough(corpus, triggers.top, triggers.positions, triggers.per_sentence)

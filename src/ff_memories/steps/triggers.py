@@ -9,7 +9,7 @@ from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.errors import UserError
 from ff_memories.memories import shards, triggers
-from ff_memories.steps.common import config_argument, write_counts
+from ff_memories.steps.common import Configured, config_argument, write_counts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counts", required=True, help="counts to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     corpus, options = store.read(args.corpus), args.config.triggers
     best = shards.load(args.shards[0])
     for path in args.shards[1:]:

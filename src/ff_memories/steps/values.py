@@ -5,7 +5,7 @@ import argparse
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.memories import values
-from ff_memories.steps.common import config_argument, load_decoder, model_arguments
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", required=True, help="table to write")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Configured) -> None:
     options, decoder = args.config.values, load_decoder(args)
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     triggers, corpus = tables.read(args.triggers), store.read(args.corpus)
