@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -152,6 +153,15 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
 def test_files_that_are_none_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.jsonl"])
+@pytest.mark.parametrize("make, said", [(Path.mkdir, "Is a directory"), (Path.touch, "empty"), (None, "No such file")])
+def test_a_file_that_is_none_is_refused_by_name(tmp_path, name, make, said):
+    if make:
+        make(tmp_path / name)
+    with pytest.raises(UserError, match=rf"{name}: .*{said}"):
         read(tmp_path / name)
 
 

@@ -14,18 +14,22 @@ def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[lis
     records: list[Record] = []
     judged: list[Judgement] = []
     for path in sorted(map(Path, paths)):
-        match path.suffix.lower():
-            case ".csv":
-                patterns, distances = csv_files.read(path, run, problems)
-                records += patterns
-                judged += distances
-            case ".json":
-                records += tools.read_label_studio(path, run, problems)
-            case ".jsonl":
-                records += tools.read_doccano(path, run, problems)
-            case suffix if suffix in PASSED:
-                continue
-            case _:
-                problems.add(str(path), "no file of annotations", "export CSV, Label Studio's JSON or doccano's JSONL")
+        try:
+            match path.suffix.lower():
+                case ".csv":
+                    patterns, distances = csv_files.read(path, run, problems)
+                    records += patterns
+                    judged += distances
+                case ".json":
+                    records += tools.read_label_studio(path, run, problems)
+                case ".jsonl":
+                    records += tools.read_doccano(path, run, problems)
+                case suffix if suffix in PASSED:
+                    continue
+                case _:
+                    what, mend = "no file of annotations", "export CSV, Label Studio's JSON or doccano's JSONL"
+                    problems.add(str(path), what, mend)
+        except OSError as error:
+            problems.add(str(path), f"not readable ({error.strerror})", "give files that are there")
     check_names([*records, *judged], problems)
     return records, judged
