@@ -18,7 +18,6 @@ from ff_memories.deviations.register import register
 from ff_memories.sensitivity.choices import SECTIONS, SHARES, SIZE
 from ff_memories.sensitivity.table import changes
 
-ENTRIES = {entry.id: entry for entry in register()}
 EXTRACTION = (*SECTIONS, "extraction", "patterns")
 
 

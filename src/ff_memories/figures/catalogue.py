@@ -11,7 +11,6 @@ class Entry:
     """One figure.
 
     Attributes:
-        experiment: the experiment it reports, E2 to E13; nothing for our own.
         section: the paper's section that discusses it.
         caption: what is drawn, in our own words.
         caption_last: the same where values are compared with a trigger's last token (``values.target: last``).
@@ -21,7 +20,6 @@ class Entry:
         wide: as wide as the page's text, not a column.
     """
 
-    experiment: str
     section: str
     caption: str
     tables: tuple[str, ...]
@@ -38,31 +36,31 @@ class Entry:
 
 FIGURES: dict[str, Entry] = {
     "figure2": Entry(
-        "E2", "3.2",
+        "3.2",
         "What kind of pattern the top trigger examples of a key show, layer by layer: shallow, semantic, both or none.",
         ("pattern_labels",),
     ),
     "figure3": Entry(
-        "E3", "3.2",
+        "3.2",
         "How much a key's memory coefficient changes when one token of its trigger examples is removed: "
         "the first, the last, or a random one.",
         ("mutations",), ("mutations",),
     ),
     "figure4": Entry(
-        "E4", "4",
+        "4",
         "How often a value's most probable token is the token that follows its key's top trigger example.",
         ("values", "control"), ("values",),
         caption_last="How often a value's most probable token is the last token of its key's top trigger example.",
     ),
     "figure5": Entry(
-        "E5", "4",
+        "4",
         "Where the token that follows a key's top trigger example ranks in the value's distribution (0 is the top).",
         ("values",), ("values",), frozenset({"rank_limit"}),
         caption_last="Where the last token of a key's top trigger example ranks in the value's distribution "
         "(0 is the top).",
     ),
     "figure6": Entry(
-        "E6", "4",
+        "4",
         "Agreement of values with their keys' top trigger examples, by the probability of the value's top token; "
         "all layers together, with the number of values above each bar.",
         ("values",), ("values",), frozenset({"bins"}),
@@ -70,28 +68,28 @@ FIGURES: dict[str, Entry] = {
         "of the value's top token; all layers together, with the number of values above each bar.",
     ),
     "figure7": Entry(
-        "E8", "5.1",
+        "5.1",
         "The share of a layer's memories that are active, that is, have a coefficient above zero.",
         ("composition", "control"),
     ),
     "figure8": Entry(
-        "E9", "5.1",
+        "5.1",
         "How often a layer's prediction differs from the predictions of all its memories "
         "(of the active ones, unless configured otherwise).",
         ("composition", "control"),
     ),
     "figure9": Entry(
-        "E11", "5.2",
+        "5.2",
         "How often the residual, before a layer's feed-forward, already predicts what the model outputs in the end.",
         ("refinement", "control"),
     ),
     "figure10": Entry(
-        "E12", "5.2",
+        "5.2",
         "The probability that the residual at each layer gives to the token the model outputs in the end.",
         ("refinement",),
     ),
     "figure11": Entry(
-        "E13", "5.2",
+        "5.2",
         "Whose prediction a layer's output follows: the residual's, the feed-forward's, both or neither's.",
         ("refinement",),
     ),
@@ -99,13 +97,13 @@ FIGURES: dict[str, Entry] = {
 
 SUPPLEMENTS: dict[str, Entry] = {
     "sensitivity": Entry(
-        "", "",
+        "",
         "What each choice that the paper leaves open, or that its released code takes otherwise, does to each claim: "
         "the change of its measured value against this run's own, and whether its verdict flips.",
         ("sensitivity",), wide=True,
     ),
     "projection_seeds": Entry(
-        "", "",
+        "",
         "What the released agreement script's random projections and dropout do to the ranks of Figure 5, for target "
         "tokens outside the softmax's head: boxes are each layer's median rank over seeds, points the median under the "
         "model's own softmax.",
