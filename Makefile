@@ -35,7 +35,7 @@ setup: .venv/.ready
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	touch $@
 
-# the tests also cover the optional segmenter, and the checks of style
+# the tests also cover the optional segmenter, and the checks of style and types
 .venv/.tests: .venv/.ready
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spacy,dev]'
 	touch $@

@@ -14,11 +14,13 @@ from conftest import ROOT
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import SMALL, config, run_steps, write_inputs
 
+from ff_memories import tables
 from ff_memories.cli import main
 from ff_memories.config import load, parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.model import checkpoint
+from ff_memories.steps.common import shard_of
 from ff_memories.workflow import Run
 
 TYPES = words(44)
@@ -400,6 +402,21 @@ def test_options_that_make_no_sense(folder, capsys, change, said):
 def test_numbers_given_as_text_are_numbers(folder):
     rewrite(folder, lambda c: vars(c["args"]).update(decoder_attention_heads="2", decoder_layers="3"))
     assert checkpoint.read(folder / "model.pt")[0].heads == 2
+
+
+@pytest.mark.parametrize("text", ["0-of-4", "5-of-4", "1", "one-of-4", "1-of-", "-1-of-4"])
+def test_a_shard_that_is_none(text):
+    assert shard_of("4-of-4") == (4, 4)
+    with pytest.raises(UserError, match=f"--shard {text}: no shard"):
+        shard_of(text)
+
+
+def test_a_file_named_as_no_table_is(tmp_path):
+    frame = tables.counts("values", {"read": 1})
+    for act in (lambda path: tables.write(frame, path), tables.read):
+        with pytest.raises(UserError, match=r"mine\.parquet: no table is called 'mine'"):
+            act(tmp_path / "mine.parquet")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_card(folder, capsys):

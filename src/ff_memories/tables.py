@@ -189,8 +189,11 @@ TABLES = {
 
 
 def name_of(path: str | Path) -> str:
-    """Return the table that a file holds, which is what the file is called."""
-    return Path(path).stem
+    """Return the table that a file holds, which is what the file is called. Raises ``UserError`` for other names."""
+    name = Path(path).stem
+    if name not in TABLES:
+        raise UserError(f"{path}: no table is called {name!r}", "name it as a run does, such as tables/values.parquet")
+    return name
 
 
 def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:

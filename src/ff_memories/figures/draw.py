@@ -314,7 +314,7 @@ def data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
         others = table.filter(~pl.col("layer").is_between(1, look.layers))
         if others.height:
             raise UserError(
-                f"table {name}: it has a layer {others['layer'][0]}, the model layers 1 to {look.layers}",
+                f"table {name}: it has a layer {max(others['layer'])}, the model layers 1 to {look.layers}",
                 "the table is of another run; remove it and run snakemake again",
             )
     return DRAW[look.figure].data(tables, settings, look)

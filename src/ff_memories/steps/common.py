@@ -40,6 +40,14 @@ def execution_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-tokens", type=int, default=16_384, help="tokens in one forward pass")
 
 
+def shard_of(text: str) -> tuple[int, int]:
+    """Return (number from 1, of how many) for ``1-of-4``. Raises ``UserError`` for what is no shard."""
+    number, _, shards = text.partition("-of-")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
+        raise UserError(f"--shard {text}: no shard", "give one as in 1-of-4")
+    return int(number), int(shards)
+
+
 def chosen_device(device: str) -> str:
     """Return ``cpu`` or ``cuda`` for what ``execution.device`` says. Raises ``UserError`` where there is no GPU."""
     import torch

@@ -8,6 +8,7 @@ from typing import Any
 from ff_memories import config
 from ff_memories.corpus import cuts
 from ff_memories.corpus.segment import segmenter
+from ff_memories.steps.common import shard_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +21,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    index, shards = (int(part) for part in args.shard.split("-of-"))
+    number, shards = shard_of(args.shard)
     splits = [(getattr(args, s), cuts.needed(args.config, s)) for s in ("train", "validation")]
     cut = segmenter(args.config["segmenter"], args.pipeline[0].parent if args.pipeline else None)
-    cuts.save(cuts.find(splits, cut, index - 1, shards), args.out)
+    cuts.save(cuts.find(splits, cut, number - 1, shards), args.out)
 
 
 def _corpus(given: str) -> dict[str, Any]:

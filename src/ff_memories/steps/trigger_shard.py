@@ -9,7 +9,7 @@ from ff_memories.memories import plan
 from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
 from ff_memories.memories.triggers import require_enough, trigger_examples
-from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
+from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments, shard_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(args: Configured) -> None:
     triggers = args.config.triggers
     corpus = store.read(args.corpus)
     require_enough(corpus, triggers.top, triggers.positions, triggers.per_sentence)
-    index, shards = (int(part) for part in args.shard.split("-of-"))
+    number, shards = shard_of(args.shard)
     decoder = load_decoder(args)
     made_from = fingerprint(
         [args.weights, args.description, args.corpus],
@@ -44,7 +44,7 @@ def run(args: Configured) -> None:
     best = trigger_examples(
         decoder,
         corpus,
-        plan.shard(corpus.lengths[: corpus.train], index - 1, shards),
+        plan.shard(corpus.lengths[: corpus.train], number - 1, shards),
         top=triggers.top,
         positions=triggers.positions,
         per_sentence=triggers.per_sentence,
