@@ -1,6 +1,7 @@
 """The audit finds what differs, by name, and says no more than its sample allows."""
 
 import copy
+import json
 import math
 from pathlib import Path
 
@@ -37,8 +38,12 @@ def evidence(folder, changes, options):
     """A small run's evidence, from its files as ``pipeline`` leaves them."""
     settings = config(**changes)
     write_inputs(folder, TYPES, **options)
+    lines = (folder / "validation.txt").read_text().splitlines()[:5]
+    given = [{"text": line, "random_pos": min(n, len(line.split()))} for n, line in enumerate(lines, 1)]
+    (folder / "sample.jsonl").write_text("".join(json.dumps(record) + "\n" for record in given))
     out = run_steps(folder, settings)
-    return Evidence.read(Run(settings), ROWS, lambda path: folder / path if "/" not in path else out / Path(path).name)
+    made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
+    return Evidence.read(Run(settings), ROWS, made)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -123,6 +128,13 @@ def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
         "mutations": sound.tables["mutations"].head(-1),
     }
     assert [fault.partition(":")[0] for fault in draws(other)] == ["mutations", "examples"]
+
+
+def test_examples_are_compared_with_a_given_sample(tmp_path):
+    given = evidence(tmp_path, {"composition__sample_file": "sample.jsonl", "corpus__segmenter": "line"}, {})
+    assert draws(given) == []
+    given.tables["examples"] = given.tables["examples"].with_columns(pl.col("position").reverse())
+    assert draws(given) == ["examples: not the prefixes of the given sample"]
 
 
 def test_triggers_out_of_order_are_found(sound):

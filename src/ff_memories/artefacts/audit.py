@@ -102,7 +102,7 @@ def _recomputed(name: str, evidence: Evidence, row: Row) -> Result:
 
 
 def draws(evidence: Evidence) -> list[str]:
-    """Draw keys, tokens and examples again from the config's seed; return what was drawn otherwise."""
+    """Draw keys, tokens and examples again, as the config says; return what was drawn otherwise."""
     corpus, config, tables = evidence.corpus, evidence.config, evidence.tables
     layers, keys = evidence.oracle.keys
     chosen = config.mutations
@@ -113,12 +113,15 @@ def draws(evidence: Evidence) -> list[str]:
     key = ["layer", "key", "rank", "mutation", "removed"]
     faults = [] if _same_rows(tables["mutations"], again, key) else ["mutations: not the keys and tokens of the seed"]
     options = config.composition
-    again = composition.sample_examples(
-        corpus.lengths[corpus.train :], corpus.train, examples=options.examples, sample=options.sample,
-        positions=options.positions, seed=config.seed,
-    )  # fmt: skip
-    if not _same_rows(tables["examples"], again, ["example", "sentence", "position"]):
-        faults.append("examples: not the prefixes of the seed")
+    examples = evidence.given
+    if examples is None:
+        examples = composition.sample_examples(
+            corpus.lengths[corpus.train :], corpus.train, examples=options.examples, sample=options.sample,
+            positions=options.positions, seed=config.seed,
+        )  # fmt: skip
+    if not _same_rows(tables["examples"], examples, ["example", "sentence", "position"]):
+        whose = "seed" if evidence.given is None else "given sample"
+        faults.append(f"examples: not the prefixes of the {whose}")
     triggers = tables["triggers"]
     steps = triggers.select(
         (pl.col("rank") == 1 + pl.int_range(pl.len()).over("layer", "key")).all().alias("ranks"),

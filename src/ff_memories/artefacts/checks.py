@@ -14,7 +14,7 @@ from ff_memories.artefacts import comparing as compare
 from ff_memories.artefacts.comparing import DIFFERS, LOGIT, NEAR_TIE, TIE, Result
 from ff_memories.artefacts.oracle import Oracle, Seen
 from ff_memories.config import Settings
-from ff_memories.corpus import store
+from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.triggers import POSITIONS
@@ -26,12 +26,13 @@ Row = dict[str, Any]
 
 @dataclass
 class Evidence:
-    """All that a row is recomputed from."""
+    """All that a row is recomputed from; ``given`` are the examples where the config names them in place of a draw."""
 
     oracle: Oracle
     corpus: Corpus
     config: Settings
     tables: dict[str, pl.DataFrame]
+    given: pl.DataFrame | None = None
     lists: dict[tuple[int, int], pl.DataFrame] = field(init=False)
     _tops: dict[tuple[int, int], list[int]] = field(init=False, default_factory=dict)
 
@@ -46,7 +47,9 @@ class Evidence:
             at(run.checkpoint), Dictionary.read(at(run.dictionary)), values["projection"], values["projection_seed"]
         )
         frames = {name: tables.read(at(run.table(name))) for name in names}
-        return cls(oracle, store.read(at(run.path("corpus", "corpus.safetensors"))), Settings(run.resolved), frames)
+        corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
+        given = sample.read(at(file), _validation(run, at), corpus.lengths) if file else None
+        return cls(oracle, corpus, Settings(run.resolved), frames, given)
 
     def prefix(self, row: Row) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
@@ -68,6 +71,13 @@ class Evidence:
             close = torch.nonzero(said >= said[best] - LOGIT).flatten().tolist()
             self._tops[layer, key] = [best, *(token for token in close if token != best)]
         return self._tops[layer, key]
+
+
+def _validation(run: Run, at: Callable[[str], Path]) -> dict[int, str]:
+    """Return the validation sentences as text, by number."""
+    here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
+    sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
+    return texts.of_sentences(sentences.with_columns(here))
 
 
 def lengths(evidence: Evidence, sentence: int) -> range:
