@@ -25,8 +25,7 @@ def run(command: list[Any]) -> subprocess.CompletedProcess[str]:
         try:
             work.wait()
         finally:
-            work.stdin.close()
-            work.wait()
+            work.communicate()  # closes what holds it, and waits
         said = [(file.seek(0), file.read())[1] for file in (out, err)]
     return subprocess.CompletedProcess(command, work.returncode, *said)
 

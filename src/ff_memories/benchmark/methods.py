@@ -7,6 +7,7 @@ sees every coefficient does without it.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -124,7 +125,7 @@ class Fairseq:
         batches: (sentences, longest) token ids, padded.
     """
 
-    decoder: torch.nn.Module
+    decoder: Any
     batches: list[torch.Tensor]
 
     @property
@@ -142,7 +143,8 @@ class Fairseq:
 
         Padding is left out before the top is taken.
         """
-        keep, cache = Running(decoder, top), {}
+        keep = Running(decoder, top)
+        cache: dict[int, torch.Tensor] = {}
 
         def run(tokens: torch.Tensor) -> None:
             hooks = [

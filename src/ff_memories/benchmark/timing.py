@@ -68,7 +68,7 @@ class Profile:
     def __init__(self, parts: dict[str, list[tuple[Any, str]]]):
         self.parts, self.seconds = parts, defaultdict[tuple[str, str], float](float)
         self._method, self._inner = "", [0.0]  # seconds in profiled functions called by each one that runs now
-        self._before: list[tuple[Any, str, Callable]] = []
+        self._before: list[tuple[Any, str, Callable[..., Any]]] = []
 
     def __enter__(self) -> "Profile":
         for part, functions in self.parts.items():
@@ -81,17 +81,17 @@ class Profile:
         for owner, name, function in self._before:
             setattr(owner, name, function)
 
-    def under(self, method: str, function: Callable) -> Callable:
+    def under(self, method: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function whose parts count for a method."""
 
-        def run(*arguments):
+        def run(*arguments: Any) -> Any:
             self._method = method
             return function(*arguments)
 
         return run
 
-    def _timed(self, part: str, function: Callable) -> Callable:
-        def run(*arguments, **options):
+    def _timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
             self._inner.append(0.0)
             begun = clock()
             out = function(*arguments, **options)

@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -72,7 +73,10 @@ def _show(
         print(f"in all, {n:3} at once: {duration(planning.elapsed(plan, n))}")
 
 
-def _plain(device, tokens, speed, plan, measured, devices) -> dict:
+def _plain(
+    device: str, tokens: dict[str, int], speed: planning.Speed, plan: list[planning.Step], measured: dict[str, Cost],
+    devices: list[int],
+) -> dict[str, Any]:  # fmt: skip
     """Return what is shown, as JSON has it: bytes, and seconds of all of a step's jobs together."""
     found = {rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": (c.peak_mib or 0) * 2**20 or None}
              for rule, c in measured.items()}  # fmt: skip
