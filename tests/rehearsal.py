@@ -234,7 +234,7 @@ def page() -> str:
                 f"| {step['rule']} | {did['jobs']} | {duration(did['seconds'])} | {duration(step['seconds'])} "
                 f"| {memory} | {step['memory'] / 1e9:.1f} GB |\n"
             )
-        machines = ", ".join(f"{n}: {duration(seconds)}" for n, seconds in told["whole"].items())
+        machines = ", ".join(f"{n}: {duration(told['whole'][n])}" for n in sorted(told["whole"], key=int))
         parts.append(
             f"\nThe whole of the paper's run, {told['whole_tokens']:,} tokens, is estimated to take on so many "
             f"machines like this one, without a GPU: {machines}.\n"

@@ -138,7 +138,9 @@ def steps(
     lists = cells * top * ENTRY_BYTES
     corpus_bytes = 4 * (train + validation) + 16 * (train + validation) // SENTENCE
     running = PROCESS + shape.loaded_bytes + batch
-    values_seconds = 1.5 * cells * head  # tails are looked at only where they can matter
+    values_seconds = 2.7 * cells * head  # the tails' products are as many again, and ranks need their counts
+    shaded = min(train, cells * config.gallery.shaded * SENTENCE // 2) * forward / 2
+    gallery = shaded + 13 * cells * head  # every word's probability, whose sums take longer than the products
     mutated = config.mutations.keys_per_layer * shape.layers * config.mutations.top * 3 * SENTENCE // 2
     examples = config.composition.examples
     layered = examples * (SENTENCE * forward + 3 * shape.layers * head)
@@ -159,6 +161,7 @@ def steps(
         Step("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
         Step("composition", 1, speed.start + layered, running + corpus_bytes, 0.02 * lists, running),
         Step("control", 1, speed.start + values_seconds, running + shape.loaded_bytes + corpus_bytes, 0.0, running),
+        Step("gallery", 1, speed.start + gallery, running + corpus_bytes, 1000 * cells, running),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
     return out

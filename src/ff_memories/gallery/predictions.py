@@ -18,18 +18,19 @@ def top_tokens(decoder: Decoder, vocabulary: Vocabulary, values: pl.DataFrame, n
         values: the ``values`` table, whose top token and probability come first, so that no page shows another.
         n: at most; of a smaller vocabulary all tokens.
     """
-    ids, probabilities = [], []
     rows = max(1, LOGITS // vocabulary.size)
     n = min(n, vocabulary.size)
     total = sum(len(layer.values) for layer in decoder.layers)
+    ids, probabilities = np.empty((total, n), np.int64), np.empty((total, n), np.float32)
+    at = 0  # filled in place: small results kept between large ones that are freed would hold their memory
     with torch.inference_mode(), Progress(total, "values", "top tokens") as progress:
         for layer in decoder.layers:
             for part in layer.values.split(rows):
                 best = vocabulary.log_probabilities(part).topk(n, dim=1)
-                ids.append(best.indices.cpu().numpy())
-                probabilities.append(best.values.exp().cpu().numpy())
+                own = slice(at, at := at + len(part))
+                ids[own], probabilities[own] = best.indices.cpu().numpy(), best.values.exp().cpu().numpy()
                 progress.step(len(part))
-    return _with_first(values, np.concatenate(ids), np.concatenate(probabilities))
+    return _with_first(values, ids, probabilities)
 
 
 def _with_first(values: pl.DataFrame, ids: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
