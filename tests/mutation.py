@@ -1,15 +1,21 @@
 """Mutation testing: change one operator or number of the science at a time, and see whether a test notices.
 
-``python tests/mutation.py claims --sample 100`` draws mutants of a part at random, runs its tests in a copy of the
-project until the first fails, and writes docs/data/faults/mutation-claims.json. ``--again`` tries those once more that
-survived then, and notes which of them are noticed by now.
+``python tests/mutation.py map`` runs the tests once, an hour or so, and keeps which of them run which function; name
+test files to do it for those alone. ``python tests/mutation.py claims --sample 100`` then draws mutants of a part at
+random and runs, in a copy of the project and in a fork that has everything but the package imported, the tests that
+run the changed function, quick ones first, until one fails; what no test runs survives at once. It writes
+docs/data/faults/mutation-claims.json. ``--again`` tries those once more that survived, and notes which of them are
+noticed by now.
 """
 
 import argparse
 import ast
+import contextlib
 import copy
+import importlib
 import json
 import os
+import pkgutil
 import random
 import shutil
 import signal
@@ -20,14 +26,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+from covering import Covering, functions
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src/ff_memories")
-TESTS = {  # the quickest first: the first failure ends a mutant
-    "memories": ["topk", "random_models", "memory", "released"],
-    "claims": ["claims", "report"],
-    "patterns": ["annotation", "patterns"],
-}
-LIMIT = 240  # seconds; a mutant that never ends is noticed, too
+PARTS = ["memories", "claims", "patterns"]
+MAP = ROOT / "results" / "mutation-map.json"
+QUICK = 0.5  # seconds; a test that takes less, what it needs included, runs before all others
+BUDGET = 60  # seconds of tests, as the map has them, tried on one mutant
 
 SWAPS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -99,68 +106,162 @@ def copied() -> Path:
     return folder
 
 
-def passes(folder: Path, tests: list[str]) -> bool:
-    """Whether the tests pass in a folder; they end at the first failure."""
-    files = [f"tests/test_{name}.py" for name in tests if (folder / f"tests/test_{name}.py").exists()]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
-    env = {**os.environ, "PYTHONPATH": str(folder / "src")}
-    child = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                             start_new_session=True)  # fmt: skip
+def order(known: dict, file: str, line: int) -> dict[str, int]:
+    """Return {test: place} of those that run the function a line is in, or any of its file where it is in none."""
+    inside = [name for first, _, last, name in functions(ast.parse((ROOT / PACKAGE / file).read_text(encoding="utf-8")))
+              if first <= line <= last][-1:]  # fmt: skip
+    hit = {context for context, ran in known["runs"].get(file, {}).items() if not inside or inside[0] in ran}
+    tests = {t: (own, shared) for t, (own, shared) in known["tests"].items() if hit & {t, *shared}}
+    cost = {t: own + sum(known["shared"][name] for name in shared) for t, (own, shared) in tests.items()}
+    whole = {}  # of slow tests together, by test file: they share fixtures
+    for test in tests:
+        if cost[test] >= QUICK:
+            whole[_file(test)] = whole.get(_file(test), 0) + cost[test]
+    rank = lambda t: (0, cost[t], "") if cost[t] < QUICK else (1, whole[_file(t)], _file(t))
+    out, spent, paid = {}, 0.0, set()
+    for test in sorted(tests, key=rank):
+        own, shared = tests[test]
+        spent += own + sum(known["shared"][name] for name in set(shared) - paid)
+        if spent <= BUDGET:
+            paid.update(shared)
+            out[test] = len(out)
+    return out
+
+
+def _file(test: str) -> str:
+    return test.split("::")[0]
+
+
+class Chosen:
+    """A pytest plugin: these tests alone, in this order."""
+
+    def __init__(self, place: dict[str, int]):
+        self.place = place
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        items[:] = sorted((i for i in items if i.nodeid in self.place), key=lambda i: self.place[i.nodeid])
+
+
+def run(folder: Path, files: list[str], *plugins: object) -> int:
+    """Run test files of a copy in this process, which has to end afterwards; return pytest's exit status."""
+    from hypothesis import settings
+
+    os.chdir(folder)
+    sys.path[:0] = [str(folder / "src"), str(folder / "tests")]
+    os.environ["PYTHONPATH"] = str(folder / "src")
+    settings.register_profile("the same in every run", database=None, derandomize=True)
+    settings.load_profile("the same in every run")
+    imported = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", imported, *files], plugins=list(plugins))
+
+
+def prepare(folder: Path) -> None:
+    """Import all that the package imports, and forget the package itself."""
+    sys.path.insert(0, str(folder / "src"))
+    package = importlib.import_module("ff_memories")
+    for module in pkgutil.walk_packages(package.__path__, "ff_memories."):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
+    for name in [name for name in sys.modules if name.split(".")[0] == "ff_memories"]:
+        del sys.modules[name]
+    del sys.path[0]
+
+
+def verdict(folder: Path, place: dict[str, int], seconds: float) -> str:
+    """Run tests in a fork: ``passed``, ``failed``, or ``endless`` after so many seconds."""
+    child = os.fork()
+    if not child:
+        os.setsid()
+        with open(os.devnull, "w") as nowhere:
+            for stream in (1, 2):
+                os.dup2(nowhere.fileno(), stream)
+        status = 1
+        try:
+            status = run(folder, sorted({_file(test) for test in place}), Chosen(place))
+        finally:
+            os._exit(status)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return "failed" if status else "passed"
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "endless"
+
+
+def chart(files: list[str]) -> None:
+    """Run test files, all for none, and keep which functions each test runs."""
+    folder = copied()
+    known = json.loads(MAP.read_text()) if files and MAP.exists() else {"tests": {}, "shared": {}, "runs": {}}
+    files = files or sorted(f"tests/{path.name}" for path in ROOT.glob("tests/test_*.py"))
     try:
-        return child.wait(LIMIT * len(tests)) == 0
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        return False
+        seen = Covering(folder / PACKAGE)
+        run(folder, ["--maxfail=1000", *files], seen)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    known["tests"] = {t: found for t, found in known["tests"].items() if _file(t) not in files} | seen.tests
+    known["shared"] |= seen.shared
+    for file, ran in seen.runs.items():
+        known["runs"].setdefault(file, {}).update({context: sorted(names) for context, names in ran.items()})
+    MAP.parent.mkdir(exist_ok=True)
+    MAP.write_text(json.dumps(known))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=TESTS)
+    parser.add_argument("part", choices=[*PARTS, "map"])
+    parser.add_argument("files", nargs="*", help="map: test files")
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=600)
     parser.add_argument("--again", action="store_true", help="only what survived before")
     given = parser.parse_args()
+    if given.part == "map":
+        return chart(given.files)
     out = ROOT / "docs" / "data" / "faults" / f"mutation-{given.part}.json"
+    known = json.loads(MAP.read_text())
     every = [
-        (path, *mutant) for path in sorted((ROOT / PACKAGE / given.part).rglob("*.py")) for mutant in mutants(path)
+        ({"file": path.relative_to(ROOT / PACKAGE).as_posix(), "line": line, "before": old, "after": new}, content)
+        for path in sorted((ROOT / PACKAGE / given.part).rglob("*.py"))
+        for line, old, new, content in mutants(path)
     ]
-    chosen = random.Random(given.seed).sample(every, min(given.sample, len(every)))
-    before = json.loads(out.read_text(encoding="utf-8")) if given.again else {"survivors": []}
+    said = json.loads(out.read_text(encoding="utf-8")) if given.again else {"seed": given.seed, "mutants": len(every)}
     if given.again:
-        survived = [
-            (row["file"], row["line"], row["before"], row["after"])
-            for row in before["survivors"]
-            if not row.get("since") and "why" not in row
-        ]
-        chosen = [m for m in every if (m[0].relative_to(ROOT / PACKAGE).as_posix(), *m[1:4]) in survived]
+        left = [row for row in said["survivors"] if not row.get("since") and "why" not in row]
+        chosen = [(row, next(c for found, c in every if _same(found, row))) for row in left]
+    else:
+        chosen = random.Random(given.seed).sample(every, min(given.sample, len(every)))
     folder, rows, end = copied(), [], time.monotonic() + 60 * given.minutes
+    prepare(folder)
     try:
-        for path, line, old, new, content in chosen:
+        for row, content in chosen:
             if time.monotonic() > end:
                 break
-            target = folder / path.relative_to(ROOT)
+            begin, target = time.monotonic(), folder / PACKAGE / row["file"]
             target.write_text(content, encoding="utf-8")
-            row = {"file": path.relative_to(ROOT / PACKAGE).as_posix(), "line": line, "before": old, "after": new}
-            rows.append(row | {"killed": not passes(folder, TESTS[given.part])})
-            shutil.copy(path, target)
-            found = "killed  " if rows[-1]["killed"] else "SURVIVED"
-            print(found, f"{row['file']}:{line}", old, "->", new, flush=True)
+            place = order(known, row["file"], row["line"])
+            found = verdict(folder, place, 30 + 3 * BUDGET) if place else "no test"
+            shutil.copy(ROOT / PACKAGE / row["file"], target)
+            rows.append((row, found))
+            print(found, f"{time.monotonic() - begin:.0f} s, {len(place)} tests", f"{row['file']}:{row['line']}",
+                  row["before"], "->", row["after"], flush=True)  # fmt: skip
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    killed = sum(row["killed"] for row in rows)
-    print(f"{killed} of {len(rows)} killed; {len(every)} mutants in all")
+    survivors = [row for row, found in rows if found in ("passed", "no test")]
+    print(f"{len(rows) - len(survivors)} of {len(rows)} noticed; {len(every)} mutants in all")
     if given.again:
-        noticed = {(row["file"], row["line"], row["before"], row["after"]) for row in rows if row["killed"]}
-        for row in before["survivors"]:
-            known = row.get("since", False)
-            row["since"] = known or (row["file"], row["line"], row["before"], row["after"]) in noticed
-        said = before
+        for row, found in rows:
+            row["since"] = found not in ("passed", "no test")
     else:
-        survivors = [row for row in rows if not row["killed"]]
-        said = {"seed": given.seed, "mutants": len(every), "tried": len(rows), "killed": killed, "survivors": survivors}
+        said |= {"tried": len(rows), "killed": len(rows) - len(survivors), "survivors": survivors}
     out.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+
+
+def _same(a: dict, b: dict) -> bool:
+    return all(a[name] == b[name] for name in ("file", "line", "before", "after"))
 
 
 if __name__ == "__main__":

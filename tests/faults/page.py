@@ -7,10 +7,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import branches
 import test_hostile_checkpoints as checkpoints
 import test_hostile_config as configs
 import test_hostile_text as texts
 
+from ff_memories.patterns.scoring import share
 from ff_memories.plain import visible
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +30,9 @@ run: tables, counts, figures, report, gallery, shards (not logs and times).
     python tests/faults/kill_dvc.py --trials 12
     python tests/faults/conditions.py
     python tests/faults/corruption.py --trials 56
+    python tests/mutation.py map                    # once: which tests run which functions
     python tests/mutation.py claims --sample 100
+    coverage run -m pytest && python tests/faults/branches.py
 
 Downloads, caches, remotes and DVC's locks have their trials in `tests/test_artefacts_faults.py` and
 `tests/test_sources.py`, hostile files in `tests/test_hostile_*.py` ([security](../SECURITY.md)), and the readers are
@@ -108,25 +112,45 @@ def mutation() -> str:
     parts = {part: found for part in ("memories", "claims", "patterns") if (found := read(f"faults/mutation-{part}"))}
     if not parts:
         return ""
-    scores = [
-        [
-            part,
-            f"{found['mutants']:,}",
-            found["tried"],
-            found["killed"],
-            sum(r.get("since", False) for r in found["survivors"]),
-        ]
-        for part, found in parts.items()
-    ]
-    left = [
-        [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "not looked into")]
-        for found in parts.values() for row in found["survivors"] if not row.get("since")
-    ]  # fmt: skip
+    scores, left = [], []
+    for part, found in parts.items():
+        tried, killed, survivors = found["tried"], found["killed"], found["survivors"]
+        since, why = (sum(bool(row.get(name)) for row in survivors) for name in ("since", "why"))
+        _, low, high, _ = share(killed, tried)
+        scores.append([part, f"{found['mutants']:,}", tried, killed, f"{low:.0%} to {high:.0%}", since, why,
+                       f"{(killed + since + why) / tried:.0%}"])  # fmt: skip
+        left += [
+            [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "not looked into")]
+            for row in survivors if not row.get("since")
+        ]  # fmt: skip
+    head = ["part", "mutants in all", "tried", "noticed", "of all, with 95 % confidence",
+            "noticed since, by tests written for them", "explained", "noticed or explained"]  # fmt: skip
     return (
-        "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; the part's "
-        "tests run until one fails.\n\n"
-        + table(["part", "mutants in all", "tried", "noticed", "noticed since, by tests written for them"], scores)
-        + ("\nNoticed by no test of their part:\n\n" + table(["where", "change", "why"], left) if left else "")
+        "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; then the "
+        "tests that run the changed function in their own process, quick ones first, a minute of them, until one "
+        "fails.\n\n"
+        + table(head, scores)
+        + ("\nNoticed by none of these tests:\n\n" + table(["where", "change", "why"], left) if left else "")
+    )
+
+
+def coverage() -> str:
+    if not (found := read("faults/coverage")):
+        return ""
+    packages = found["packages"]
+    packages["in all"] = {name: sum(row[name] for row in packages.values()) for name in branches.COUNTS}
+    body = []
+    for name, row in packages.items():
+        statements, covered, ways, taken = (row[n] for n in branches.COUNTS)
+        both = f"{(covered + taken) / (statements + ways):.1%}" if statements else "–"
+        body.append([name, f"{statements:,}", f"{covered:,}", f"{ways:,}", f"{taken:,}", both])
+    gaps = [[gap["file"], gap["missing"], gap["why"] or "not looked into"] for gap in found["gaps"]]
+    return (
+        "\n## Branches\n\nWhat the tests of an ordinary run take, those in other processes included: "
+        "`coverage run -m pytest`, then `python tests/faults/branches.py`.\n\n"
+        + table(["package", "statements", "run", "branches", "taken", "of both"], body)
+        + f"\nFiles of which at least {branches.GAP} statements and branches are not taken:\n\n"
+        + table(["file", "not taken", "why"], gaps)
     )
 
 
@@ -149,7 +173,7 @@ def hostile() -> str:
 
 
 def page() -> str:
-    return HEAD + killed() + conditions() + memory() + corruption() + hostile() + mutation()
+    return HEAD + killed() + conditions() + memory() + corruption() + hostile() + mutation() + coverage()
 
 
 if __name__ == "__main__":
