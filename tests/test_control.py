@@ -73,6 +73,18 @@ def test_the_last_token_is_the_prefixs_own(run):
         assert targets[layer - 1, key] == corpus.sentence(sentence)[position - 1]
 
 
+def test_a_key_that_never_fires_has_no_target_and_of_equals_the_first_counts(run):
+    _, out = run
+    description, weights = trained(out)
+    corpus = store.read(out / "corpus.safetensors")
+    weights = dict(weights)
+    for name in ("layers.1.keys", "layers.1.key_bias"):
+        weights[name] = weights[name].clone()
+        weights[name][:3] = 0  # no coefficient above 0
+    targets = control.top_targets(Decoder(description, weights), corpus, np.arange(corpus.train), "next", 100)
+    assert (targets[1, :3] == -1).all() and (targets[1, 3:] >= 0).any()
+
+
 def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
     _, out = run
     description, weights = trained(out)
@@ -82,7 +94,28 @@ def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
     assert not torch.equal(one["layers.0.keys"], other["layers.0.keys"])
     assert not torch.equal(one["layers.0.keys"], weights["layers.0.keys"])
     assert description.aliases and all(one[n].data_ptr() == one[s].data_ptr() for n, s in description.aliases.items())
-    assert one["layers.0.values"].std() == pytest.approx(description.keys**-0.5, rel=0.2)
+
+
+def test_matrices_drawn_anew_keep_a_vectors_length_and_the_rest_does_nothing(tmp_path):
+    """A vector of unit variance has it still after a matrix."""
+    write_inputs(tmp_path, words(44), decoder_embed_dim=32, decoder_ffn_embed_dim=96, no_decoder_final_norm=False)
+    description, weights = checkpoint.read(tmp_path / "model.pt")
+    drawn, vectors = control.untrained(description, weights, 1), torch.Generator().manual_seed(1)
+    kinds = set()
+    for name, made in drawn.items():
+        if name in description.aliases:
+            same = description.aliases[name]
+            as_it_is = weights[name].shape == weights[same].shape and torch.equal(weights[name], weights[same])
+            assert torch.equal(made, drawn[same] if as_it_is else drawn[same].t()), name
+        elif made.dim() == 2:
+            matrix = made if name.endswith("values") else made.t()  # of (what is read, what comes out)
+            read = torch.randn(2000, len(matrix), generator=vectors)
+            assert (read @ matrix).std() == pytest.approx(1, rel=0.2), name
+            assert abs(made.mean()) < 5 * made.std() / made.numel() ** 0.5
+        else:
+            assert (made == (0 if "bias" in name else 1)).all(), name
+        kinds.add(name.split(".")[-1])
+    assert {"keys", "values", "key_bias"} <= kinds
 
 
 def test_the_step_writes_the_same_bytes_twice_and_leaves_keys_that_never_fire_out(run):

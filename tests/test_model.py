@@ -1,12 +1,13 @@
 """The forward pass is fairseq's own, layer by layer, for every kind of checkpoint that is read."""
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from factories import words, write_checkpoint
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import plan
+from ff_memories.memories import plan, triggers, values
 from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Batch, Decoder
 
@@ -145,3 +146,43 @@ def test_in_float64_neither_batches_nor_threads_change_a_coefficient_or_a_rank(t
         again = every_coefficient(decoder, corpus, budget, threads)
         close(again, first, 1e-10)
         assert again.gather(0, order).diff(dim=0).max() <= 1e-10  # ranks are the same, up to ties
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A decoder and a corpus, some of whose sentences stand in it twice."""
+    write_checkpoint(tmp_path / "model.pt", TYPES, seed=5)
+    rng = np.random.default_rng(5)
+    sentences = [rng.integers(3, 48, n) for n in rng.integers(1, 12, 60)]
+    sentences += sentences[:9]
+    offsets = np.cumsum([0, *map(len, sentences)])
+    return Decoder(*checkpoint.read(tmp_path / "model.pt")), Corpus(np.concatenate(sentences), offsets, len(sentences))
+
+
+@pytest.mark.parametrize("keys", [[(1, 3)], [(2, 0), (1, 5), (2, 23)], [(3, 1), (1, 1)]])
+def test_keys_asked_for_have_the_triggers_they_have_among_all_and_deeper_layers_do_not_run(small, keys, monkeypatch):
+    decoder, corpus = small
+    whole, some = (
+        triggers.table(triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=4, keys=k), corpus)
+        for k in (None, keys)
+    )
+    assert some.select("layer", "key").unique().sort("layer", "key").rows() == sorted(keys)
+    asked = pl.Series([(layer, key) in keys for layer, key in whole.select("layer", "key").iter_rows()])
+    assert some.equals(whole.filter(asked))
+    deepest = max(layer for layer, _ in keys)
+    for block in decoder.layers[deepest:]:
+        monkeypatch.setattr(block, "attend", None)
+    monkeypatch.setattr(decoder.layers[deepest - 1], "combine", None)  # nor the last one's second matrix
+    again = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=4, keys=keys)
+    assert triggers.table(again, corpus).equals(some)
+
+
+def test_how_many_values_are_projected_at_once_decides_nothing(small, monkeypatch):
+    decoder, _ = small
+    wanted = np.random.default_rng(1).integers(-1, 48, (3, 24))
+    once = values.value_predictions(decoder, decoder.vocabulary, wanted)
+    monkeypatch.setattr(values, "TILE", 7)
+    top, probability, rank = values.value_predictions(decoder, decoder.vocabulary, wanted)
+    assert (top == once[0]).all() and (rank == once[2]).all() and ((rank == -1) == (wanted == -1)).all()
+    assert probability == pytest.approx(once[1], rel=1e-5)
+    assert (values.value_tops(decoder, decoder.vocabulary) == top).all()

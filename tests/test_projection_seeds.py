@@ -74,6 +74,15 @@ def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
         ]
 
 
+def test_how_many_distributions_are_held_at_once_decides_nothing(run, monkeypatch):
+    from ff_memories.memories import unloaded
+
+    folder, out, _ = run
+    monkeypatch.setattr(unloaded, "FULL", 5)
+    step("projection-seeds", *arguments(folder, out)[:-1], out / "again/projection_seeds.parquet")
+    assert tables.read(out / "again/projection_seeds.parquet").equals(tables.read(out / "projection_seeds.parquet"))
+
+
 def test_the_figure_shows_boxes_over_seeds_and_the_trained_softmax(run):
     _, out, _ = run
     look = Look("projection_seeds", 2, 24, True, FigureOptions())

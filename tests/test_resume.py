@@ -112,3 +112,43 @@ def test_a_state_made_from_anything_else_is_not_used(made, tmp_path):
     step(*arguments(made, tmp_path / "d.safetensors"))
     step(*arguments(made, tmp_path / "e.safetensors"))
     assert (tmp_path / "d.safetensors").read_bytes() == (tmp_path / "e.safetensors").read_bytes()
+
+
+def test_a_state_is_written_when_it_is_time_and_taken_up_by_what_it_was_made_from(tmp_path, monkeypatch):
+    import torch
+
+    from ff_memories.memories import checkpoints
+    from ff_memories.memories.topk import Entries, TopTriggers
+
+    now = [100.0]
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    kept = checkpoints.Checkpoint(tmp_path / "shard", "this", every=60)
+    best = TopTriggers(2, 3, 2)
+    offered = Entries(torch.tensor([0, 2]), torch.tensor([1.5, 2.5]), torch.tensor([7, 9]), torch.tensor([1, 2]))
+    best.offer(1, offered)
+    written = []
+    for now[0] in (159.0, 160.0, 219.0, 220.5):
+        kept.step(best, int(now[0]))
+        written.append(batches(kept.path) if kept.path.exists() else None)
+    assert written == [None, 160, 160, 220]
+    for made_from, done in (("this", 220), ("that", 0)):
+        again = TopTriggers(2, 3, 2)
+        assert checkpoints.Checkpoint(tmp_path / "shard", made_from).resume(again) == done
+        assert again.is_new(0) and again.is_new(1) == (made_from == "that")
+    kept.remove()
+    kept.remove()  # nothing there is nothing to remove
+    assert kept.resume(TopTriggers(2, 3, 2)) == 0
+
+
+def test_a_fingerprint_tells_content_and_choices_apart_and_nothing_else(tmp_path):
+    from ff_memories.memories.checkpoints import fingerprint
+
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "b").write_bytes(b"1")
+    one = fingerprint([tmp_path / "a"], top=5, keys=None)
+    assert one == fingerprint([tmp_path / "b"], keys=None, top=5)
+    (tmp_path / "b").write_bytes(b"2")
+    assert (
+        len({one, fingerprint([tmp_path / "b"], top=5, keys=None), fingerprint([tmp_path / "a"], top=6, keys=None)})
+        == 3
+    )
