@@ -1,7 +1,7 @@
 """A pytest plugin that notes which tests run which functions of the package, and how long they take.
 
 What a fixture of a module or a session runs counts for every test that asks for it. What tests run in other processes
-is not seen.
+is not seen, and those that ask for a run by Snakemake are left out.
 """
 
 import ast
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from coverage import Coverage
+
+ELSEWHERE = {"planted_run", "recorded_run"}
 
 
 def functions(tree: ast.AST) -> list[tuple[int, int, int, str]]:
@@ -42,6 +44,9 @@ class Covering:
     def leave(self) -> None:
         self.active.pop()
         self.coverage.switch_context(self.active[-1])
+
+    def pytest_collection_modifyitems(self, items) -> None:
+        items[:] = [item for item in items if ELSEWHERE.isdisjoint(item.fixturenames)]
 
     def pytest_sessionstart(self) -> None:
         self.coverage.start()
