@@ -12,7 +12,7 @@ from ff_memories.claims.checks import composition as composition_
 from ff_memories.claims.checks import mutations as mutations_
 from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
-from ff_memories.claims.layers import at, between, tally
+from ff_memories.claims.layers import at, between, both, tally
 from ff_memories.claims.numbers import number, spread
 from ff_memories.claims.statistics import rank_correlation
 from ff_memories.claims.stop_words import stop_words
@@ -276,6 +276,46 @@ QUARTER = [composition(active=lambda i: KEYS // 4)]
 HALVES = mixture(residual=5, agreement=5, composition=5, ffn=5)
 GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26, 16: 0.5}.get(i, 0.28))
 
+TENFOLD = values(agreeing=lambda i: 1 if i < 11 else 10)
+BETTER = values(agreeing=lambda i: 0, rank=lambda i: 100 if i < 9 else 10)
+HALF_AND_HALF = {"lower": [1, 8], "upper": [9, 16]}
+PERFECT = by_probability(lambda b: 2 * b)
+DIPPING = composition(active=lambda i: 40 if i in (8, 10) else 80)
+STOPPING = [composition(agreeing=TEN_OF_TWENTY, top=lambda e: 10 if e < 6 else 20)]
+ALIKE = mutations(first=lambda i: -0.2)
+PROXYS = [labels(lambda i, r: "shallow", "proxy"), annotations(lambda k: k, "proxy")]
+SHALLOW_STAYS = lambda i, r: "shallow" if r <= 5 else "none" if i < 9 else "semantic"
+SEMANTIC_STAYS = lambda i, r: "semantic" if r <= 3 else "none" if i >= 9 and r == 4 else "shallow"
+NEITHER_PREVAILS = lambda i, r: ("shallow" if r <= 5 else "semantic") if i < 9 else "semantic"
+
+# a check, tables, other limits, and the share that has to lie within some
+WITHIN = [
+    (agreement_.peak_above, [values(lambda i: 50)], {"layers": [11, 16]}, 0.25),
+    (agreement_.predictive_values_agree, [best_values(100, 50)], {"most": 100}, 0.5),
+    (composition_.agreeing_stop_words, STOPPING, {}, 0.6),
+    (composition_.minority_active, QUARTER, {"minority": 1, "layers_needed": 1}, 0.25),
+    (patterns_.patterns_per_key, [covered(5), annotations(lambda k: 3)], {}, 3),
+    (patterns_.coverage, [covered(5)], {}, 0.5),
+    (refinement_.settled_early, [settled(lambda i: 10)], {"layers": [1, 3]}, 0.5),
+    (refinement_.distant_compositions, [distances(10)], {}, 0.5),
+]
+# a check, tables, other limits, the limit's name, the number that is measured, and whether that has to lie below
+ONE_END = [
+    (agreement_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "lenient": 1}, "below", 0.25, True),
+    (
+        agreement_.predictive_values_above,
+        [best_values(50, 0)],
+        {"most": 100, "layers": [9, 16]},
+        "at_least",
+        0.5,
+        False,
+    ),
+    (composition_.zero_agreement_dominates, [composition(agreeing=TEN_OF_TWENTY)], {}, "at_least", 0.5, False),
+    (mutations_.first_layer_loss, [mutations()], {}, "below", -0.669, True),
+    (refinement_.residual_stands, [HALVES], {"lenient": 0.1}, "at_least", 0.5, False),
+    (refinement_.no_third_token, [mixture(residual=15, third=5)], {}, "at_most", 0.25, True),
+]
+
 # a check, tables, its limits: what lies on a limit, and what lies just beyond it
 LIMITS = [
     (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5, "within": [0.5, 0.5], "factor": 2}, True),
@@ -314,6 +354,40 @@ LIMITS = [
     (patterns_.coverage, [covered(5)], {"within": [0.51, 1]}, False),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 8}, True),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 9}, False),
+    (agreement_.contrast, [TENFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 10}, True),
+    (agreement_.contrast, [TENFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 10.1}, False),
+    (agreement_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4}, True),
+    (agreement_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4 + 1}, False),
+    (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.5}, True),
+    (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 10, "correlation": -0.5}, False),
+    (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.99}, False),
+    (agreement_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 0.999, "factor": 2}, True),
+    (agreement_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 1, "factor": 2}, False),
+    (agreement_.predictive_values_above, [best_values(50, 0)], {"most": 200, "layers": [9, 16], "at_least": 0}, None),
+    (agreement_.predictive_values_above, [best_values(50, 0)], {"most": 199, "layers": [9, 16], "at_least": 0}, True),
+    (composition_.active_dip, [DIPPING], {"dip": [8, 10], "bottom": [1, 2], "factor": 1.99}, True),
+    (composition_.active_dip, [DIPPING], {"dip": [8, 10], "bottom": [1, 2], "factor": 2}, False),
+    (composition_.active_dip, [DIPPING], {"dip": [9, 10], "bottom": [1, 3], "factor": 1}, False),
+    (composition_.agreeing_stop_words, STOPPING, {"within": [0.6, 0.6]}, True),
+    (composition_.agreeing_stop_words, [composition(agreeing=lambda e, i: 1, top=10)], {"within": [0, 1]}, False),
+    (mutations_.weakens_more, [ALIKE], {"stronger": "first", "weaker": "random", "layers_needed": 1}, False),
+    (mutations_.weakens_more, [ALIKE],
+     {"stronger": "first", "weaker": "random", "layers_needed": 16, "ties": True}, True),
+    (mutations_.last_token_fades, [FADING], {"lower": [1, 8], "upper": [9, 16], "correlation": 1}, False),
+    (refinement_.confidence_grows, [GROWING], {"start": 15, "exceptions": 0, "factor": 1, "or_above": 1}, True),
+    (refinement_.confidence_grows, [GROWING], {"start": 16, "exceptions": 0, "factor": 1, "or_above": 0}, None),
+    (refinement_.settles_late, [STEPS], {"early": [8, 8], "late": [8, 16], "factor": 0, "at_least": 0}, None),
+    (refinement_.settles_late, [STEPS], {"early": [1, 8], "late": [8, 16], "factor": 1.4, "at_least": 1.01}, False),
+    (refinement_.compromise, [HALVES], {"layers_needed": 0, "factor": 1.01}, False),
+    (patterns_.keys_with_a_pattern, PROXYS, {"people": 1, "proxy": 0.5}, True),
+    (patterns_.keys_with_a_pattern, PROXYS, {"people": 0, "proxy": 0.6}, False),
+    *((patterns_.shallow_then_semantic, [labels(label)], {**HALF_AND_HALF, "layers_needed": 1}, False)
+      for label in (SHALLOW_STAYS, SEMANTIC_STAYS, NEITHER_PREVAILS)),
+    *((check, made, {**limits, "within": within}, False)  # beyond either end
+      for check, made, limits, share in WITHIN for within in ([share + 0.01, 9], [0, share - 0.01])),
+    *((check, made, {**limits, "within": [share, share]}, True) for check, made, limits, share in WITHIN),
+    *((check, made, {**limits, name: share + step}, (step > 0) == below)  # a little above and below
+      for check, made, limits, name, share, below in ONE_END for step in (-1e-6, 1e-6)),
 ]  # fmt: skip
 
 
@@ -335,6 +409,40 @@ def test_reasons_name_what_was_compared():
     none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
                                                 within=[0, 1], factor=1)  # fmt: skip
     assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
+
+
+def test_a_lenient_limit_is_named_where_it_alone_is_kept():
+    near = lambda **limits: agreement_.near_zero_below(evidence(values(lambda i: 50)), layers=[1, 10], **limits).reason
+    assert near(below=0.2, lenient=0.25) == near(below=0.26, lenient=0.3) == "in layer 1"
+    stands = lambda **limits: refinement_.residual_stands(evidence(HALVES), **limits).reason
+    assert stands(at_least=0.6, lenient=0.5) == "in layer 1; above the lenient limit of 50 %"
+    assert stands(at_least=0.5, lenient=0.4) == stands(at_least=0.6, lenient=0.51) == "in layer 1"
+
+
+def test_factors_are_measured_as_such():
+    ten = agreement_.contrast(evidence(TENFOLD), lower=[1, 10], upper=[11, 16], factor=1)
+    assert ten.value == pytest.approx(10) and ten.n == 16 * KEYS and ten.reason == "5 % against 0.5 %"
+    chance = agreement_.above_chance(evidence(values(lambda i: 50)), layers=[11, 16], factor=1)
+    assert chance.value == VOCAB / 4 and chance.low < chance.value < chance.high
+    assert chance.reason == "25 % against 0.002 %"
+    better = agreement_.rank_improves(evidence(BETTER), **HALF_AND_HALF, factor=1, correlation=0)
+    assert better.value == pytest.approx(0.1) and better.reason.startswith("median rank 10 against 100; rank corr")
+    best = agreement_.rank_improves(evidence(values(rank=lambda i: max(0, i - 9), agreeing=lambda i: 0)),
+                                    **HALF_AND_HALF, factor=1, correlation=0)  # fmt: skip
+    assert best.value is None and best.ok is False  # it cannot be better than 0
+    dip = composition_.active_dip(evidence(DIPPING), dip=[8, 10], bottom=[1, 3], factor=1)
+    assert (dip.value, dip.n, dip.reason) == (8, 16, "20 % there, 40 % in the bottom layers")
+
+
+def test_what_is_unknown_is_settled_by_what_fails():
+    states = (True, False, None)
+    found = [both(one, other) for one in states for other in states]
+    assert found == [True, False, None, False, False, False, None, False, None]
+
+
+def test_claims_are_sorted_by_their_numbers_and_those_without_come_first():
+    assert sorted(["K10", "K2", "K", "K1", "7"], key=natural) == ["7", "K", "K1", "K2", "K10"]
+    assert natural("K") == ("K", 0)
 
 
 def test_three_layers_are_enough_for_a_correlation_and_two_are_not():

@@ -13,7 +13,7 @@ from ff_memories import measures, tables
 from ff_memories.corpus import store
 from ff_memories.memories import composition, control, values
 from ff_memories.model import checkpoint
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import Decoder, Layer
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,21 @@ def test_a_key_that_never_fires_has_no_target_and_of_equals_the_first_counts(run
         weights[name][:3] = 0  # no coefficient above 0
     targets = control.top_targets(Decoder(description, weights), corpus, np.arange(corpus.train), "next", 100)
     assert (targets[1, :3] == -1).all() and (targets[1, 3:] >= 0).any()
+
+
+def test_a_device_that_holds_one_sentence_at_a_time_finds_the_same(run, monkeypatch):
+    _, out = run
+    decoder, corpus = Decoder(*trained(out)), store.read(out / "corpus.safetensors")
+    find = lambda: control.top_targets(decoder, corpus, np.arange(corpus.train), "last", 100)
+    whole, attend = find(), Layer.attend
+
+    def one_at_a_time(self, x, batch):
+        if sum(n for _, n, _ in batch.groups) > 1:
+            raise torch.OutOfMemoryError
+        return attend(self, x, batch)
+
+    monkeypatch.setattr(Layer, "attend", one_at_a_time)
+    assert (find() == whole).all()
 
 
 def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
