@@ -56,20 +56,20 @@ class Covering:
         if fixturedef.scope == "function":
             return (yield)
         name = f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"
-        begin, outer = time.perf_counter(), self.inside
+        begin, outer = time.process_time(), self.inside
         self.made[fixturedef] = name
         self.enter(name)
         try:
             return (yield)
         finally:
             self.leave()
-            took = time.perf_counter() - begin
+            took = time.process_time() - begin
             self.shared[name] = max(self.shared.get(name, 0.0), took - (self.inside - outer))
             self.inside = outer + took
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
-        begin, self.inside = time.perf_counter(), 0.0
+        begin, self.inside = time.process_time(), 0.0
         self.enter(item.nodeid)
         try:
             return (yield)
@@ -77,7 +77,7 @@ class Covering:
             self.leave()
             used = [d[-1] for d in item._fixtureinfo.name2fixturedefs.values()]
             names = [self.made[fixture] for fixture in used if fixture in self.made]
-            self.tests[item.nodeid] = (time.perf_counter() - begin - self.inside, names)
+            self.tests[item.nodeid] = (time.process_time() - begin - self.inside, names)
 
     def pytest_runtest_logreport(self, report) -> None:
         if report.when == "call" and report.passed:

@@ -434,6 +434,19 @@ def test_factors_are_measured_as_such():
     assert (dip.value, dip.n, dip.reason) == (8, 16, "20 % there, 40 % in the bottom layers")
 
 
+def test_a_layer_without_either_kind_has_no_say():
+    without = refinement(lambda e, i: "composition" if i == 1 else "residual")
+    say = lambda n: refinement_.feed_forward_disagrees(evidence(without), layers_needed=n)
+    assert [say(n).ok for n in (15, 16)] == [True, None]
+    assert say(16).reason == "the larger part in 15 of 16 layers, 1 without data"
+
+
+def test_a_value_that_the_paper_does_not_state_says_how_it_is_known():
+    for claim in CLAIMS.values():
+        assert claim.paper == claim.paper_value + ("" if claim.known == "stated" else f" ({claim.known})")
+    assert {claim.known for claim in CLAIMS.values()} == {"stated", "read off a figure", "derived"}
+
+
 def test_what_is_unknown_is_settled_by_what_fails():
     states = (True, False, None)
     found = [both(one, other) for one in states for other in states]

@@ -164,6 +164,23 @@ def test_a_state_goes_on_exactly_where_it_was_taken(rows, top, at):
         assert torch.equal(getattr(whole.lists[0], name), getattr(second.lists[0], name))
 
 
+def test_a_layer_is_new_until_something_is_offered_to_it():
+    best = TopTriggers(2, KEYS, 2)
+    assert best.is_new(0) and best.is_new(1)
+    best.offer(1, entries([(0, 1.0, 5, 11)]))
+    assert best.is_new(0) and not best.is_new(1)
+    best.finish()
+    assert best.is_new(0) and not best.is_new(1)
+    held = best.lists[1]
+    best.finish()
+    assert best.lists[1] is held  # what is compacted is not compacted again
+
+
+def test_long_lists_keep_the_order_of_ties():
+    rows = [(prefix % KEYS, 1.0 + (prefix * 7919 % 10) / 8, prefix, prefix) for prefix in range(5000)]
+    assert lists(collect([rows[i::7] for i in range(7)], 900)) == sorted(full_sort(rows, 900, 900))
+
+
 def test_many_prefixes_of_one_text_are_not_all_held():
     best = TopTriggers(1, KEYS, 3)
     best._limit, best._bound = 10, 40
