@@ -88,6 +88,8 @@ class Covering:
         self.tests = {test: found for test, found in self.tests.items() if test in self.passed}
         data = self.coverage.get_data()
         for path in map(Path, data.measured_files()):
+            if path.suffix != ".py":
+                continue  # a template
             ran = self.runs[path.relative_to(self.source).as_posix()] = {}
             for line, contexts in data.contexts_by_lineno(str(path)).items():
                 for _, first, last, name in functions(ast.parse(path.read_text(encoding="utf-8"))):
