@@ -485,6 +485,7 @@ def test_keys_without_triggers_leave_the_denominators():
 def test_a_mean_difference_lies_inside_its_interval():
     row = verdict("K1", mutations())
     assert row["low"] < row["measured"] < row["high"] and row["n"] == 48
+    assert row["measured"] == pytest.approx((-0.7 + 0.03 * 8.5) - -0.1)  # the last token against the first
 
 
 def test_a_single_third_token_is_too_much_under_a_flat_softmax():

@@ -164,6 +164,20 @@ def test_a_state_goes_on_exactly_where_it_was_taken(rows, top, at):
         assert torch.equal(getattr(whole.lists[0], name), getattr(second.lists[0], name))
 
 
+def test_a_gate_rises_to_the_last_of_as_many_as_a_list_holds():
+    best, drop = TopTriggers(2, KEYS, 2), TopTriggers(2, KEYS, 2, copies=1)
+    before = best.gate.clone()
+    seen = torch.tensor([[3.0, 1.0, 0.0], [2.0, 5.0, 0.0], [1.0, 4.0, 0.0]])
+    best.raise_gate(1, seen[:1])
+    drop.raise_gate(1, seen)  # prefixes of different sentences may have the same text
+    assert torch.equal(best.gate, before) and torch.equal(drop.gate, before)
+    best.raise_gate(1, seen[:2])
+    assert best.gate[1].tolist() == pytest.approx([2, 1, 0], rel=2e-4) and torch.equal(best.gate[0], before[0])
+    assert (best.gate[1, :2] < torch.tensor([2.0, 1.0])).all()
+    best.raise_gate(1, seen)
+    assert best.gate[1].tolist() == pytest.approx([2, 4, 0], rel=2e-4)
+
+
 def test_a_layer_is_new_until_something_is_offered_to_it():
     best = TopTriggers(2, KEYS, 2)
     assert best.is_new(0) and best.is_new(1)
@@ -186,7 +200,7 @@ def test_many_prefixes_of_one_text_are_not_all_held():
     best._limit, best._bound = 10, 40
     for start in range(0, 2000, 10):
         best.offer(0, entries([(0, 1.0, prefix, 7) for prefix in range(start, start + 10)]))
-        assert len(best.lists[0]) <= 60
+        assert len(best.lists[0]) <= 60 and sum(map(len, best._log[0])) < 10
     assert [row[3] for row in lists(best)] == [0, 1, 2]
 
 
