@@ -210,7 +210,8 @@ the text is made up; architecture, formats, file names and `config/paper.yaml` a
 sentences and smaller numbers of mutated keys and examples. Mirrors fail, break off and are taken up again. With the
 golden checks on, the run ends by refusing the weights by name; with these off it goes down to the report.
 
-*Estimated* is what `ff-memories plan` says, from a calibration of some seconds on the same machine.
+*Estimated* is what `ff-memories plan` says, from a calibration of some seconds on the same machine. Other work ran on
+its cores, so that times are rough.
 """
 
 

@@ -9,6 +9,7 @@ import runpy
 import shlex
 
 import pytest
+import rehearsal
 from conftest import ROOT
 from dvc.cli import DvcParserError
 from dvc.cli.parser import get_main_parser
@@ -146,6 +147,10 @@ def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused(
     assert readme.renewed(text, known) == f"a\n{readme.BEGIN}\n{readme.badge(known)}\n{readme.END}\nb"
     with pytest.raises(ValueError, match="there is no"):
         readme.renewed("a", known)
+
+
+def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():
+    assert (ROOT / "docs" / "rehearsal.md").read_text(encoding="utf-8") == rehearsal.page()
 
 
 def test_the_table_of_faults_follows_from_what_was_recorded():
