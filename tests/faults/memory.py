@@ -103,10 +103,10 @@ def prepare(folder: Path, seed: int) -> None:
     for name, times in (("once", 1), ("long", TIMES)):
         write_long(folder / f"{name}.txt", plain, WORDS * times, rng)
     write_long(folder / "validation.txt", plain, 20_000, rng)
-    settings = config(run="memory", corpus__segmenter="line", triggers__top=50, mutations__keys_per_layer=20)
+    settings = config(run="memory", corpus__segmenter="line", triggers__top=50, mutations__keys_per_layer=5)
     (folder / "my.yaml").write_text(yaml.safe_dump(settings))
     cut = f"{len(types) // 2}"
-    write_checkpoint(folder / "small.pt", types, decoder_layers=2, decoder_embed_dim=8, decoder_ffn_embed_dim=32,
+    write_checkpoint(folder / "small.pt", types, decoder_layers=1, decoder_embed_dim=8, decoder_ffn_embed_dim=16,
                      decoder_attention_heads=1, adaptive_input_cutoff=cut, adaptive_softmax_cutoff=cut)  # fmt: skip
     for name, path in (("demo", ROOT / "data/demo/model.pt"), ("small", folder / "small.pt")):
         step_model(folder, name, path)
@@ -168,7 +168,7 @@ def repeated(folder: Path) -> list[dict]:
     triggers = ["--triggers", out / "triggers.parquet"]
     for _ in range(RUNS):
         shutil.rmtree(out, ignore_errors=True)
-        step("trigger-shard", *common, "--shard", "1-of-16", "--out", out / "shard.safetensors")
+        step("trigger-shard", *common, "--shard", "1-of-64", "--out", out / "shard.safetensors")
         step(
             "triggers",
             *config_,
