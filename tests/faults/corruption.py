@@ -2,7 +2,8 @@
 
 What is recorded is not tried again, unless ``--again``: the campaign goes on where it was.
 After each, the same command runs; of a spoilt input only up to the claims. What must never happen: it succeeds and
-something made from the spoilt file stands among the results. Results that were spoilt are changes by hand: they are refused, or nothing reads them.
+something made from the spoilt file stands among the results. Results that were spoilt are changes by hand: they are
+refused, or nothing reads them.
 """
 
 import random
