@@ -177,6 +177,28 @@ def test_a_truncated_checkpoint(folder, capsys, size):
     assert nothing_written(folder)
 
 
+def test_a_bit_of_a_checkpoint_that_flipped(folder, capsys):
+    with zipfile.ZipFile(folder / "model.pt") as archive:
+        largest = max(archive.infolist(), key=lambda part: part.file_size)
+        assert largest.CRC
+        inside = archive.read(largest)
+    content = bytearray((folder / "model.pt").read_bytes())
+    content[content.index(inside) + len(inside) // 2] ^= 1
+    (folder / "model.pt").write_bytes(content)
+    assert f"Bad CRC-32 for file '{largest.filename}'" in says(capsys, *model_step(folder))
+
+
+def test_a_checkpoint_saved_without_checksums_still_reads(tmp_path):
+    torch.serialization.set_crc32_options(False)
+    try:
+        write_checkpoint(tmp_path / "model.pt", words(30))
+    finally:
+        torch.serialization.set_crc32_options(True)
+    with zipfile.ZipFile(tmp_path / "model.pt") as archive:
+        assert not any(part.CRC for part in archive.infolist())
+    checkpoint.read(tmp_path / "model.pt")
+
+
 def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, capsys):
     class Evil:
         def __reduce__(self):

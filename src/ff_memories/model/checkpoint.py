@@ -83,7 +83,7 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint", "check model.checkpoint, or pull it with: dvc pull")
     try:
-        _refuse_what_unfolds(path)
+        _check_zip(path)
         with torch.serialization.safe_globals(_ALLOWED), warnings.catch_warnings(action="ignore"):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -103,13 +103,25 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
     return loaded
 
 
-def _refuse_what_unfolds(path: Path) -> None:
-    """Refuse a zip whose parts are larger than the file: torch stores them as they are, one after the other."""
+def _check_zip(path: Path) -> None:
+    """Refuse a zip whose parts are larger than the file: torch stores them as they are, one after the other.
+
+    Raises ``BadZipFile`` where a part is not what its checksum says, which torch does not look at when it loads.
+    """
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
             return
     with zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
+        _refuse_larger(parts, path)
+        for part in parts:
+            if part.CRC:  # 0: torch was told to write none
+                with archive.open(part) as content:
+                    while content.read(1 << 20):
+                        pass
+
+
+def _refuse_larger(parts: list[zipfile.ZipInfo], path: Path) -> None:
     if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
         raise UserError(f"{path}: refused, its parts are compressed, which torch never does")
     if sum(part.file_size for part in parts) > path.stat().st_size:
