@@ -1,31 +1,30 @@
 """Peak memory: of the demo run, of a text fifty times as long, and of ten runs in one process.
 
-The long text is drawn with a seed from the demo's dictionary, as many words as the demo's text has, and fifty times as
-many. On both, the text is cut and the demo's model runs over one shard of the same length; a model of small width runs
-over all of it, so that whatever a pass might gather would show. Peaks of single steps are what the system counts
-(``ru_maxrss``); those of the demo are the sum over all its processes, looked at twice a second.
+The long text is drawn with a seed from the demo's dictionary: as many words as the demo's text has, and fifty times as
+many. Both are cut, and the demo's model runs over one shard of the same length of each; a model of small width runs
+over all of it, so that whatever a pass might gather would show. Peaks of steps are what the system counts
+(``ru_maxrss``); those of the demo are the recorded run's.
 """
 
 import gc
-import itertools
+import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import numpy as np
 import psutil
 import yaml
 from conftest import BIN, ROOT
 from factories import write_checkpoint
 from pipeline import config, step
-from trials import PREPARE, options, record, start
+from trials import options, record
 
 LIMIT = 2048  # MiB
 WORDS, TIMES = 800_000, 50
@@ -34,55 +33,26 @@ RUNS, GROWTH = 10, 1.05  # what the last run may hold, relative to the second
 MIB = 1 << 20
 
 
-def watched(process: subprocess.Popen) -> float:
-    """Wait for a run; return the most MiB that all its processes held together."""
-    most, whole = 0, psutil.Process(process.pid)
-    while process.poll() is None:
-        held = 0
-        for one in [whole, *whole.children(recursive=True)]:
-            try:
-                held += one.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
-        most = max(most, held)
-        time.sleep(0.5)
-    return most / MIB
+def demo() -> list[dict]:
+    """Say what the recorded demo run took, by Snakemake's benchmark files, which provenance.json keeps."""
+    stages = json.loads((ROOT / "provenance.json").read_text(encoding="utf-8"))
+    jobs = [(job["peak_mib"], name) for name, stage in stages.items() for job in stage["jobs"] if job.get("peak_mib")]
+    (most, name), others = max(jobs), sorted(jobs)[-2:]
+    rows = [(f"the largest of the demo's {len(jobs)} jobs: {name}", most)]
+    rows += [("the two largest together, should they ever run at once", sum(peak for peak, _ in others))]
+    return [{"what": what, "peak_mib": round(peak), "limit": f"{LIMIT:,}", "ok": peak < LIMIT} for what, peak in rows]
 
 
-def demo(folder: Path) -> list[dict]:
-    """Run the demo where it was not run yet."""
-    if folder.exists():
-        raise SystemExit(f"{folder}: is there already; the demo's memory is measured over a whole run")
-    folder.mkdir()
-    PREPARE["demo"](folder)
-    process = start(folder)
-    together = watched(process)
-    if process.returncode:
-        raise SystemExit(folder.with_suffix(".log").read_text()[-3000:])
-    jobs = {p.relative_to(folder / "results/demo/logs").as_posix()[:-4]: rss(p) for p in
-            (folder / "results/demo/logs").rglob("*.tsv")}  # fmt: skip
-    most = max(jobs, key=jobs.get)
-    return [
-        {"what": f"the largest of the demo's {len(jobs)} jobs: {most}", "peak_mib": round(jobs[most])},
-        {"what": "the demo, all processes together", "peak_mib": round(together)},
-    ]
-
-
-def rss(benchmark: Path) -> float:
-    names, values = (line.split("\t") for line in benchmark.read_text().splitlines()[:2])
-    found = dict(zip(names, values, strict=True))["max_rss"]
-    return float(found) if found not in ("-", "NA") else 0.0
-
-
-def write_long(path: Path, types: list[str], words: int, rng: random.Random) -> None:
+def write_long(path: Path, types: list[str], words: int, rng: np.random.Generator) -> None:
     """Write sentences of 3 to 30 words, the more frequent the earlier they stand in the dictionary."""
-    weights = list(itertools.accumulate(1 / (n + 10) for n in range(len(types))))
+    weights, every = 1 / (np.arange(len(types)) + 10), np.array(types, dtype=object)
     with path.open("w", encoding="utf-8") as file:
         while words > 0:
-            drawn = iter(rng.choices(types, cum_weights=weights, k=20_000))
-            while body := list(itertools.islice(drawn, rng.randint(3, 30))):
+            drawn = every[rng.choice(len(types), min(words, 400_000), p=weights / weights.sum())]
+            ends = np.cumsum(rng.integers(3, 31, len(drawn) // 16))
+            for body in np.split(drawn, ends[ends < len(drawn)]):
                 file.write(" ".join(body) + " .\n")
-            words -= 20_000
+            words -= len(drawn)
 
 
 def peak(*arguments: object) -> float:
@@ -99,7 +69,7 @@ def prepare(folder: Path, seed: int) -> None:
     """Convert the demo's model and a small one of the same words; write the texts and a config."""
     types = [line.rpartition(" ")[0] for line in (ROOT / "data/demo/dict.txt").read_text("utf-8").splitlines()]
     plain = [word for word in types if word.isalpha()]
-    rng = random.Random(seed)
+    rng = np.random.default_rng(seed)
     for name, times in (("once", 1), ("long", TIMES)):
         write_long(folder / f"{name}.txt", plain, WORDS * times, rng)
     write_long(folder / "validation.txt", plain, 20_000, rng)
@@ -191,16 +161,11 @@ def repeated(folder: Path) -> list[dict]:
 
 def main() -> None:
     parser = options()
-    parser.add_argument("--parts", nargs="+", choices=["demo", "text"], default=["text"])
+    parser.add_argument("--parts", nargs="+", choices=["demo", "text"], default=["demo", "text"])
     given = parser.parse_args()
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     if "demo" in given.parts:
-        rows = demo(given.whole)
-        record(
-            "memory",
-            [{**row, "part": "demo", "limit": f"{LIMIT:,}", "ok": row["peak_mib"] < LIMIT} for row in rows],
-            "part",
-        )
+        record("memory", [{**row, "part": "demo"} for row in demo()], "part")
     if "text" in given.parts:
         with tempfile.TemporaryDirectory(prefix="faults-") as place:
             prepare(Path(place), given.seed)

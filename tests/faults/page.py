@@ -25,9 +25,9 @@ Follows from `docs/data/faults/`: `python tests/faults/page.py`. Every campaign 
 planted model's whole workflow, about a minute of work, and compare all that it makes, byte by byte, with an undisturbed
 run: tables, counts, figures, report, gallery, shards (not logs and times).
 
-    python tests/faults/kill.py --trials 60                             # an hour on two cores
-    python tests/faults/memory.py --parts demo text --whole /tmp/demo   # the demo run, which stays there
-    python tests/faults/kill.py --of demo --trials 5 --whole /tmp/demo
+    python tests/faults/kill.py --trials 60         # an hour on two cores
+    python tests/faults/kill.py --of demo --trials 5
+    python tests/faults/memory.py
     python tests/faults/kill_dvc.py --trials 12
     python tests/faults/conditions.py
     python tests/faults/corruption.py --trials 56
