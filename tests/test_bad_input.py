@@ -261,12 +261,13 @@ def test_weights_that_are_no_numbers(folder, capsys, number):
     assert "NaN or infinite numbers in layers.2.keys" in says(capsys, *model_step(folder))
 
 
-def test_a_checkpoint_other_than_the_pinned_one(folder, capsys):
+@pytest.mark.parametrize("key", ["sha256", "dictionary_sha256"])
+def test_a_checkpoint_or_dictionary_other_than_the_pinned_one(folder, capsys, key):
     arguments = model_step(folder)
     settings = copy.deepcopy(SMALL)
-    settings["model"]["sha256"] = "1" * 64
+    settings["model"][key] = "1" * 64
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    assert "model.sha256" in says(capsys, *arguments)
+    assert f"model.{key}" in says(capsys, *arguments)
 
 
 # -- what a run asks for ---------------------------------------------------------------------------------------------

@@ -86,6 +86,9 @@ class Model(Section):
     checkpoint: str | None = Field(description="a fairseq transformer_lm checkpoint, legacy or current")
     dictionary: str | None = Field(description="the dictionary it was trained with, one `token count` per line")
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of the checkpoint; null: not checked")
+    dictionary_sha256: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="of the dictionary; null: not checked"
+    )
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:

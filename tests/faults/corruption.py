@@ -7,10 +7,14 @@ refused, or nothing reads them.
 """
 
 import random
+import re
 import shutil
 from pathlib import Path
 
+import yaml
 from trials import RESULTS, Clock, copied, differing, finish, options, record, recorded, undisturbed
+
+from ff_memories.corpus import text
 
 FILES = {
     "text": "train.txt",
@@ -29,8 +33,19 @@ FILES = {
     "claims": RESULTS / "tables/claims.parquet",
 }
 CALLED = {"config": ["Config file must"]}  # Snakemake reads it before the Snakefile, and there is but one
-INPUTS = ("train.txt", "dict.txt", "model.pt", "my.yaml")
+PINNED = ("train.txt", "dict.txt", "model.pt")
+INPUTS = (*PINNED, "my.yaml")
 WAYS = ("flipped", "truncated", "emptied", "another's")
+
+
+def pin(folder: Path) -> None:
+    """Write the inputs' hashes into the config, as the demo's has them."""
+    settings = yaml.safe_load((folder / "my.yaml").read_text(encoding="utf-8"))
+    texts = [folder / name for split in ("train", "validation") for name in settings["corpus"][split]["files"]]
+    settings["corpus"]["sha256"] = text.sha256(texts)
+    for name, key in (("model.pt", "sha256"), ("dict.txt", "dictionary_sha256")):
+        settings["model"][key] = text.sha256([folder / name])
+    (folder / "my.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
 
 def spoil(path: Path, way: str, rng: random.Random, other: Path) -> None:
@@ -63,11 +78,16 @@ def main() -> None:
             folder = copied(place, f"spoilt{n}", whole)
             same_kind = [f for f in FILES.values() if Path(f).suffix == Path(FILES[kind]).suffix and f != FILES[kind]]
             other = whole / (same_kind[0] if same_kind else "dict.txt")
+            if FILES[kind] in PINNED:
+                pin(folder)
             spoil(folder / FILES[kind], way, rng, other)
             is_result = FILES[kind] not in INPUTS
             done = finish(folder, *([] if is_result else ["--until", "claims"]))
             log = folder.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
-            named = any(name in log for name in (Path(FILES[kind]).name, *CALLED.get(kind, ())))
+            said = "\n".join(
+                re.findall(r"^(?:error: |WorkflowError:\n).*|changed since they were made.*", log, re.MULTILINE)
+            )
+            named = any(name in said for name in (Path(FILES[kind]).name, *CALLED.get(kind, ())))
             differ = differing(folder, expected)
             own = str(Path(FILES[kind]).relative_to(RESULTS)) if is_result else None
             if done and not differ:
@@ -79,7 +99,7 @@ def main() -> None:
             elif not is_result:
                 found, ok = (
                     f"another input: {len(differ)} files followed from it, up to the claims",
-                    kind == "text" or kind == "config",
+                    kind == "config",
                 )
             else:
                 found, ok = f"read: {', '.join(differ[:4])}", False

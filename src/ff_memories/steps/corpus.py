@@ -29,8 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Configured) -> None:
     corpus = args.config.corpus
-    if corpus.sha256 is not None and (found := _digest([*args.train, *args.validation])) != corpus.sha256:
-        raise UserError(_changed(corpus, found), "set corpus.sha256 to the new value if the change is meant")
+    files = [*args.train, *args.validation]
+    if corpus.sha256 is not None and (found := _digest(files)) != corpus.sha256:
+        raise UserError(_changed(corpus, files, found), "set corpus.sha256 to the new value if the change is meant")
     dictionary = Dictionary.read(args.dictionary)
     options = {
         "dictionary": dictionary,
@@ -70,8 +71,9 @@ def _digest(files: list[Path]) -> str:
     return text.sha256(files)
 
 
-def _changed(corpus: Corpus, found: str) -> str:
-    what = f"the texts' SHA-256 is {found}, the config's corpus.sha256 is {corpus.sha256}"
+def _changed(corpus: Corpus, files: list[Path], found: str) -> str:
+    names = ", ".join(map(str, files))
+    what = f"{names}: together their SHA-256 is {found}, the config's corpus.sha256 is {corpus.sha256}"
     if corpus.source == "docstrings":
         from ff_memories.corpus.docstrings import PACKAGES
 

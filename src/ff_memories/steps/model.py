@@ -28,12 +28,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Configured) -> None:
     settings = args.config
     digests = {name: _sha256(getattr(args, name)) for name in ("checkpoint", "dictionary")}
-    wanted = settings.model.sha256
-    if wanted not in (None, digests["checkpoint"]):
-        raise UserError(
-            f"{args.checkpoint}: its SHA-256 is {digests['checkpoint']}, the config's model.sha256 is {wanted}",
-            "fetch the file again, or set model.sha256 to the new file's",
-        )
+    for name, key in (("checkpoint", "sha256"), ("dictionary", "dictionary_sha256")):
+        if (wanted := getattr(settings.model, key)) not in (None, digests[name]):
+            raise UserError(
+                f"{getattr(args, name)}: its SHA-256 is {digests[name]}, the config's model.{key} is {wanted}",
+                f"fetch the file again, or set model.{key} to the new file's",
+            )
     dictionary = Dictionary.read(args.dictionary)
     description, weights = checkpoint.read(args.checkpoint)
     if len(dictionary) != description.vocab:

@@ -1,4 +1,4 @@
-"""Make a trained model the demo run's input: check it, copy it, pin its hash in the config, track it with DVC."""
+"""Make a trained model the demo run's input: check it, copy it, pin their hashes in the config, track it with DVC."""
 
 import argparse
 import hashlib
@@ -17,7 +17,7 @@ from ff_memories.model import checkpoint
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trained", type=Path, default=Path("results/train"), help="what train_demo_model made")
     parser.add_argument("--demo", type=Path, default=Path("data/demo"), help="where the demo run's input lies")
-    parser.add_argument("--config", type=Path, default=Path("config/config.yaml"), help="config to pin the hash in")
+    parser.add_argument("--config", type=Path, default=Path("config/config.yaml"), help="config to pin the hashes in")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -33,10 +33,12 @@ def run(args: argparse.Namespace) -> None:
     args.demo.mkdir(parents=True, exist_ok=True)
     for name in ("model.pt", "dict.txt", "perplexities.json", "curve.csv"):
         shutil.copyfile(args.trained / name, args.demo / name)
-    digest = hashlib.sha256((args.demo / "model.pt").read_bytes()).hexdigest()
-    text, n = re.subn(r"(?m)^(model:\n(?:  .*\n)*?  sha256: ).*$", rf"\g<1>{digest}", args.config.read_text())
-    if n != 1:
-        raise UserError(f"{args.config}: no model.sha256 to pin", "add `sha256: null` to its model section")
+    text = args.config.read_text()
+    for name, key in (("model.pt", "sha256"), ("dict.txt", "dictionary_sha256")):
+        digest = hashlib.sha256((args.demo / name).read_bytes()).hexdigest()
+        text, n = re.subn(rf"(?m)^(model:\n(?:  .*\n)*?  {key}: ).*$", rf"\g<1>{digest}", text)
+        if n != 1:
+            raise UserError(f"{args.config}: no model.{key} to pin", f"add `{key}: null` to its model section")
     args.config.write_text(text)
     dvc = Path(sys.executable).with_name("dvc")
     subprocess.run([dvc, "add", "--quiet", args.demo / "model.pt", args.demo / "dict.txt"], check=True)
