@@ -28,7 +28,7 @@ from trials import options, record
 
 LIMIT = 2048  # MiB
 WORDS, TIMES = 800_000, 50
-PER_TOKEN = {"corpus": 40, "trigger-shard": 16, "triggers": 16}  # bytes more that each more token of the text may take
+PER_TOKEN = {"corpus": 20, "trigger-shard": 12, "triggers": 12}  # bytes more that each more token of the text may take
 RUNS, GROWTH = 10, 1.05  # what the last run may hold, relative to the second
 MIB = 1 << 20
 
@@ -105,18 +105,24 @@ def lengths(folder: Path) -> list[dict]:
     for what, (once, long) in found.items():
         more = (long - once) * MIB / (WORDS * (TIMES - 1))
         most = PER_TOKEN[what.split(",")[0]]
-        limit, ok = f"{LIMIT:,}; {most} bytes more a word: {more:.1f}", long < LIMIT and more <= most
+        limit, ok = f"{LIMIT:,}, and {most} bytes for each further word ({more:.1f})", long < LIMIT and more <= most
         rows.append({"what": what, "peak_mib": round(once), "long_mib": round(long), "limit": limit, "ok": ok})
     return rows
+
+
+def texts(folder: Path, name: str) -> list[object]:
+    files = ["--train", folder / f"{name}.txt", "--validation", folder / "validation.txt"]
+    return [*files, "--dictionary", ROOT / "data/demo/dict.txt", "--card", folder / "demo.card.json"]
+
+
+def counted(folder: Path, name: str) -> list[object]:
+    return ["--sentences", folder / name / "sentences.parquet", "--counts", folder / name / "corpus.parquet"]
 
 
 def peaks(folder: Path, name: str, times: int) -> Iterator[tuple[str, float]]:
     """Yield what was run on a text, and its peak."""
     config_, corpus = ["--config", folder / "my.yaml"], ["--corpus", folder / f"{name}.corpus.safetensors"]
-    texts = ["--train", folder / f"{name}.txt", "--validation", folder / "validation.txt"]
-    about = ["--dictionary", ROOT / "data/demo/dict.txt", "--card", folder / "demo.card.json"]
-    made = ["--sentences", folder / name / "sentences.parquet", "--counts", folder / name / "corpus.parquet"]
-    yield "corpus", peak("corpus", *config_, *texts, *about, *corpus, *made)
+    yield "corpus", peak("corpus", *config_, *texts(folder, name), *corpus, *counted(folder, name))
     passes = [
         ("demo", "the demo's model, one shard", f"1-of-{4 * times}"),
         ("small", "a small model, ten times the words in one go", "1-of-1" if times == 1 else f"1-of-{times // 10}"),
@@ -132,23 +138,15 @@ def peaks(folder: Path, name: str, times: int) -> Iterator[tuple[str, float]]:
 
 def repeated(folder: Path) -> list[dict]:
     """Run trigger pass, mutations and values again and again in this process."""
-    config_, corpus = ["--config", folder / "my.yaml"], ["--corpus", folder / "once.corpus.safetensors"]
-    out, held = folder / "repeated", []
+    config_, corpus = ["--config", folder / "my.yaml"], ["--corpus", folder / "short.corpus.safetensors"]
+    out, held = folder / "short", []
+    shutil.copy(folder / "validation.txt", folder / "short.txt")
+    step("corpus", *config_, *texts(folder, "short"), *corpus, *counted(folder, "short"))
     common = [*config_, *model(folder, "demo"), *EXECUTION, *corpus]
-    triggers = ["--triggers", out / "triggers.parquet"]
+    lists, triggers = out / "shard.safetensors", ["--triggers", out / "triggers.parquet"]
     for _ in range(RUNS):
-        shutil.rmtree(out, ignore_errors=True)
-        step("trigger-shard", *common, "--shard", "1-of-64", "--out", out / "shard.safetensors")
-        step(
-            "triggers",
-            *config_,
-            *corpus,
-            "--shards",
-            out / "shard.safetensors",
-            *triggers,
-            "--counts",
-            out / "t.parquet",
-        )
+        step("trigger-shard", *common, "--shard", "1-of-1", "--out", lists)
+        step("triggers", *config_, *corpus, "--shards", lists, *triggers, "--counts", out / "t.parquet")
         step("mutations", *common, *triggers, "--mutations", out / "mutations.parquet", "--counts", out / "m.parquet")
         step("values", *common, *triggers, "--values", out / "values.parquet")
         gc.collect()
