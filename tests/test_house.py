@@ -17,7 +17,19 @@ from ff_memories.config import Config, Settings
 SOURCES = ROOT / "src" / "ff_memories"
 LAYERS = (  # each imports only from those before it, and from within itself
     ("errors",),
-    ("files", "progress", "seeding", "plain", "card", "citation", "devices", "fairseq_tools", "killed", "measures"),
+    (
+        "files",
+        "progress",
+        "seeding",
+        "plain",
+        "card",
+        "citation",
+        "devices",
+        "fairseq_tools",
+        "killed",
+        "measures",
+        "templates",
+    ),
     ("config", "corpus", "sources", "tables"),
     ("model", "sensitivity.choices", "stages"),
     ("memories", "patterns", "claims", "training", "planning"),
@@ -36,7 +48,7 @@ KNOWN = {  # who may import a library: the others need neither its time nor its 
     "snakemake": "artefacts stages",
     "fairseq": "artefacts benchmark fairseq_tools",
     "requests": "sources",
-    "jinja2": "report forms gallery",
+    "jinja2": "report templates",
 }
 
 

@@ -1,29 +1,19 @@
 """The forms that annotators fill in: one HTML file each, which needs no server and no network."""
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ff_memories.patterns.csv_files import COLUMNS, DISTANCE
 from ff_memories.patterns.distance import LABELS, Compared
 from ff_memories.patterns.plan import Item, content_hash
 from ff_memories.patterns.sample import FEWEST
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("ff_memories.forms"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
+from ff_memories.templates import environment
 
 
 def _render(template: str, data: dict[str, Any], **context: object) -> str:
     # what is saved in a browser belongs to these very items
     data["storage"] = f"{data['run']} {template} {content_hash(' '.join(i['item'] for i in data['items']))}"
-    return _environment().get_template(template).render(data=data, **context)
+    return environment("forms").get_template(template).render(data=data, **context)
 
 
 def pattern_form(run: str, items: Iterable[Item]) -> str:

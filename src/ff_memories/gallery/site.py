@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ff_memories.config import Settings
 from ff_memories.errors import UserError
@@ -18,6 +17,7 @@ from ff_memories.gallery.material import KEYS_OF_A_PART, Material
 from ff_memories.gallery.words import word_parts
 from ff_memories.measures import LABELS
 from ff_memories.progress import Progress
+from ff_memories.templates import environment
 
 MANIFEST = "manifest"
 SCRIPTS = ("parts", "page", "address", "layers", "words", "filters", "list", "key", "sheet", "app")  # in this order
@@ -84,10 +84,5 @@ def manifest(material: Material, config: Settings, card: dict[str, Any], starts:
 
 def index(run: str, scope: str) -> str:
     """Return the page itself."""
-    environment = Environment(
-        loader=PackageLoader("ff_memories.gallery"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
-    return environment.get_template("index.html.j2").render(
-        run=run, scope=scope, scripts=[f"{name}.js" for name in SCRIPTS]
-    )
+    scripts = [f"{name}.js" for name in SCRIPTS]
+    return environment("gallery").get_template("index.html.j2").render(run=run, scope=scope, scripts=scripts)
