@@ -19,7 +19,7 @@ from ff_memories import stages
 from ff_memories.artefacts import environment, lock
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
-from ff_memories.report.cost import MACHINE
+from ff_memories.report.cost import MACHINE, reading
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,7 @@ def _job(job: Any) -> Job:
     with benchmark.open(encoding="utf-8", newline="") as file:
         row = list(csv.DictReader(file, delimiter="\t"))[-1]
     ended = datetime.fromtimestamp(benchmark.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return Job(command, _number(row.get("s")), _number(row.get("max_rss")), ended, _machine(log))
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text or "")
-    except ValueError:  # NA or -: the job was over before it could be measured
-        return None
+    return Job(command, reading(row.get("s")), reading(row.get("max_rss")), ended, _machine(log))
 
 
 def _machine(log: Path | None) -> list[list[str]]:

@@ -58,14 +58,14 @@ def _rows(path: Path) -> list[dict[str, float | None]]:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
-        return [{name: _number(row.get(name)) for name in ("s", "cpu_time", "max_rss")} | {"s": float(row["s"])}
+        return [{name: reading(row.get(name)) for name in ("s", "cpu_time", "max_rss")} | {"s": float(row["s"])}
                 for row in rows]  # fmt: skip
     except (OSError, UnicodeDecodeError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path}: not a benchmark file of Snakemake ({error!r})") from None
 
 
-def _number(text: str | None) -> float | None:
-    # Snakemake writes NA or - for a job that was over before it could be measured.
+def reading(text: str | None) -> float | None:
+    """Return a number of a benchmark file; none where Snakemake could not measure a job before it was over."""
     try:
         return float(text or "")
     except ValueError:
