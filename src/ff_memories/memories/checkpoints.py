@@ -16,9 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ff_memories.files import replacing
-from ff_memories.memories.topk import Entries, TopTriggers
-
-_COLUMNS = ("key", "coefficient", "prefix", "text")
+from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
 
 
 def fingerprint(files: list[str | Path], **choices: Any) -> str:
@@ -52,7 +50,7 @@ class Checkpoint:
                 if told["made_from"] != self.made_from:
                     return 0
                 lengths, listed = (file.get_tensor(name).tolist() for name in ("length", "listed"))
-                columns = [file.get_tensor(name).split(lengths) for name in _COLUMNS]
+                columns = [file.get_tensor(name).split(lengths) for name in COLUMNS]
                 best.restore([Entries(*parts) for parts in zip(*columns, strict=True)], file.get_tensor("gate"), listed)
                 return told["batches"]
         except (OSError, SafetensorError, KeyError, TypeError, ValueError):
@@ -64,7 +62,7 @@ class Checkpoint:
             return
         held, gate, listed = best.state()
         every = Entries.cat(held)
-        arrays = {name: getattr(every, name).contiguous() for name in _COLUMNS}
+        arrays = {name: getattr(every, name).contiguous() for name in COLUMNS}
         arrays |= {"gate": gate, "length": torch.tensor([len(e) for e in held]), "listed": torch.tensor(listed)}
         with replacing(self.path) as partial:
             save_file(arrays, partial, metadata={"told": json.dumps({"made_from": self.made_from, "batches": batches})})

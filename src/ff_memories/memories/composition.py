@@ -14,7 +14,7 @@ from ff_memories.errors import UserError
 from ff_memories.memories import plan
 from ff_memories.memories.refinement import kinds
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.memory import by_halves
+from ff_memories.model.memory import by_halves, halved
 from ff_memories.progress import Progress
 from ff_memories.seeding import generator
 
@@ -116,7 +116,7 @@ def observe(
 
     with torch.inference_mode(), Progress(len(examples), "examples", "composition") as progress:
         for part in plan.sequences(position, order, batch_tokens):
-            by_halves(run, part, len(part), lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
+            by_halves(run, part, len(part), halved)
             progress.step(len(part))
     return seen
 

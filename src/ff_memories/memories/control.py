@@ -9,7 +9,7 @@ from ff_memories.memories import plan
 from ff_memories.memories.composition import Observation
 from ff_memories.model.checkpoint import Description, Weights
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.memory import by_halves
+from ff_memories.model.memory import by_halves, halved
 from ff_memories.progress import Progress
 from ff_memories.seeding import generator
 
@@ -63,7 +63,7 @@ def top_targets(decoder: Decoder, corpus: Corpus, sentences: np.ndarray, target:
 
     with torch.inference_mode(), Progress(len(sentences), "sentences", "control") as progress:
         for part in plan.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens):
-            by_halves(run, part, len(part), lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
+            by_halves(run, part, len(part), halved)
             progress.step(len(part))
     return token.cpu().numpy()
 

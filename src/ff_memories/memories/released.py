@@ -6,6 +6,8 @@ are read as they are, without the final norm that some models have; only the mod
 That code sorts the vocabulary to find a rank, so equal probabilities rank by token id: all of an inactive memory's.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 import torch
@@ -56,19 +58,26 @@ def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(h, vocabulary.classes).amax(1) > head
 
 
+def _batches(
+    decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int
+) -> Iterator[tuple[np.ndarray, Batch, torch.Tensor]]:
+    """Yield prefixes by length: which rows of ``examples`` they are, the batch, and each one's last row in it."""
+    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
+    for part in plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens):
+        batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
+        yield part, batch, torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
+
+
 def columns(
     decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables ``released_layer`` and ``released_dim`` of rows of ``examples``."""
     vocabulary = decoder.vocabulary
-    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     layers, dims = [], []
     with torch.inference_mode(), Progress(len(examples), "examples", "released columns") as progress:
         tops = [vocabulary.predict(layer.values).top for layer in decoder.layers]
         may_move = [scalable(vocabulary, layer.values) for layer in decoder.layers]
-        for part in plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens):
-            batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
-            last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
+        for part, batch, last in _batches(decoder, corpus, examples, batch_tokens):
             seen, x = [], decoder.embed(batch)
             for layer in decoder.layers:
                 residual = layer.attend(x, batch)
@@ -97,16 +106,13 @@ def columns(
 def output_distributions(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int) -> np.ndarray:
     """Return the model's output distribution (examples, vocab) float32 at rows of ``examples``."""
     vocabulary = decoder.vocabulary
-    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     out = np.zeros((len(examples), vocabulary.size), dtype=np.float32)
     with torch.inference_mode(), Progress(len(examples), "examples", "output distributions") as progress:
-        for part in plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens):
-            batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
+        for part, batch, last in _batches(decoder, corpus, examples, batch_tokens):
             x = decoder.embed(batch)
             for layer in decoder.layers:
                 residual = layer.attend(x, batch)
                 x = residual + layer.combine(layer.coefficients(residual))
-            last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
             for start in range(0, len(part), FULL):
                 rows = vocabulary.output(x[last[start : start + FULL]])
                 out[part[start : start + FULL]] = vocabulary.log_probabilities(rows).exp().cpu().numpy()

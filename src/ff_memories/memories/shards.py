@@ -9,16 +9,14 @@ from safetensors.torch import save_file
 
 from ff_memories.errors import UserError
 from ff_memories.files import replacing
-from ff_memories.memories.topk import Entries, TopTriggers
-
-_COLUMNS = ("key", "coefficient", "prefix", "text")
+from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
 
 
 def save(best: TopTriggers, path: str | Path) -> None:
     """Write the lists of a shard, whole or not at all."""
     best.finish()
     every = Entries.cat(best.lists)
-    arrays = {name: getattr(every, name).cpu().contiguous() for name in _COLUMNS}
+    arrays = {name: getattr(every, name).cpu().contiguous() for name in COLUMNS}
     arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
     shape = {"keys": best.keys, "top": best.top, "copies": best.copies}
     with replacing(path) as partial:
@@ -30,7 +28,7 @@ def load(path: str | Path) -> TopTriggers:
     try:
         with safe_open(path, framework="pt") as file:
             shape = json.loads(file.metadata()["shape"])
-            columns = [file.get_tensor(name) for name in _COLUMNS]
+            columns = [file.get_tensor(name) for name in COLUMNS]
             lengths = file.get_tensor("length").tolist()
         best = TopTriggers(len(lengths), **shape)
         for layer, parts in enumerate(zip(*(c.split(lengths) for c in columns), strict=True)):

@@ -13,6 +13,7 @@ import torch
 MAX_PREFIXES = 2**32 - 1
 SLACK = 1e-4  # relative; far above the noise of float32 products, far below what tells coefficients apart
 _LOW = 2**32 - 1
+COLUMNS = ("key", "coefficient", "prefix", "text")  # of ``Entries``, in order
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Entries:
 
     @classmethod
     def cat(cls, parts: list["Entries"]) -> "Entries":
-        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in ("key", "coefficient", "prefix", "text")))
+        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in COLUMNS))
 
     def __getitem__(self, index: torch.Tensor) -> "Entries":
         return Entries(self.key[index], self.coefficient[index], self.prefix[index], self.text[index])

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 from ff_memories.errors import UserError
@@ -23,6 +24,11 @@ def sliced(part: slice) -> tuple[slice, slice]:
     """Cut a slice in two."""
     middle = part.start + (part.stop - part.start) // 2
     return slice(part.start, middle), slice(middle, part.stop)
+
+
+def halved(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cut an array in two."""
+    return part[: len(part) // 2], part[len(part) // 2 :]
 
 
 def by_halves(
