@@ -296,6 +296,10 @@ def test_methods_follow_the_config(tmp_path):
     assert "top 50 triggers" in html and "first 7 sentences" in html and "scikit-learn" in html
     other = CONFIG | {"mutations": CONFIG["mutations"] | {"top": 20}}
     assert "top 20 triggers" in made_report(tmp_path, config=other)[1].read_text()
+    assert "rest on up to" in html and "given, not drawn" not in html
+    given = CONFIG | {"composition": CONFIG["composition"] | {"sample_file": "sample.jsonl"}}
+    html = made_report(tmp_path, config=given)[1].read_text()
+    assert "rest on prefixes of the validation text that were given, not drawn" in html and "rest on up to" not in html
 
 
 def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):

@@ -105,19 +105,22 @@ def _values(config: Settings) -> str:
 
 def _composition(config: Settings) -> str:
     composition = config.composition
-    drawn = (
+    how = (
         "one of each drawn sentence of the validation text"
         if composition.sample == "per_sentence"
         else "drawn evenly from all of the validation text"
     )
+    drawn = (
+        f"up to {composition.examples:,} prefixes, {how}, {PREFIXES.get(composition.positions, composition.positions)}"
+    )
+    given = "prefixes of the validation text that were given, not drawn"
     layer = "the feed-forward's output" if composition.layer_prediction == "ffn" else "the layer's output"
     memories = "active memories" if composition.memories == "active" else "memories, active or not,"
     words = {"sklearn": "scikit-learn's list", "spacy": "spaCy's list"}.get(
         composition.stop_words, f"the {composition.stop_words.removeprefix('top')} most frequent words"
     )
     return (
-        f"Sections 5.1 and 5.2 rest on up to {composition.examples:,} prefixes, {drawn}, "
-        f"{PREFIXES.get(composition.positions, composition.positions)}. The predictions of a layer's {memories} were "
-        f"compared with that of {layer}; stop words are those of {words}. All random draws follow from the seed "
-        f"{config.seed}. Intervals are 95 % percentile bootstrap intervals over keys, values or examples."
+        f"Sections 5.1 and 5.2 rest on {given if composition.sample_file else drawn}. The predictions of a layer's "
+        f"{memories} were compared with that of {layer}; stop words are those of {words}. All random draws follow from "
+        f"the seed {config.seed}. Intervals are 95 % percentile bootstrap intervals over keys, values or examples."
     )
