@@ -18,13 +18,14 @@ from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.figures.catalogue import FIGURES
+from ff_memories.plain import cell, csv_text, visible
 from ff_memories.report import table1, table2
 from ff_memories.report.cost import costs, duration
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST, Texts
 from ff_memories.report.rendering import render
 from ff_memories.report.svg import inline
-from ff_memories.report.text import cell, csv_text, latex, visible
+from ff_memories.report.text import latex
 
 HOSTILE = ["<script>alert(1)</script>", '"><img', "a\u202eb", "=cmd()", "{{7*7}}", "\\input{x}", "@SUM(1)"]
 SENTENCE = list(range(4, 4 + len(HOSTILE)))

@@ -7,7 +7,7 @@ from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
-from ff_memories.report.text import visible
+from ff_memories.plain import visible
 
 LONGEST = 40
 

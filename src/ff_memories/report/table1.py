@@ -7,8 +7,9 @@ import polars as pl
 from ff_memories.claims.evidence import PROXY
 from ff_memories.claims.layers import at
 from ff_memories.patterns import marks
+from ff_memories.plain import csv_text, visible
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.text import csv_text, latex, opened, visible
+from ff_memories.report.text import latex, opened
 
 PAPER_LAYERS = (1, 6, 10, 13, 16)  # of which the paper's Table 1 shows a key each
 PREFIXES = 3

@@ -7,8 +7,9 @@ import numpy as np
 import polars as pl
 
 from ff_memories.measures import predictive_values
+from ff_memories.plain import csv_text
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.text import csv_text, latex, opened
+from ff_memories.report.text import latex, opened
 
 
 @dataclass(frozen=True)

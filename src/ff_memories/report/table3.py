@@ -6,9 +6,10 @@ import polars as pl
 
 from ff_memories.claims.evidence import PROXY
 from ff_memories.patterns import TYPES
+from ff_memories.plain import csv_text, visible
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.table1 import said
-from ff_memories.report.text import csv_text, latex, opened, visible
+from ff_memories.report.text import latex, opened
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
 """Corpus text is anybody's: escaped for LaTeX; for CSV see ``plain``."""
 
-from ff_memories.plain import cell, csv_text, visible
-
-__all__ = ["cell", "csv_text", "latex", "opened", "visible"]
+from ff_memories.plain import visible
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",

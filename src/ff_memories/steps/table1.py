@@ -5,7 +5,7 @@ import argparse
 from ff_memories import tables
 from ff_memories.card import read_card
 from ff_memories.report import table1
-from ff_memories.report.joining import text_arguments, write_formats
+from ff_memories.report.formats import text_arguments, write_formats
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
 

@@ -1,4 +1,4 @@
-"""What the steps of Tables 1 and 2 share: the arguments of text, and writing by a file's ending."""
+"""What the steps of Tables 1 to 3 share: the arguments of text, and writing by a file's ending."""
 
 import argparse
 from collections.abc import Callable
