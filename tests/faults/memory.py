@@ -142,7 +142,7 @@ def repeated(folder: Path) -> list[dict]:
     out, held = folder / "short", []
     shutil.copy(folder / "validation.txt", folder / "short.txt")
     step("corpus", *config_, *texts(folder, "short"), *corpus, *counted(folder, "short"))
-    common = [*config_, *model(folder, "demo"), *EXECUTION, *corpus]
+    common = [*config_, *model(folder, "small"), *EXECUTION, *corpus]
     lists, triggers = out / "shard.safetensors", ["--triggers", out / "triggers.parquet"]
     for _ in range(RUNS):
         step("trigger-shard", *common, "--shard", "1-of-1", "--out", lists)
