@@ -196,13 +196,14 @@ def verdict(folder: Path, files: list[str], seconds: float, *plugins: object) ->
 def chart(files: list[str]) -> None:
     """Run test files, all for none, and keep which functions each test runs."""
     folder = copied()
-    known = json.loads(MAP.read_text()) if files and MAP.exists() else {"tests": {}, "shared": {}, "runs": {}}
+    add = bool(files)
     files = files or sorted(f"tests/{path.name}" for path in ROOT.glob("tests/test_*.py"))
     try:
         seen = Covering(folder / PACKAGE)
         run(folder, ["--maxfail=1000", *files], seen)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    known = json.loads(MAP.read_text()) if add and MAP.exists() else {"tests": {}, "shared": {}, "runs": {}}
     known["tests"] = {t: found for t, found in known["tests"].items() if _file(t) not in files} | seen.tests
     known["shared"] |= seen.shared
     for file, ran in seen.runs.items():

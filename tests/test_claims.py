@@ -406,6 +406,8 @@ def test_reasons_name_what_was_compared():
     assert near == "in layer 1; below the lenient limit of 30 %"
     rises = said(agreement_.rises_with_probability, [RISING], bins=9, correlation=0, factor=1)
     assert rises == "25 % in the lowest interval, 50 % in the highest (n = 20)"
+    rises = said(agreement_.rises_with_probability, [PERFECT], bins=9, correlation=0, factor=1)
+    assert rises == "0 % in the lowest interval, 80 % in the highest (n = 20)"
     none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
                                                 within=[0, 1], factor=1)  # fmt: skip
     assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"

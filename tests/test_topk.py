@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ff_memories.memories.topk import Entries, TopTriggers
+from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
 
 KEYS = 3
 # few distinct coefficients, so that ties abound; a text decides the coefficient up to noise
@@ -193,6 +193,12 @@ def test_a_layer_is_new_until_something_is_offered_to_it():
 def test_long_lists_keep_the_order_of_ties():
     rows = [(prefix % KEYS, 1.0 + (prefix * 7919 % 10) / 8, prefix, prefix) for prefix in range(5000)]
     assert lists(collect([rows[i::7] for i in range(7)], 900)) == sorted(full_sort(rows, 900, 900))
+
+
+def test_the_last_number_that_a_prefix_can_have_sorts_like_any_other():
+    last = MAX_PREFIXES
+    rows = [(0, 1.0, last, 1), (0, 1.0, 0, 2), (0, 1.0, last - 1, 3), (0, 2.0, last - 2, 4), (0, 0.5, 1, 5)]
+    assert [row[3] for row in lists(collect([rows], 5))] == [last - 2, 0, last - 1, last, 1]
 
 
 def test_many_prefixes_of_one_text_are_not_all_held():
