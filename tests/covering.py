@@ -91,8 +91,8 @@ class Covering:
             if path.suffix != ".py":
                 continue  # a template
             ran = self.runs[path.relative_to(self.source).as_posix()] = {}
+            own = functions(ast.parse(path.read_text(encoding="utf-8")))
             for line, contexts in data.contexts_by_lineno(str(path)).items():
-                for _, first, last, name in functions(ast.parse(path.read_text(encoding="utf-8"))):
-                    if first <= line <= last:
-                        for context in contexts:
-                            ran.setdefault(context, set()).add(name)
+                for name in [name for _, first, last, name in own if first <= line <= last]:
+                    for context in contexts:
+                        ran.setdefault(context, set()).add(name)

@@ -22,7 +22,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.text import Sentences
 from ff_memories.errors import UserError
 from ff_memories.model import checkpoint
-from ff_memories.patterns import distance, null, proxy, sample, tfidf
+from ff_memories.patterns import distance, embedding, null, proxy, quality, sample, semantic, shallow, tfidf
 from ff_memories.patterns.sample import Key
 from ff_memories.patterns.words import is_content, shape, stem
 
@@ -528,3 +528,200 @@ def test_the_step_refuses_what_does_not_belong_together(inputs, tmp_path, capsys
         assert end.value.code == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+# -- how good the proxy is: quality ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Says:
+    """An annotator with an answer for every key: {number: [(type, members)]}."""
+
+    answers: dict
+
+    def annotate(self, key):
+        return [(kind, "", null.Found(("w",), "end", frozenset(held), 0.001)) for kind, held in self.answers[key.key]]
+
+
+def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
+    """A found pattern is right if 4 in 5 of its prefixes hold the planted one, which is found if half of its are."""
+    prefixes = ((4,),) * 25
+    case = lambda sort, n, **planted: quality.Case(
+        sort,
+        Key(0, n, tuple(range(1, 26)), prefixes),
+        {kind: (frozenset(), frozenset(h)) for kind, h in planted.items()},
+    )
+    ten, twenty = range(10), range(5, 25)
+    planted = [
+        case("shallow", 0, shallow=ten), case("shallow", 1, shallow=ten), case("semantic", 2, semantic=twenty),
+        case("both", 3, shallow=ten, semantic=twenty), case("passage", 4, passage=ten), case("passage", 5, passage=ten),
+        case("none", 6), case("none", 7), case("none", 8),
+    ]  # fmt: skip
+    says = Says({
+        0: [("shallow", [0, 1, 2, 3]), ("shallow", [0, 1, 2, 3, 4])],  # too few of them; just enough
+        1: [("shallow", [0, 1, 2, 3, 11]), ("semantic", [3, 4])],  # right, but too few; nothing of that kind is there
+        2: [("semantic", [*range(5, 13), 0, 1])],  # 8 of its 10 are right, of 20
+        3: [("shallow", [0, 1, 2, 11]), ("semantic", range(5, 15))],  # 3 of 4: not right; just enough
+        4: [("semantic", range(10)), ("shallow", range(20))], 5: [("shallow", range(10))],
+        6: [], 7: [("shallow", [1, 2, 3]), ("semantic", [1, 2, 3])], 8: [],
+    })  # fmt: skip
+    assert quality.measure(says, planted) == [
+        ("foil_rate", 1, 3), ("shallow_precision", 3, 4), ("shallow_recall", 1, 3), ("semantic_precision", 2, 3),
+        ("semantic_recall", 1, 2), ("passage_recall", 1, 2),
+    ]  # fmt: skip
+    name, value, low, high, n = quality.scores(says, planted)[0]
+    assert (name, value, n) == ("foil_rate", pytest.approx(1 / 3), 3) and low < value < high
+
+
+def test_passages_are_the_longer_sentences_of_thirty_in_a_row():
+    lengths = [9] * 30 + [8, 9] * 15 + [30] * 19 + [8] * 11 + [9] * 20 + [9] * 5
+    text = Corpus(np.zeros(sum(lengths), np.int32), np.cumsum([0, *lengths]), train=len(lengths) - 5)
+    passages = quality._passages(text)
+    assert passages == [list(range(30)), list(range(90, 110))]  # fifteen and nineteen long ones are too few
+
+
+def test_what_is_planted_is_where_it_is_said_to_be(annotator, monkeypatch):
+    language, found = annotator
+    monkeypatch.setattr(quality, "PLANTED", {"shallow": 9, "semantic": 9, "both": 9, "passage": 9, "none": 5})
+    corpus = language.corpus()
+    made = quality.cases(found, corpus, language.triggers(), 25, 1, np.random.default_rng(1))
+    assert Counter(case.sort for case in made) == quality.PLANTED
+    lexicon, texts = found.topics.lexicon, {tuple(s) for s in language.sentences}
+    starts = {tuple(s[:n]) for s in texts for n in range(len(s) + 1)}
+    sizes = set()
+    for case in made:
+        assert case.key.ranks == tuple(range(1, 26)) and len(case.key.prefixes) == 25
+        assert set(case.planted) == {"both": {"shallow", "semantic"}, "none": set()}.get(case.sort, {case.sort})
+        changed = {i for i, prefix in enumerate(case.key.prefixes) if prefix not in starts}
+        assert changed <= set().union(*(held for _, held in case.planted.values()))
+        for kind, (tokens, held) in case.planted.items():
+            sizes.add(len(held))
+            assert len(held) <= 20 and (len(held) >= 6 or case.sort == "both")
+            if kind == "shallow":
+                ends = {case.key.prefixes[i][-len(tokens) :] for i in held}
+                assert (
+                    min(len({prefix[-n:] for prefix in (case.key.prefixes[i] for i in held)}) for n in (1, 2, 3)) == 1
+                )
+                assert any(set(end) <= tokens for end in ends) and any(lexicon.term[t] >= 0 for t in tokens)
+            if kind == "semantic":
+                assert len(tokens) == quality.GROUP and len({lexicon.term[t] for t in tokens}) == quality.GROUP
+                for i in held:
+                    places = [at for at, t in enumerate(case.key.prefixes[i]) if t in tokens]
+                    assert places and (case.sort == "both" or min(places) < len(case.key.prefixes[i]) - 5)
+            if kind == "passage":
+                assert all(case.key.prefixes[i] in starts and len(case.key.prefixes[i]) >= 8 for i in held)
+    assert {6, 20} <= sizes | {6, 20} and len(sizes) > 8
+    short = Corpus(np.tile(np.arange(4, 11, dtype=np.int32), 9), np.arange(0, 64, 7), train=9)  # nothing is long enough
+    assert {
+        case.sort for case in quality.cases(found, short, language.triggers(), 25, 1, np.random.default_rng(1))
+    } == {"none"}
+
+
+# -- closed forms ------------------------------------------------------------------------------------------------------
+
+
+def test_types_are_counted_in_the_training_text_and_at_the_beginnings_of_its_sentences():
+    text = Corpus(np.array([4, 5, 4, 6, 5, 7, 7, 4, 8], np.int32), np.array([0, 3, 4, 8, 9]), train=3)
+    assert embedding.train_counts(text, 9).tolist() == [0, 0, 0, 0, 3, 2, 1, 2, 0]
+    assert embedding.train_counts(text, 9, before=3).tolist() == [0, 0, 0, 0, 1, 2, 1, 1, 0]
+    assert embedding.train_counts(text, 9, before=2).tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0]
+
+
+def shallow_of(types, reference=((4,),), pool=((4,),)):
+    return shallow.Shallow(types, list(reference), list(pool), lambda n: np.random.default_rng(n))
+
+
+def test_features_of_a_prefix_are_its_ends_its_last_word_and_what_stands_near_the_end():
+    types = ["<s>", "<pad>", "</s>", "<unk>", "the", "Graphs", "of", "1998", "node"]
+    near = lambda *tokens: ("near", tokens)
+    one = shallow_of(types)
+    assert one.features(()) == [("empty", ())]
+    assert one.features((4,)) == [("end", (4,))]
+    assert one.features((7,)) == [("end", (7,)), ("form", ("1998",)), ("shape", ("number",)), near(7)]
+    assert one.features((4, 6, 4, 5)) == [
+        ("end", (5,)), ("end", (4, 5)), ("end", (6, 4, 5)), ("form", ("graph",)), ("shape", ("capitalised word",)),
+        near(6, 4, 5), near(4, 5), near(5),
+    ]  # fmt: skip
+    assert near(8) not in one.features((8, 4, 6, 4, 6, 4)) and near(8) in one.features((8, 4, 6, 4, 6))
+    assert [f for f in one.features((8, 6, 8, 6)) if f[0] == "near"] == [
+        near(8), near(8, 6), near(8, 6, 8), near(6, 8), near(6, 8, 6),
+    ]  # fmt: skip
+
+
+def test_lengths_are_classed_and_the_empty_prefix_by_itself():
+    lengths = [0, 1, 2, 3, 4, 5, 6, 8, 9, 13, 14, 20, 21, 99]
+    assert shallow.length_classes([(4,) * n for n in lengths]).tolist() == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]
+
+
+def test_a_word_is_concentrated_where_it_stands_near_the_end_more_often_than_by_chance():
+    at = lambda place, n: tuple(9 if i == place else 4 for i in range(n))
+    assert shallow.concentrated(9, [at(18, 20)] * 3 + [(4,) * 20])  # 1/4 of the places: 1/64
+    assert not shallow.concentrated(9, [at(18, 20)] * 2)  # 1/16
+    assert not shallow.concentrated(9, [at(18, 20)] * 3 + [at(3, 20)] * 3)
+    assert not shallow.concentrated(9, [at(4, 5)] * 9)  # a short prefix is all end
+    assert shallow.concentrated(9, [at(14, 20)] * 9 + [at(15, 20)] * 9) and not shallow.concentrated(
+        9, [at(14, 20)] * 9
+    )
+
+
+def test_how_often_a_feature_is_expected_is_pooled_over_lengths():
+    """Of 50 references of length 1 ten end in word 4, of 50 of length 2 none."""
+    reference = [(4,)] * 10 + [(5,)] * 40 + [(5, 5)] * 50
+    one = shallow_of([*"abcd", "the", "of", "to"], reference)
+    overall = 11 / 101
+    rate = {1: (10 + 100 * overall) / 150, 2: 100 * overall / 150}
+    prefixes = [(4,)] * 12 + [(5, 4)] * 10 + [(6,)] * 2
+    features, p = one._frequent([one.features(x) for x in prefixes], shallow.length_classes(prefixes))
+    chance = 14 / 24 * rate[1] + 10 / 24 * rate[2]
+    known = dict(zip(features, p, strict=True))
+    assert known["end", (4,)] == pytest.approx(null.tail(np.array([22]), 24, np.array([chance]))[0])
+    unseen = 100 / 101 / 150 * 10 / 24 + 100 / 101 / 150 * 14 / 24
+    assert known["end", (5, 4)] == pytest.approx(null.tail(np.array([10]), 24, np.array([unseen]))[0])
+    assert ("end", (6,)) not in known  # two are no pattern
+    assert one._frequent([], np.empty(0, int))[0] == []
+
+
+@pytest.mark.parametrize("kind, words, said", [
+    ("end", ("a", "b"), 'ends with "a b"'), ("near", ("a",), '"a" near the end'), ("empty", (), "is empty"),
+    ("form", ("a", "b", "c", "d"), "ends with a form of: a, b, c"), ("number", ("7",), "ends with a number"),
+])  # fmt: skip
+def test_shallow_patterns_are_described(kind, words, said):
+    assert shallow.describe(null.Found(words, kind, frozenset(), 0.1)) == said
+    assert semantic.describe(null.Found(tuple("abcdef"), "topic", frozenset(), 0.1)) == "topic: a, b, c, d, e"
+
+
+def test_a_pattern_is_three_prefixes_and_three_times_what_is_expected():
+    held, chance = np.array([2, 3, 3, 9, 9]), np.array([0.0, 0.0, 0.1, 0.1, 0.101])
+    assert null.frequent(held, 30, chance).tolist() == [False, True, False, True, False]
+    shares = null.Correction(lambda indices: len(indices) / 100, 40, lambda n: np.random.default_rng(n))
+    assert shares(0.05, 5) == 1 and shares(0.04, 5) == 1 / (1 + null.SETS)
+    assert shares(0.41, 50) == 1 and shares(0.39, 50) < 1e-3  # no more than there are
+
+
+@pytest.mark.parametrize(
+    "word, root",
+    [("xes", "xes"), ("axes", "axe"), ("taxes", "tax"), ("dies", "die"), ("skies", "sky"), ("dying", "dying"),
+     ("ring", "ring"), ("seed", "seed"), ("tied", "tied"), ("cried", "cry"), ("adding", "add"), ("falling", "fall"),
+     ("running", "run"), ("using", "using"), ("hoped", "hop"), ("the", "the"), ("Trees", "tree"), ("a1s", "a1s")],
+)  # fmt: skip
+def test_endings_go_where_a_word_is_left(word, root):
+    assert stem(word) == root
+
+
+def test_words_of_a_topic_come_by_how_many_prefixes_have_them_one_form_each():
+    topics = semantic.Topics.__new__(semantic.Topics)
+    topics.lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
+    topics.lexicon.types, topics.lexicon.term = ["a", "tree", "trees", "leaf", "root"], np.array([-1, 0, 0, 1, 2])
+    said = topics._words({0, 1}, [(1, 3, 4), (2, 0), (2, 2, 4), (3,)])
+    assert said == ("trees", "leaf")
+    assert topics._words({1, 2}, [(4,), (3,)]) == ("leaf", "root")
+    assert topics._terms((1, 2, 4, 0), {3}).tolist() == [0, 2] and topics._terms((1, 4), {2}).tolist() == [2]
+
+
+def test_neighbours_are_reached_one_after_the_other():
+    holds = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
+    place = np.array([[0, 1, 3, 2, *[3] * 20], [2, 3, 3, 3, 3, 0, *[3] * 18]])
+    reached = semantic._reached(holds, place)
+    first = [[1, 0, 0], [1, 1, 0], [1, 1, 0], *[[1, 1, 1]] * 6]
+    second = [*[[0, 0, 1]] * 4, *[[1, 0, 1]] * 5]
+    assert reached.astype(int).tolist() == [first, second]

@@ -22,7 +22,7 @@ def reported() -> dict:
     """Return coverage's own report as data."""
     coverage = [sys.executable, "-m", "coverage"]
     if any(ROOT.glob(".coverage.*")):
-        subprocess.run([*coverage, "combine", "--quiet", "--append"], cwd=ROOT, check=True)
+        subprocess.run([*coverage, "combine", "--quiet"], cwd=ROOT, check=True)
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         subprocess.run([*coverage, "json", "--quiet", "-o", file.name], cwd=ROOT, check=True)
         return json.loads(Path(file.name).read_text())
