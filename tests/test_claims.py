@@ -13,7 +13,7 @@ from ff_memories.claims.checks import mutations as mutations_
 from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
 from ff_memories.claims.layers import at, between, both, tally
-from ff_memories.claims.numbers import number, spread
+from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.claims.statistics import rank_correlation
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.claims.verdicts import PROXY
@@ -436,6 +436,13 @@ def test_factors_are_measured_as_such():
     assert (dip.value, dip.n, dip.reason) == (8, 16, "20 % there, 40 % in the bottom layers")
 
 
+def test_where_nothing_changes_there_is_no_compromise_to_count():
+    unchanged = refinement_.compromise(evidence(mixture(residual=20)), layers_needed=1, factor=1)
+    assert (unchanged.value, unchanged.ok, unchanged.reason) == (None, None, "no layer changes a prediction")
+    none = refinement_.compromise(evidence(*empty().items()), layers_needed=1, factor=1)
+    assert (none.value, none.ok, none.reason) == (None, None, "no examples")
+
+
 def test_a_layer_without_either_kind_has_no_say():
     without = refinement(lambda e, i: "composition" if i == 1 else "residual")
     say = lambda n: refinement_.feed_forward_disagrees(evidence(without), layers_needed=n)
@@ -467,6 +474,12 @@ def test_three_layers_are_enough_for_a_correlation_and_two_are_not():
 def test_an_interval_lacks_what_one_of_its_ends_lacks():
     assert [spread(0.1, None, "share"), spread(None, 0.2, "share"), spread(0.1, 0.2, "share")] == ["", "", "10 to 20"]
     assert spread(1, 2, "factor") == "1 to 2"
+
+
+def test_a_measured_value_is_shown_in_its_unit():
+    shown = [measured(0.25, unit) for unit in ("share", "change", "points", "factor", "correlation", "layer")]
+    assert shown == ["25 %", "25 %", "25 points", "0.25 ×", "0.25", "layer 0"]
+    assert measured(None, "share") == "–" and measured(7.0, "layer") == "layer 7" and measured(-0.5, "share") == "−50 %"
 
 
 def test_numbers_change_their_form_at_a_thousand_and_at_a_ten_thousandth():
