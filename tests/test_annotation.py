@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 from ff_memories import tables
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
 from ff_memories.errors import UserError
 from ff_memories.measures import LABELS
 from ff_memories.patterns import agreement, csv_files, plan, reading, scoring, simulate, tools
@@ -357,3 +359,155 @@ def test_patterns_are_the_same_by_what_they_share_of_all_they_cover():
 def test_the_first_labels_in_doccano_differ_in_colour():
     colours = [label["background_color"] for label in json.loads(tools.doccano_labels())]
     assert len(set(colours)) == len(tools.COLOURS)
+
+
+GAPS = Item("key", 1, 9, (("a", "b"), (), ("c", "d", "e")))
+GAPPED = Record("here", "f", "ann", GAPS.item, "1", "shallow", "short", (1, 2, 3))
+
+
+def test_marks_hold_the_lines_of_their_prefixes_the_empty_one_among_them():
+    lines = ["a b", "(empty)", "c d e"]
+    (task,) = json.loads(tools.label_studio_tasks("mine", [GAPS], [GAPPED]))
+    assert task["data"]["text"] == "\n".join(lines)
+    (made,) = task["annotations"]
+    spans = [result["value"] for result in made["result"] if result["type"] == "labels"]
+    assert [task["data"]["text"][s["start"] : s["end"]] for s in spans] == [s["text"] for s in spans] == lines
+    assert [s["labels"] for s in spans] == [["pattern 1"]] * 3 and made["completed_by"] == {"email": "ann"}
+    none = Record("here", "f", "ann", GAPS.item)
+    for record, labels in ((GAPPED, ["shallow 1"] * 3), (none, [tools.NOTHING])):
+        line = json.loads(tools.doccano_lines("mine", [GAPS], [record]))
+        assert [line["text"][a:b] for a, b, _ in line["label"]] == lines[: len(labels)]
+        assert [name for *_, name in line["label"]] == labels
+    assert "annotations" not in json.loads(tools.label_studio_tasks("mine", [GAPS]))[0]
+    assert "Comments" not in json.loads(tools.doccano_lines("mine", [GAPS]))
+
+
+@pytest.mark.parametrize(
+    "start, end, ranks", [(0, 3, {1}), (0, 4, {1}), (1, 5, {1, 2}), (4, 4, {2}), (5, 17, {2, 3}), (0, 0, {1})]
+)
+def test_a_mark_is_in_every_line_that_it_touches(tmp_path, start, end, ranks):
+    text = tools.text_of(GAPS)
+    task = {"data": {"run": "mine", "item": "i", "text": text}, "annotations": [{"completed_by": 7, "result": [
+        {"from_name": "pattern", "value": {"start": start, "end": end, "labels": ["pattern 2"]}},
+        {"from_name": "type_2", "value": {"choices": ["semantic"]}},
+        {"from_name": "description_2", "value": {"text": [" two", "words "]}},
+    ]}]}  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps([task]))
+    (tmp_path / "eve.jsonl").write_text(json.dumps({"run": "mine", "item": "i", "text": text, "Comments": [
+        "semantic 11: no", "semantic 1 : yes: so"], "label": [[start, end, "semantic 1"]]}))  # fmt: skip
+    (studio,), (doccano,) = read(tmp_path / "a.json"), read(tmp_path / "eve.jsonl")
+    assert set(studio.ranks) == set(doccano.ranks) == ranks
+    assert (studio.annotator, studio.pattern, studio.type, studio.description) == (
+        "user 7",
+        "2",
+        "semantic",
+        "two words",
+    )
+    assert (doccano.annotator, doccano.type, doccano.description) == ("eve", "semantic", "yes: so")
+
+
+def test_label_studios_annotators_have_an_address_or_a_number_and_take_back_what_they_cancel(tmp_path):
+    nothing = [{"from_name": "nothing", "value": {"choices": [tools.NOTHING]}}]
+    given = [{"email": "a@b", "id": 1}, {"id": 3}, 4]
+    made = [{"completed_by": who, "result": nothing} for who in given]
+    made.append({"completed_by": 5, "was_cancelled": True, "result": nothing})
+    task = {"data": {"run": "mine", "item": "i", "text": "a"}, "annotations": made}
+    (tmp_path / "a.json").write_text(json.dumps([task]))
+    assert [(r.annotator, r.type, r.item) for r in read(tmp_path / "a.json")] == [
+        ("a@b", "", "i"), ("3", "", "i"), ("user 4", "", "i"),
+    ]  # fmt: skip
+
+
+def test_interfaces_offer_as_many_patterns_as_they_have_room_for():
+    config = tools.label_studio_config()
+    for n, colour in enumerate(tools.COLOURS, 1):
+        assert f'<Label value="pattern {n}" background="{colour}" hotkey="{n}"/>' in config
+        assert f'name="description_{n}"' in config and f'name="type_{n}"' in config
+    assert "pattern 9" not in config and "_9" not in config and "pattern 0" not in config
+    labels = json.loads(tools.doccano_labels())
+    assert [label["text"] for label in labels] == [
+        tools.NOTHING, *(f"{kind} {n}" for kind in ("shallow", "semantic") for n in (1, 2, 3, 4))
+    ]  # fmt: skip
+    assert [label["suffix_key"] for label in labels] == list("012345678")
+
+
+def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():
+    rows = [(layer, key, rank, 1.0, key, rank, 5) for layer in (1, 2) for key in range(10) for rank in (1, 2, 3)]
+    triggers = pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row")
+    corpus = Corpus(np.arange(4, 54, dtype=np.int32), np.arange(0, 51, 5), train=10)
+    dictionary = Dictionary([f"w{i}" for i in range(60)])
+    shown = plan.items(triggers, corpus, dictionary, 10, 3, seed=1)
+    kinds = [i.kind for i in shown]
+    assert [kinds.count(kind) for kind in ("key", "repeat", "foil")] == [20, 2, 2]
+    keys = {(i.layer, i.key): i for i in shown if i.kind == "key"}
+    assert set(keys) == {(layer, key) for layer in (1, 2) for key in range(10)}
+    for i in keys.values():
+        assert i.prefixes == tuple(tuple(dictionary[4 + 5 * i.key + at] for at in range(n)) for n in (1, 2, 3))
+    for i in shown:  # a repeat stands in the other half than its key
+        if i.kind == "repeat":
+            assert i.prefixes == keys[i.layer, i.key].prefixes and i.item != keys[i.layer, i.key].item
+            assert shown.index(keys[i.layer, i.key]) < 11 <= shown.index(i)
+    assert sorted(shown.index(i) < 11 for i in shown if i.kind == "foil") == [False, True]
+    assert all(i.layer is None and len(i.prefixes) == 3 for i in shown if i.kind == "foil")
+    assert len({i.item for i in shown}) == 24 and shown != plan.items(triggers, corpus, dictionary, 10, 3, seed=2)
+    known = plan.identities(2, 10)
+    assert len(known) == 60 and all(i.item.partition("-")[0] in known for i in shown)
+    asked = plan.table(shown)
+    assert asked["order"].to_list() == list(range(1, 25)) and set(asked["prefixes"]) == {3}
+    assert asked.filter(pl.col("kind") == "foil")["key"].null_count() == 2 == asked["key"].null_count()
+    assert plan.items(triggers.clear(), corpus, dictionary, 10, 3, seed=1) == []
+
+
+def test_where_all_labels_are_one_there_is_nothing_to_agree_about():
+    same = agreement.counted([["none", "none"]] * 3 + [["both"]])
+    assert agreement.alpha_nominal(same) is agreement.alpha_masi(same) is None
+    assert agreement.agreement(same) == 1 and agreement.agreement(same[3:]) is None
+    assert agreement.gwet_ac1(same[3:]) is None and agreement.gwet_ac1(same) > 0.7
+    assert agreement.over_keys([], 1, "agreement") == (None, None, None)
+    assert agreement.over_keys([same[3:]], 1, "agreement") == (None, None, None)
+    assert agreement.over_keys([same], 1, "agreement") == (1, 1, 1)
+
+
+def test_judgements_of_distance_are_scored_by_annotator_and_between_them():
+    given = {"a": "ddddrr", "b": "dddrrr", "proxy": "rrrrrr", "c": "d"}
+    rows = [
+        (who, n, {"d": "distant", "r": "related"}[label]) for who, said in given.items() for n, label in enumerate(said)
+    ]
+    judged = pl.DataFrame(rows, schema=tables.TABLES["distance_labels"].columns, orient="row")
+    scores = {(who, what): (value, n) for who, what, value, _, _, n in scoring.distance_scores(judged, 1)}
+    assert scores["a", "distant"] == (pytest.approx(4 / 6), 6) and scores["proxy", "distant"] == (0, 6)
+    assert scores["people", "distance_agreement"] == (pytest.approx((3 + 4) / (3 + 5)), 6)
+    units = [list(unit) for unit in ("ddd", "dd", "dd", "dr", "rr", "rr")]
+    assert scores["people", "distance_alpha_nominal"][0] == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
+    alone = judged.filter(pl.col("annotator").is_in(["a", "proxy"]))
+    assert {who for who, *_ in scoring.distance_scores(alone, 1)} == {"a", "proxy"}
+
+
+def test_tables_hold_patterns_of_keys_and_labels_of_all_that_was_shown():
+    prefixes = (("a",), ("b",), ("c",), ("d",))
+    shown = [Item("key", 1, 4, prefixes), Item("repeat", 1, 4, prefixes), Item("foil", None, 0, (("x",),) * 4)]
+    asked, names = plan.table(shown), [i.item for i in shown]
+    records = [
+        Record("here", "f", "ann", names[0], "7", "semantic", "two", (3, 1, 2)),
+        Record("here", "f", "ann", names[0], "9", "shallow", "one", (2, 3, 4)),
+        Record("here", "f", "ann", names[1], "1", "shallow", "one", (1, 2, 3)), Record("here", "f", "ann", names[2]),
+    ]  # fmt: skip
+    assert scoring.annotations(records, asked).rows() == [
+        ("ann", 1, 4, 1, "two", "semantic", [1, 2, 3]), ("ann", 1, 4, 2, "one", "shallow", [2, 3, 4]),
+    ]  # fmt: skip
+    labels = scoring.item_labels(records, asked)
+    of = lambda name: labels.filter(pl.col("item") == name).sort("rank")["label"].to_list()
+    assert [of(name) for name in names] == [
+        ["semantic", "both", "both", "shallow"], ["shallow", "shallow", "shallow", "none"], ["none"] * 4,
+    ]  # fmt: skip
+    assert scoring.pattern_labels(labels).select("layer", "key", "rank", "label").rows() == [
+        (1, 4, 1, "semantic"), (1, 4, 2, "both"), (1, 4, 3, "both"), (1, 4, 4, "shallow"),
+    ]  # fmt: skip
+    scores = {what: (value, n) for what, value, _, _, n in scoring._noise(labels, 1)}
+    assert scores == {"foil_rate": (0, 1), "repeat_agreement": (0, 1)}
+    of_key = labels.filter(pl.col("kind") == "key")
+    found = {
+        what: (value, n)
+        for what, value, _, _, n in scoring.of_annotator(scoring.annotations(records, asked), of_key, 1)
+    }
+    assert found == {"patterns_per_key": (2, 1), "keys_with_pattern": (1, 1), "coverage": (1, 1)}
