@@ -413,6 +413,11 @@ def test_reasons_name_what_was_compared():
     assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
 
 
+def test_a_loss_has_to_lie_below_its_limit():
+    loss = lambda below: mutations_.first_layer_loss(evidence(mutations()), below=below)
+    assert loss(loss(0).value).ok is False
+
+
 def test_a_lenient_limit_is_named_where_it_alone_is_kept():
     near = lambda **limits: agreement_.near_zero_below(evidence(values(lambda i: 50)), layers=[1, 10], **limits).reason
     assert near(below=0.2, lenient=0.25) == near(below=0.26, lenient=0.3) == "in layer 1"
