@@ -34,7 +34,7 @@ PACKAGE = Path("src/ff_memories")
 PARTS = ["memories", "claims", "patterns"]
 MAP = ROOT / "results" / "mutation-map.json"
 QUICK = 0.5  # such seconds; a test that takes less, what it needs included, runs before all others
-BUDGET = 25  # seconds of processor time, as the map has it, that tests of one mutant may take
+BUDGET = 20  # seconds of processor time, as the map has it, that tests of one mutant may take
 LATE = 20  # times as long by the clock: they don't end
 
 SWAPS = {
@@ -114,10 +114,11 @@ def order(known: dict, file: str, line: int) -> dict[str, int]:
     hit = {context for context, ran in known["runs"].get(file, {}).items() if not inside or inside[0] in ran}
     tests = {t: (own, shared) for t, (own, shared) in known["tests"].items() if hit & {t, *shared}}
     cost = {t: own + sum(known["shared"][name] for name in shared) for t, (own, shared) in tests.items()}
-    whole = {}  # of slow tests together, by test file: they share fixtures
-    for test in tests:
-        if cost[test] >= QUICK:
-            whole[_file(test)] = whole.get(_file(test), 0) + cost[test]
+    slow, whole = [t for t in tests if cost[t] >= QUICK], {}  # slow tests go by files, which share fixtures
+    for file in set(map(_file, slow)):
+        here = [tests[t] for t in slow if _file(t) == file]
+        fixtures = {name for _, shared in here for name in shared}
+        whole[file] = sum(own for own, _ in here) + sum(known["shared"][name] for name in fixtures)
     rank = lambda t: (0, cost[t], "") if cost[t] < QUICK else (1, whole[_file(t)], _file(t))
     out, spent, paid = {}, 0.0, set()
     for test in sorted(tests, key=rank):
