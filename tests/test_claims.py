@@ -277,6 +277,7 @@ HALVES = mixture(residual=5, agreement=5, composition=5, ffn=5)
 GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26, 16: 0.5}.get(i, 0.28))
 
 TENFOLD = values(agreeing=lambda i: 1 if i < 11 else 10)
+TWOFOLD = values(agreeing=lambda i: 25 if i < 11 else 50)
 BETTER = values(agreeing=lambda i: 0, rank=lambda i: 100 if i < 9 else 10)
 HALF_AND_HALF = {"lower": [1, 8], "upper": [9, 16]}
 PERFECT = by_probability(lambda b: 2 * b)
@@ -354,8 +355,8 @@ LIMITS = [
     (patterns_.coverage, [covered(5)], {"within": [0.51, 1]}, False),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 8}, True),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 9}, False),
-    (agreement_.contrast, [TENFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 10}, True),
-    (agreement_.contrast, [TENFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 10.1}, False),
+    (agreement_.contrast, [TWOFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 2}, True),
+    (agreement_.contrast, [TWOFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 2.001}, False),
     (agreement_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4}, True),
     (agreement_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4 + 1}, False),
     (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.5}, True),

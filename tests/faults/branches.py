@@ -3,9 +3,10 @@
     nice coverage run -m pytest
     python tests/faults/branches.py
 
-A gap's ``why``, written by hand, stays with its file.
+A gap's ``why``, written by hand, stays with its file. ``--without`` says which tests were not run.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -29,7 +30,9 @@ def reported() -> dict:
 
 
 def main() -> None:
-    packages, gaps = {}, []
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--without", default="", help="in words")
+    without, packages, gaps = parser.parse_args().without, {}, []
     told = {gap["file"]: gap["why"] for gap in (json.loads(OUT.read_text())["gaps"] if OUT.exists() else [])}
     for path, found in reported()["files"].items():
         file, summary = Path(path).relative_to("src/ff_memories"), found["summary"]
@@ -40,7 +43,9 @@ def main() -> None:
             gaps.append({"file": file.as_posix(), "missing": missing, "lines": found["missing_lines"],
                          "why": told.get(file.as_posix(), "")})  # fmt: skip
     gaps.sort(key=lambda gap: -gap["missing"])
-    OUT.write_text(json.dumps({"packages": packages, "gaps": gaps}, indent=1) + "\n", encoding="utf-8")
+    OUT.write_text(
+        json.dumps({"without": without, "packages": packages, "gaps": gaps}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

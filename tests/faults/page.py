@@ -145,10 +145,11 @@ def coverage() -> str:
         statements, covered, ways, taken = (row[n] for n in branches.COUNTS)
         both = f"{(covered + taken) / (statements + ways):.1%}" if statements else "–"
         body.append([name, f"{statements:,}", f"{covered:,}", f"{ways:,}", f"{taken:,}", both])
+    without = f" Left out were {found['without']}." if found["without"] else ""
     gaps = [[gap["file"], gap["missing"], gap["why"] or "not looked into"] for gap in found["gaps"]]
     return (
         "\n## Branches\n\nWhat the tests of an ordinary run take, those in other processes included: "
-        "`coverage run -m pytest`, then `python tests/faults/branches.py`.\n\n"
+        f"`coverage run -m pytest`, then `python tests/faults/branches.py`.{without}\n\n"
         + table(["package", "statements", "run", "branches", "taken", "of both"], body)
         + f"\nFiles of which at least {branches.GAP} statements and branches are not taken:\n\n"
         + table(["file", "not taken", "why"], gaps)
