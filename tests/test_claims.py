@@ -414,6 +414,11 @@ def test_reasons_name_what_was_compared():
     assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
 
 
+def test_coverage_is_the_share_of_triggers_with_a_pattern():
+    found = patterns_.coverage(evidence(covered(7)), within=[0, 1])
+    assert found.value == pytest.approx(0.7) and found.reason.startswith("from 70 % to 70 % by layer")
+
+
 def test_a_loss_has_to_lie_below_its_limit():
     loss = lambda below: mutations_.first_layer_loss(evidence(mutations()), below=below)
     assert loss(loss(0).value).ok is False
