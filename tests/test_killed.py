@@ -12,6 +12,7 @@ import pytest
 from conftest import BIN, ROOT, snakemake
 
 from ff_memories import killed
+from ff_memories.artefacts import lock
 
 TARGET = "results/planted/tables/sentences.parquet"
 
@@ -128,3 +129,27 @@ def test_locks_are_removed_only_where_nobody_can_hold_them(tmp_path, records, re
     code = "from ff_memories.killed import take_over; take_over()"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     assert (tmp_path / killed.LOCKS / "0.output.lock").exists() is not released
+
+
+LOCK = (
+    "schema: '2.0'\nstages:\n  one:\n    cmd: make\n    outs:\n    - path: a\n      hash: md5\n      md5: "
+    + "0" * 32
+    + "\n"
+)
+
+
+@pytest.mark.parametrize("length", [0, len(LOCK) // 2, LOCK.index("- path") + 4])
+def test_a_lock_that_dvc_was_killed_over_is_put_back(tmp_path, monkeypatch, length):
+    monkeypatch.chdir(tmp_path)
+    path, copy = tmp_path / "dvc.lock", tmp_path / ".dvc" / "tmp" / "dvc.lock.kept"
+    path.write_text(LOCK)
+    with lock.kept():
+        assert copy.read_text() == LOCK
+        path.write_text(LOCK[:length])  # and nothing of this process would run any more
+        lock.mend()
+        assert path.read_text() == LOCK
+    copy.write_text("of an earlier one\n")
+    path.write_text(LOCK.replace("00", "11"))
+    lock.mend()  # DVC wrote it to the end, or somebody mended it
+    assert path.read_text() == LOCK.replace("00", "11")
+    assert not copy.exists()
