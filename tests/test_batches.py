@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ff_memories.corpus.store import Corpus
 from ff_memories.errors import UserError
-from ff_memories.memories import composition, mutations, plan, triggers
+from ff_memories.memories import composition, mutations, plan, triggers, values
 from ff_memories.model.decoder import Batch
 
 SENTENCES = st.lists(st.lists(st.integers(4, 5), max_size=4), min_size=1, max_size=30)
@@ -129,6 +129,13 @@ def test_triggers_that_repeat_a_text_count_within_their_key():
          "position": [2, 2, 3, 2, 2, 3]}
     )  # fmt: skip
     assert triggers.repeated(frame, held) == 1  # "4 5" of layer 1, key 0
+
+
+def test_a_value_is_compared_with_the_next_token_or_with_the_prefixs_last():
+    held = corpus([[4, 5, 6], [7, 8]])
+    frame = pl.DataFrame({"sentence": [0, 0, 1, 1], "position": [0, 3, 0, 1], "next_token": [4, None, 7, 8]})
+    assert values.targets(frame, held, "next")["target"].to_list() == [4, None, 7, 8]
+    assert values.targets(frame, held, "last")["target"].to_list() == [0, 6, 0, 7]  # 0: <s>
 
 
 # -- what is drawn -----------------------------------------------------------------------------------------------------

@@ -725,3 +725,39 @@ def test_neighbours_are_reached_one_after_the_other():
     first = [[1, 0, 0], [1, 1, 0], [1, 1, 0], *[[1, 1, 1]] * 6]
     second = [*[[0, 0, 1]] * 4, *[[1, 0, 1]] * 5]
     assert reached.astype(int).tolist() == [first, second]
+
+
+def test_a_terms_share_of_the_text_is_that_of_all_its_forms_and_one_more():
+    types = ["<s>", "<pad>", "</s>", "<unk>", "the", "graph", "Graphs", "node", "edge"]
+    tokens = [4, 5, 4, 6, 7, 7, 4, 7, 4, 4, 5, 5]
+    text = Corpus(np.array(tokens, np.int32), np.array([0, 6, 12]), train=2)
+    lexicon = semantic.Lexicon(types, text, torch.eye(9), np.random.default_rng(1))
+    graph, node, edge = (lexicon.term[t] for t in (5, 7, 8))
+    assert lexicon.term.tolist() == [-1] * 5 + [graph, graph, node, edge] and len(lexicon) == 3
+    overall = {graph: 5 / 8, node: 4 / 8, edge: 1 / 8}  # of 4 + 3 + 0 occurrences
+    opening = {graph: 2, node: 1, edge: 0}  # among the first four tokens of the two sentences
+    for term, share in overall.items():
+        assert lexicon.chance[0, :, term, 0] == pytest.approx(share)
+        assert lexicon.chance[1, :, term, 0] == pytest.approx((opening[term] + 1000 * share) / (3 + 1000))
+
+
+def test_a_terms_vector_is_the_mean_of_its_forms_by_their_counts():
+    lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
+    lexicon.counts = np.array([3, 0, 1, 9])
+    embedding_ = torch.tensor([[1.0, 0.0], [0.0, 5.0], [2.0, 2.0], [9.0, 9.0]])
+    made = lexicon._vectors(embedding_, np.array([0, 0, 1, -1]), 2)
+    first, second = np.array([4 / 5, 1.0]), np.array([2.0, 2.0])  # weights of four and one
+    away = (first - second) / np.linalg.norm(first - second)
+    np.testing.assert_allclose(made, [away, -away], atol=1e-6)
+
+
+def test_a_group_is_of_the_most_frequent_forms_of_terms_that_are_near_each_other():
+    lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
+    lexicon.term = np.array([-1, 0, 0, 1, 2, 2, 3, 4, 5, 6, 7])
+    lexicon.counts = np.array([99, 5, 7, 1, 8, 2, 3, 3, 3, 3, 3])
+    lexicon.neighbours = np.full((2, 8, 24), 8)
+    lexicon.neighbours[0, 3, :8] = np.roll(np.arange(8), -3)
+    lexicon.neighbours[0, 4, :7] = np.arange(7)  # one too few
+    found = proxy.Annotator(None, semantic.Topics.__new__(semantic.Topics))
+    found.topics.lexicon = lexicon
+    assert quality._groups(found, np.random.default_rng(1)) == [[[6, 7, 8, 9, 10, 2, 3, 4]]]
