@@ -528,6 +528,9 @@ def test_an_annotator_is_compared_with_the_proxy_on_the_keys_that_were_annotated
         "proxy_patterns_found": (1, 1), "proxy_types_alike": (0, 1), "own_patterns_found_by_proxy": (1, 1),
         "labels_as_proxy": (0.75, 1),
     }  # fmt: skip
+    once = scoring._against(theirs, pl.DataFrame(mine[:4]), pl.DataFrame(machine, schema=columns, orient="row"),
+                            pl.DataFrame(labels), 1)  # fmt: skip
+    assert once == found  # repeats have no say
     nothing = pl.DataFrame([label(0, 1, "none", kind="repeat")])
     assert [n for *_, n in scoring._against(theirs.clear(), nothing, theirs.clear(), pl.DataFrame(labels), 1)] == [
         0

@@ -177,6 +177,15 @@ def test_keys_asked_for_have_the_triggers_they_have_among_all_and_deeper_layers_
     assert triggers.table(again, corpus).equals(some)
 
 
+@pytest.mark.parametrize("positions, lengths", [("inner", []), ("released", [0]), ("full", [1])])
+def test_sentences_of_one_token_have_the_prefixes_that_positions_say(small, positions, lengths):
+    decoder, corpus = small
+    best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=1000, positions=positions,
+                                     per_sentence="all")  # fmt: skip
+    found = triggers.table(best, corpus)
+    assert sorted(set(found["position"].to_numpy()[corpus.lengths[found["sentence"].to_numpy()] == 1])) == lengths
+
+
 def test_how_many_values_are_projected_at_once_decides_nothing(small, monkeypatch):
     decoder, _ = small
     wanted = np.random.default_rng(1).integers(-1, 48, (3, 24))
