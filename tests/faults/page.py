@@ -128,8 +128,8 @@ def mutation() -> str:
             "noticed since, by tests written for them", "explained", "noticed or explained"]  # fmt: skip
     return (
         "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; then the "
-        "tests that run the changed function in their own process, quick ones first, a minute of them, until one "
-        "fails.\n\n"
+        "tests that run the changed function in their own process, quick ones first, half a minute of processor "
+        "time at most, until one fails.\n\n"
         + table(head, scores)
         + ("\nNoticed by none of these tests:\n\n" + table(["where", "change", "why"], left) if left else "")
     )
