@@ -12,7 +12,11 @@ from ff_memories.sources.registry import source
 REASONS = {
     "cold": "while lists are short most sentences bring something new: comparing, gathering and sorting it, below",
     "whole": "the cold start, as above: its share shrinks with the length of the text",
+    "warm": "the sentences' maxima and their comparison with the gates, below: a second pass over the coefficients",
+    "concatenation / ours": "what ours takes above the forward pass while lists are short, below",
     "hook and cache / ours": "the forward pass, which both make, is most of either: see the row that follows",
+    "on fairseq's model": "fairseq's forward pass is the larger part of it: see the row above",
+    "fairseq's forward": "products with weights, which both make, are most of either: see the row above",
 }
 
 
