@@ -11,8 +11,8 @@ from ff_memories.sources.registry import source
 # why a target is missed, as the profile below the table shows; a miss without an entry has not been explained yet
 REASONS = {
     "cold": "while lists are short most sentences bring something new: comparing, gathering and sorting it, below",
-    "whole": "the cold start, as above: its share shrinks with the length of the text",
-    "warm": "the sentences' maxima and their comparison with the gates, below: a second pass over the coefficients",
+    "whole": "the sentences' maxima and their comparison with the gates, in every batch, and the cold start, below",
+    "warm": "the sentences' maxima and their comparison with the gates, as in the whole pass, below",
     "concatenation / ours": "what ours takes above the forward pass while lists are short, below",
     "hook and cache / ours": "the forward pass, which both make, is most of either: see the row that follows",
     "on fairseq's model": "fairseq's forward pass is the larger part of it: see the row above",
