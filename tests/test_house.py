@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 from conftest import ROOT
-
-from ff_memories.config import Config, Settings
 
 SOURCES = ROOT / "src" / "ff_memories"
 LAYERS = (  # each imports only from those before it, and from within itself
@@ -129,11 +126,6 @@ def test_every_module_is_reached_from_a_step_or_the_workflow():
             seen.add(name)
             waiting += [*inner(modules()[name]), *(p for p in [name.rpartition(".")[0]] if p in modules())]
     assert seen >= {name for name, path in modules().items() if path.read_text(encoding="utf-8").strip()}
-
-
-def test_what_a_step_knows_of_the_config_are_its_own_keys():
-    known, keys = (get_type_hints(model) for model in (Settings, Config))
-    assert known == {name: keys[name] for name in Config.model_fields}
 
 
 def test_types_are_those_that_the_sources_say(tmp_path):

@@ -331,25 +331,14 @@ def load(path: str | Path) -> Config:
     return parse(read_yaml(Path(path)), str(path))
 
 
-class Settings:
-    """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
+if TYPE_CHECKING:
+    _Keys = Config  # a step knows the config's own keys, with their types
+else:
+    _Keys = object  # and has those of its sections
 
-    run: str
-    seed: int
-    fidelity: Literal["paper", "released"]
-    corpus: Corpus
-    model: Model
-    execution: Execution
-    extraction: Extraction
-    triggers: Triggers
-    mutations: Mutations
-    patterns: Patterns
-    values: Values
-    composition: Composition
-    sensitivity: Sensitivity
-    sources: Sources
-    gallery: Gallery
-    figures: dict[str, FigureOptions]
+
+class Settings(_Keys):
+    """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
 
     def __init__(self, data: dict[str, Any]):
         for name, value in data.items():
@@ -362,7 +351,7 @@ class Settings:
                 raise UserError(f"config:\n  {_faults(error, name)}") from None
             setattr(self, name, value)
 
-    if not TYPE_CHECKING:  # there, what is not named above is an error
+    if not TYPE_CHECKING:  # there, what is no key of the config is an error
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"this step reads the config section {name!r}, which its rule does not declare")
