@@ -113,6 +113,12 @@ REUSED = f"{killed.HOST} {os.getppid()} 1.00"  # the process's number has become
 ELSEWHERE = "another-machine 1 1.00"
 
 
+def take_over(folder):
+    """As a Snakemake does that begins in a folder, and ends."""
+    code = "from ff_memories.killed import take_over; take_over()"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+
+
 @pytest.mark.parametrize(
     "records, released",
     [
@@ -126,9 +132,48 @@ def test_locks_are_removed_only_where_nobody_can_hold_them(tmp_path, records, re
         (tmp_path / killed.RUNNING / name).touch()
     (tmp_path / killed.LOCKS).mkdir(parents=True)
     (tmp_path / killed.LOCKS / "0.output.lock").touch()
-    code = "from ff_memories.killed import take_over; take_over()"
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    take_over(tmp_path)
     assert (tmp_path / killed.LOCKS / "0.output.lock").exists() is not released
+
+
+def test_a_zombie_holds_no_lock(tmp_path):
+    child = subprocess.Popen(["sleep", "60"])
+    name = f"{killed.HOST} {child.pid} {psutil.Process(child.pid).create_time():.2f}"
+    child.kill()
+    try:
+        wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+        for path in (killed.RUNNING / name, killed.LOCKS / "0.output.lock"):
+            (tmp_path / path).parent.mkdir(parents=True)
+            (tmp_path / path).touch()
+        take_over(tmp_path)
+        assert not list((tmp_path / killed.LOCKS).iterdir()) and not list((tmp_path / killed.RUNNING).iterdir())
+    finally:
+        child.wait()
+
+
+def test_what_was_killed_is_remembered_until_its_locks_can_go(tmp_path):
+    for path in (killed.RUNNING / DEAD, killed.RUNNING / ALIVE, killed.LOCKS / "0.output.lock"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    take_over(tmp_path)
+    assert list((tmp_path / killed.LOCKS).iterdir())
+    (tmp_path / killed.RUNNING / ALIVE).unlink()
+    take_over(tmp_path)
+    assert not list((tmp_path / killed.LOCKS).iterdir())
+
+
+def test_reading_the_workflow_is_no_work(tmp_path):
+    """Else a command that reads it, and then starts Snakemake, would stand in its way."""
+    from test_planted import prepare
+
+    prepare(tmp_path)
+    code = f"""\
+from pathlib import Path
+from ff_memories import killed, stages
+with stages.workflow(Path("my.yaml"), snakefile=Path({str(ROOT / "Snakefile")!r})):
+    assert killed.RUNNING.is_dir() and not list(killed.RUNNING.iterdir())
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
 LOCK = (

@@ -25,30 +25,43 @@ def _name(process: psutil.Process) -> str:
     return f"{HOST} {process.pid} {process.create_time():.2f}"
 
 
-def _runs(name: str) -> bool:
-    """Whether a record's process is alive, as far as can be told: another machine's may be."""
+def runs(pid: int) -> bool:
+    """Whether a process runs: one that was killed and that nobody has waited for yet, a zombie, does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _at_work(name: str) -> bool:
+    """Whether a record's process runs, as far as can be told: another machine's may."""
     host, pid, _ = name.rsplit(" ", 2)
     if host != HOST:
         return True
     try:
-        return _name(psutil.Process(int(pid))) == name
+        return runs(int(pid)) and _name(psutil.Process(int(pid))) == name
     except psutil.NoSuchProcess:
         return False
 
 
 def take_over() -> None:
-    """Remove the locks of a Snakemake that was killed in this folder, unless another one may be at work here."""
+    """Remove the locks of a Snakemake that was killed in this folder, unless another one may be at work here.
+
+    As long as one may be, the records of those that were killed stay: they tell later that a lock is nobody's.
+    """
     RUNNING.mkdir(parents=True, exist_ok=True)
     own = RUNNING / _name(psutil.Process())
     own.touch()
     atexit.register(own.unlink, missing_ok=True)
     others = [path for path in RUNNING.iterdir() if path != own]
-    dead = [path for path in others if not _runs(path.name)]
-    if dead and len(dead) == len(others):
-        for lock in LOCKS.glob("*.lock"):
-            lock.unlink(missing_ok=True)
-    for path in dead:
-        path.unlink(missing_ok=True)
+    if others and not any(_at_work(path.name) for path in others):
+        for path in [*LOCKS.glob("*.lock"), *others]:
+            path.unlink(missing_ok=True)
+
+
+def withdraw() -> None:
+    """Take back that this process is at work here: it has read the workflow, and locks nothing."""
+    (RUNNING / _name(psutil.Process())).unlink(missing_ok=True)
 
 
 def dvc_writing() -> dict[int, str]:
@@ -65,7 +78,7 @@ def end_with_dvc() -> None:
     recorded, above = dvc_writing(), {process.pid for process in psutil.Process().parents()}
     if own := recorded.keys() & above:
         threading.Thread(target=_watch, args=(min(own),), daemon=True).start()
-    elif recorded and not any(map(psutil.pid_exists, recorded)):
+    elif recorded and not any(map(runs, recorded)):
         raise UserError("the DVC whose stage this is was killed", "give its command again")
 
 
@@ -77,6 +90,6 @@ def end_with_snakemake() -> None:
 
 
 def _watch(pid: int) -> None:
-    while psutil.pid_exists(pid):
+    while runs(pid):
         time.sleep(PATIENCE)
     os.kill(os.getpid(), signal.SIGKILL)

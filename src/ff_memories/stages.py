@@ -18,6 +18,7 @@ import yaml
 from ff_memories.config import load
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
+from ff_memories.killed import withdraw
 
 DEFAULT = Path("config/config.yaml")
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
@@ -41,6 +42,7 @@ def workflow(
         made = api.workflow(ResourceSettings(cores=cores), config_settings=config, snakefile=snakefile)
         made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
         inner = made._workflow
+        withdraw()
         inner._prepare_dag(forceall=forceall, ignore_incomplete=forceall, lock_warn_only=True)
         inner._build_dag()
         yield inner

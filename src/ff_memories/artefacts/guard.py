@@ -3,19 +3,17 @@
 import os
 from typing import Any
 
-import psutil
-
 from ff_memories import stages
 from ff_memories.artefacts.lock import digest
 from ff_memories.artefacts.records import CLOCK, written
 from ff_memories.errors import UserError
-from ff_memories.killed import dvc_writing
+from ff_memories.killed import dvc_writing, runs
 
 
 def refuse_beside_dvc() -> None:
     """Raise ``UserError`` while DVC runs or replaces files here: it locks no Snakemake out by itself."""
     for pid, command in dvc_writing().items():
-        if psutil.pid_exists(pid):
+        if runs(pid):
             raise UserError(f"`{command}` is at work here (process {pid})", "wait until it has ended")
 
 
