@@ -12,6 +12,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import yaml
+from conftest import ROOT
 from mirror import serving
 
 from ff_memories.cli import main
@@ -293,6 +295,16 @@ def test_offline_says_what_is_missing_and_takes_what_was_put_there(web, capsys):
     shutil.copy(web[0] / "wt.zip", fetch.DOWNLOADS)
     assert run("fetch", "tiny", "--offline", *options) == 0
     assert texts() == TEXT and web[3] == []
+
+
+@pytest.mark.parametrize("pipeline", ["blank", "en_core_web_lg"])
+def test_a_pipeline_that_is_no_source_is_the_environments(web, pipeline):
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    config["corpus"]["segmenter"] = f"spacy:{pipeline}"
+    config["corpus"] |= {"source": "tiny", "train": {"files": []}, "validation": {"files": []}}
+    Path("my.yaml").write_text(yaml.safe_dump(config))
+    assert run("fetch", "--configfile", "my.yaml", *own_registry(web)) == 0
+    assert texts() == TEXT
 
 
 def test_a_disk_that_is_too_small_is_refused_before_the_download(web, capsys):

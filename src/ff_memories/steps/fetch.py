@@ -22,8 +22,10 @@ def run(args: argparse.Namespace) -> None:
     names, others = list(args.names), args.registry
     if args.configfile:
         config = load(args.configfile)
-        names += config.source_names()
         others = others or config.sources.registry
+        pipeline = config.corpus.segmenter.removeprefix("spacy:")  # the environment holds those that are no source
+        named = config.source_names()
+        names += [name for name in named if name != pipeline or name in registry.sources(others)]
     if args.list:
         for name, source in registry.sources(others).items():
             state = "missing" if missing(source) else "there"
