@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
     weights = run_.path("model", "model.safetensors")
     if not Path(weights).exists():
         raise UserError(
-            f"{weights}: no such file", f"make it first: snakemake --configfile {args.configfile} {weights}"
+            f"{weights}: no such file", f"make it first: snakemake {weights} --configfile {args.configfile}"
         )
     model = api.load_model(weights, run_.dictionary)
     for key in args.key:
