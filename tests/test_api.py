@@ -38,6 +38,13 @@ def test_layers_and_keys_that_are_not_there_are_refused():
         ff_memories.no_such_thing  # noqa: B018
 
 
+def test_of_more_tokens_than_there_are_a_value_promotes_all():
+    model = ff_memories.load_model(ROOT / "data/demo/model.pt", ROOT / "data/demo/dict.txt")
+    found = ff_memories.value_predictions(model, 1, 0, top=10**6)
+    assert len(found) == len(model.dictionary)
+    assert found["probability"].sum() == pytest.approx(1, abs=1e-3)
+
+
 def test_show_gives_the_same_from_the_table_and_without_it(planted_copy):
     table = pl.read_parquet(next(planted_copy.glob("results/*/tables/triggers.parquet")))
     layer, key = table.filter(pl.col("rank") == 2).row(0)[:2]
@@ -54,4 +61,5 @@ def test_show_gives_the_same_from_the_table_and_without_it(planted_copy):
     assert refused.returncode == 2
     assert "has keys 0 to" in refused.stderr
     shutil.rmtree(next(planted_copy.glob("results/*/model")))
-    assert "snakemake" in show(key).stderr
+    made = re.search(r"to mend it: make it first: (.*)", show(key).stderr)[1]
+    assert command(*made.split(), "-n", "--snakefile", ROOT / "Snakefile", cwd=planted_copy).returncode == 0

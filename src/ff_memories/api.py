@@ -130,13 +130,16 @@ def as_text(model: Model, found: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
 
 
 def value_predictions(model: Model, layer: int, key: int, top: int = 10) -> pl.DataFrame:
-    """Return the tokens that a value promotes most, softmax(v E) of section 4: rank (0 = top), token, probability."""
+    """Return the tokens that a value promotes most, softmax(v E) of section 4: rank (0 = top), token, probability.
+
+    ``top``: how many, at most all that there are.
+    """
     model.require(layer, key)
     with torch.inference_mode():
         value = model.decoder.layers[layer - 1].values[key : key + 1]
-        found = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(top)
+        found = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(min(top, len(model.dictionary)))
     tokens = [model.dictionary[token] for token in found.indices.tolist()]
     return pl.DataFrame(
-        {"rank": range(top), "token": tokens, "probability": found.values.cpu().numpy()},
+        {"rank": range(len(tokens)), "token": tokens, "probability": found.values.cpu().numpy()},
         schema={"rank": pl.UInt32, "token": pl.String, "probability": pl.Float32},
     )
