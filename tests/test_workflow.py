@@ -13,6 +13,8 @@ from ff_memories import tables
 from ff_memories.figures.catalogue import FIGURES, title
 from ff_memories.workflow import sources
 
+PROFILES = ("profiles/default", "workflow/profiles/slurm")
+
 
 def due(folder):
     """Rules that Snakemake would run now, with how often each."""
@@ -39,6 +41,12 @@ def test_the_whole_workflow_leaves_tables_figures_claims_and_report(planted_run)
     assert not claims["verdict"].is_in(["reproduced", "not_reproduced"]).any()
     assert set(json.loads((results / "claims.json").read_text())) == set(claims["claim"])
     assert (results / "report" / "cost.html").is_file()
+
+
+def test_on_a_cluster_the_same_makes_a_step_due():
+    own, cluster = (yaml.safe_load((ROOT / path / "config.yaml").read_text()) for path in PROFILES)
+    for key in ("rerun-triggers", "max-checksum-file-size", "rerun-incomplete"):
+        assert own[key] == cluster[key]
 
 
 def test_after_a_run_there_is_nothing_to_do(planted_run):
