@@ -15,7 +15,7 @@ from typing import Any
 
 from ff_memories import config as configs
 from ff_memories.errors import UserError
-from ff_memories.figures.catalogue import FIGURES
+from ff_memories.figures.catalogue import refuse_useless
 from ff_memories.plain import visible
 from ff_memories.sources import registry
 
@@ -40,9 +40,7 @@ class Run:
         refuse_odd_paths(self.checkpoint, self.dictionary, *self.texts("train"), *self.texts("validation"))
         _ = self.source("pipeline")
         for name, options in self.config.figures.items():
-            given = {key for key in ("bins", "rank_limit") if getattr(options, key) is not None}
-            if useless := sorted(given - FIGURES[name].options):
-                raise UserError(f"figures.{name}.{useless[0]}: this figure has no use for it", "remove the key")
+            refuse_useless(name, vars(options))
         wants_spacy = self.config.corpus.segmenter.startswith("spacy:") or self.config.composition.stop_words == "spacy"
         if wants_spacy and importlib.util.find_spec("spacy") is None:
             raise UserError(
@@ -111,12 +109,13 @@ class Run:
         return source
 
     def fetched(self, kind: str) -> dict[str, Any]:
-        """Return a fetching rule's name of its source, the files it makes and the registry to look in."""
+        """Return a fetching rule's name of its source, the files it makes, and the digests that the registry knows."""
         source = self.source(kind)
         if source is None or not source.downloads:
             return {"name": "none", "files": [], "row": ""}
-        config = self.config
-        name = {"text": config.corpus.source, "model": config.model.source}.get(kind) or config.corpus.segmenter[6:]
+        corpus = self.config.corpus
+        pipeline = corpus.segmenter.removeprefix("spacy:")
+        name = {"text": corpus.source, "model": self.config.model.source, "pipeline": pipeline}[kind]
         sums = sorted(part.sha256 or "" for way in source.downloads for part in way.parts)
         return {"name": name, "files": source.paths, "row": " ".join(sums).strip()}
 

@@ -3,7 +3,11 @@
 ``FIGURES`` are the paper's, ``SUPPLEMENTS`` our own; both are drawn by the same rule.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from ff_memories.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,14 @@ SUPPLEMENTS: dict[str, Entry] = {
 }  # fmt: skip
 
 DRAWN = FIGURES | SUPPLEMENTS
+SPECIAL = frozenset().union(*(entry.options for entry in DRAWN.values()))  # options that mean nothing to most figures
+
+
+def refuse_useless(name: str, options: Mapping[str, Any]) -> None:
+    """Raise ``UserError`` where an option of ``figures.<name>`` is given that means nothing to this figure."""
+    given = {key for key in SPECIAL if options[key] is not None}
+    if useless := sorted(given - DRAWN[name].options):
+        raise UserError(f"figures.{name}.{useless[0]}: this figure has no use for it", "remove the key")
 
 
 def title(name: str) -> str:

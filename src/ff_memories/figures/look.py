@@ -1,15 +1,15 @@
 """What a chart must know besides its frame: the run's size and scope, and the figure's options."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from ff_memories.card import read_card
 from ff_memories.config import FigureOptions
 from ff_memories.errors import UserError
 from ff_memories.figures import paper
-from ff_memories.figures.catalogue import DRAWN
+from ff_memories.figures.catalogue import DRAWN, refuse_useless
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
 
 SURROGATE_MARK = "surrogate model, not the paper's"
@@ -27,7 +27,7 @@ class Look:
         surrogate: whether the run's model or text is not the paper's, which the image then says itself.
         options: the figure's section of the config.
         target: what values are compared with, the ``next`` token of a trigger or its ``last``.
-        vocab: V, the number of token types; ``None`` where the card does not say.
+        vocab: V, the number of token types; ``None`` where it is not known.
     """
 
     figure: str
@@ -41,9 +41,7 @@ class Look:
     def __post_init__(self) -> None:
         if self.figure not in DRAWN:
             raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(DRAWN)}")
-        given = {name for name in ("bins", "rank_limit") if getattr(self.options, name) is not None}
-        if useless := sorted(given - DRAWN[self.figure].options):
-            raise UserError(f"figures.{self.figure}.{useless[0]}: this figure has no use for it", "remove the key")
+        refuse_useless(self.figure, vars(self.options))
 
     @property
     def width(self) -> int:
@@ -66,9 +64,6 @@ class Look:
 
 def from_card(figure: str, card: str | Path, options: FigureOptions, target: str = "next") -> Look:
     """Return the look of one figure of the run whose card this is. Raises ``UserError`` on a card that is none."""
-    try:
-        facts = json.loads(Path(card).read_text(encoding="utf-8"))
-        layers, keys, surrogate = int(facts["layers"]), int(facts["keys"]), facts["scope"] != "paper"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{card}: not a run's card ({error})", "remove it and run snakemake again") from None
-    return Look(figure, layers, keys, surrogate, options, target, facts.get("vocab"))
+    facts = read_card(card)
+    surrogate = facts["scope"] != "paper"
+    return Look(figure, facts["layers"], facts["keys"], surrogate, options, target, facts["vocab"])
