@@ -16,16 +16,6 @@ BLACK, BLUE, GREEN, ORANGE, LIGHT_GREY = "#000000", "#0072B2", "#009E73", "#E69F
 INK, FAINT = "#1A1A1A", "#595959"
 
 
-def lightness(colour: str) -> float:
-    """Return the CIE lightness L* in 0..100 of ``#RRGGBB``: what is left of a colour in a greyscale print."""
-    linear = []
-    for start in (1, 3, 5):
-        part = int(colour[start : start + 2], 16) / 255
-        linear.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return 116 * luminance ** (1 / 3) - 16 if luminance > 0.008856 else 903.3 * luminance
-
-
 @alt.theme.register("ff_memories", enable=True)
 def paper_style() -> alt.theme.ThemeConfig:
     """Return the Vega-Lite configuration that every chart of the package is drawn with."""
