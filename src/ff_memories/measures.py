@@ -7,10 +7,12 @@ Every function takes tables and returns a small frame, sorted, one row per mark 
 import numpy as np
 import polars as pl
 
+from ff_memories.tables import KIND, MUTATION
+
 RESAMPLES, BLOCK = 1000, 100
-MUTATIONS = ("first", "last", "random")
-KINDS = ("residual", "agreement", "composition", "ffn")
-LABELS = ("shallow", "both", "semantic", "none")
+MUTATIONS = tuple(MUTATION.categories)
+KINDS = tuple(KIND.categories)
+LABELS = ("shallow", "both", "semantic", "none")  # in the order of Figure 2's bars, from below
 _MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
 
 

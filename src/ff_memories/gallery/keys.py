@@ -8,11 +8,11 @@ import polars as pl
 
 from ff_memories.gallery.material import Material
 from ff_memories.gallery.text import number
+from ff_memories.measures import MUTATIONS
 from ff_memories.report.passages import LONGEST
 
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-MUTATIONS = ("first", "last", "random")
 
 
 def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:

@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.gallery.keys import MUTATIONS
 from ff_memories.gallery.material import Material
 from ff_memories.gallery.text import number
-from ff_memories.measures import LABELS, key_changes
+from ff_memories.measures import LABELS, MUTATIONS, key_changes
 
 
 def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
@@ -17,10 +16,9 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
     ``words`` are the texts that ``top`` (the value's top token), ``next`` (the top trigger's target) and ``end`` (the
     commonest last token of the triggers, of which ``same`` end in it) point into. ``probability``, ``rank``,
     ``agreeing`` and ``measured`` (triggers that could agree) are the values table's, ``coefficient`` is the top
-    trigger's, ``triggers`` how many are shown; null where there
-    is none. By key, where there are any: ``labels``, how many triggers are shallow, both, semantic and none;
-    ``disagree``, on how many annotators differ; ``changes``, the mean change without the first, last, random token
-    (``mean``: as the config defines it).
+    trigger's, ``triggers`` how many are shown; null where there is none. By key, where there are any: ``labels``, how
+    many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators differ; ``changes``, the
+    mean change without the first, last, random token (``mean``: as the config defines it).
     """
     frame = _frame(material)
     sparse: dict[str, dict[int, Any]] = {

@@ -6,7 +6,7 @@ from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.statistics import average, by_layer, percent, pooled_share
-from ff_memories.measures import interval, pattern_shares
+from ff_memories.measures import LABELS, interval, pattern_shares
 
 KEY = ["annotator", "layer", "key"]
 
@@ -22,8 +22,7 @@ def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, bool]:
 def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, float]], bool]:
     labels, proxy = evidence.labels("pattern_labels")
     shares = pattern_shares(labels, evidence.seed)
-    kinds = ("shallow", "semantic", "both", "none")
-    return labels, {kind: by_layer(shares.filter(pl.col("label") == kind), "mean") for kind in kinds}, proxy
+    return labels, {kind: by_layer(shares.filter(pl.col("label") == kind), "mean") for kind in LABELS}, proxy
 
 
 def keys_with_a_pattern(evidence: Evidence, *, people: float, proxy: float) -> Measurement:
