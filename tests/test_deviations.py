@@ -11,7 +11,6 @@ from conftest import ROOT
 from pipeline import SMALL
 
 from ff_memories import config, tables
-from ff_memories.claims import register as claims
 from ff_memories.cli import main
 from ff_memories.deviations import page
 from ff_memories.deviations.register import register
@@ -64,13 +63,6 @@ def test_every_choice_of_the_released_code_has_an_entry_that_offers_it():
     for path, value in (config.FIDELITY["released"] | config.RELEASED_ONLY).items():
         assert value in {v for e in register() for k in e.keys if k.key == path for v in (k.default, *k.alternatives)}
         assert path in named
-
-
-def test_claims_named_by_entries_are_claims_and_entries_with_keys_name_some():
-    known = {claim.id for claim in claims()}
-    for entry in register():
-        assert set(entry.claims) <= known, entry.id
-        assert bool(entry.keys) <= bool(entry.claims), entry.id
 
 
 @pytest.mark.parametrize("entry", register(), ids=lambda entry: entry.id)

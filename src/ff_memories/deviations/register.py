@@ -1,7 +1,7 @@
 """The entries of ``deviations.toml``, typed."""
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -43,7 +43,6 @@ class Entry:
     where: str = ""
     reported: str = ""
     keys: tuple[Key, ...] = ()
-    claims: tuple[str, ...] = field(default_factory=tuple)
 
 
 @cache
