@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from ff_memories.cli import main
 from ff_memories.config import load
 from ff_memories.planning import Shape, Speed
 from ff_memories.sources import registry
+from ff_memories.steps.model import PAPER_SIZE
 
 SPEED = Speed(layer=1e-5, logit=1e-11, word=1e-6)
 
@@ -35,11 +37,9 @@ def test_every_planned_step_is_a_rule():
             assert any(rule.startswith(name.rstrip("s")) for rule in rules), name
 
 
-def test_the_models_sizes_are_those_that_the_golden_checks_ask_for():
-    import tomllib
-
+def test_the_models_sizes_are_those_that_the_golden_checks_and_the_papers_scope_ask_for():
     known = tomllib.loads(registry.OWN.with_name("golden.toml").read_text())
-    assert (shape().parameters, shape().vocab) == (known["parameters"], known["vocab"])
+    assert (shape().parameters, shape().vocab) == (known["parameters"], known["vocab"]) == PAPER_SIZE
 
 
 @pytest.mark.parametrize("devices, rounds", [(1, 64), (8, 8), (64, 1), (100, 1)])

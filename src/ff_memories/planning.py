@@ -148,6 +148,7 @@ def steps(
     out.append(Step("model", 1, speed.start + 4 * shape.parameters / 0.2e9, PROCESS + 12 * shape.parameters,
                     4 * shape.parameters))  # fmt: skip
     if golden:
+        # tokens that are run: some windows of 512 with 2,560 of context, or on a GPU all of the test text (`golden`)
         windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
         out.append(Step("golden", 1, speed.start + cells * head + windows * forward, running, 0, running))
     if config.corpus.segmenter.startswith("spacy:"):
