@@ -1,7 +1,7 @@
 """Is this the checkpoint that it's said to be, read the right way round? Numbers that are known, measured anew.
 
-``sizes`` and ``measure`` look at the model and the test text,
-``judge`` says what differs, ``diagnose`` names the usual reasons.
+``sizes`` and ``measure`` look at the model and the test text, ``judge`` says what differs, ``diagnose`` names the usual
+reasons, ``endings`` looks at the triggers.
 """
 
 import math

@@ -48,7 +48,6 @@ CLAIM_TABLES = [
     "examples",
     "composition",
     "refinement",
-] + [
     "annotations",
     "pattern_labels",
     "distance_labels",

@@ -1,4 +1,4 @@
-# Tables 1 and 2, and the report: built where the corpus is, for they show its text.
+# Tables 1 to 3, and the report: built where the corpus is, for they show its text.
 
 
 rule table1:

@@ -41,8 +41,8 @@ def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
     """Cut where a spaCy pipeline does, its ``Doc`` built from the given tokens as the released code did.
 
     ``spacy:blank`` is a blank English pipeline with the rule-based sentencizer. ``folder`` holds the pipeline where it
-    was fetched as a source; otherwise it must be installed. Raises ``UserError`` when spaCy
-    or the pipeline is not installed, or the pipeline sets no sentence boundaries.
+    was fetched as a source; otherwise it must be installed. Raises ``UserError`` when spaCy or the pipeline is not
+    installed, or the pipeline sets no sentence boundaries.
     """
     try:
         import spacy as library

@@ -1,4 +1,4 @@
-"""The model's input embeddings as a measure of how close two words are."""
+"""A model's embeddings as a measure of how close two words are, and how often words occur."""
 
 import numpy as np
 import torch

@@ -13,6 +13,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.patterns import ANNOTATOR, semantic, shallow
 from ff_memories.patterns.null import Found
 from ff_memories.patterns.sample import Key, random_prefixes
+from ff_memories.patterns.scoring import label_of
 from ff_memories.patterns.semantic import Lexicon, Topics
 from ff_memories.patterns.shallow import Shallow
 from ff_memories.seeding import generator
@@ -71,9 +72,8 @@ def annotate(annotator: Annotator, keys: list[Key]) -> tuple[pl.DataFrame, pl.Da
             held[kind].update(ranks)
             found.append((ANNOTATOR, key.layer, key.key, number, description, kind, ranks))
         for rank in key.ranks:
-            kinds = [kind for kind, ranks in held.items() if rank in ranks]
-            label = "both" if len(kinds) == 2 else kinds[0] if kinds else "none"
-            labels.append((ANNOTATOR, key.layer, key.key, rank, label))
+            kinds = {kind for kind, ranks in held.items() if rank in ranks}
+            labels.append((ANNOTATOR, key.layer, key.key, rank, label_of(kinds)))
     return (
         pl.DataFrame(found, schema=tables.TABLES["annotations"].columns, orient="row"),
         pl.DataFrame(labels, schema=tables.TABLES["pattern_labels"].columns, orient="row"),

@@ -1,1 +1,1 @@
-"""Tables and pages for people: Tables 1 and 2 and the report, as HTML that works offline, CSV and LaTeX."""
+"""Tables and pages for people: Tables 1 to 3 and the report, as HTML that works offline, CSV and LaTeX."""
