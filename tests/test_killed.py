@@ -12,7 +12,7 @@ import pytest
 from conftest import BIN, ROOT, snakemake
 
 from ff_memories import killed
-from ff_memories.artefacts import lock
+from ff_memories.artefacts import dvc, lock
 
 TARGET = "results/planted/tables/sentences.parquet"
 
@@ -198,3 +198,20 @@ def test_a_lock_that_dvc_was_killed_over_is_put_back(tmp_path, monkeypatch, leng
     lock.mend()  # DVC wrote it to the end, or somebody mended it
     assert path.read_text() == LOCK.replace("00", "11")
     assert not copy.exists()
+
+
+@pytest.mark.parametrize("content", ["", '{"write": {"/a": {"pid"'])
+def test_a_record_of_who_works_here_that_dvc_was_killed_over_is_removed(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    dvc.call("init", "--no-scm", "--quiet")
+    (tmp_path / "input").touch()
+    (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: 'true', deps: [input]}}")
+    rwlock = tmp_path / killed.RWLOCK
+    rwlock.parent.mkdir(exist_ok=True)
+    rwlock.write_text(content)
+    with dvc.make_lock(str(rwlock.with_name("rwlock.lock"))):  # another DVC is just writing it
+        monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0)
+        dvc.mend()
+    assert rwlock.read_text() == content
+    assert "one" in dvc.call("status")
+    assert json.loads(rwlock.read_text())["write"] == {}
