@@ -46,8 +46,8 @@ class Planted:
             self.first[name] = features
             features += size
         self.d = 2 * features
-        self.promoted = cache(self.promoted)
-        self.coefficients = cache(self.coefficients)
+        self.promoted = cache(self.promoted)  # type: ignore[method-assign]
+        self.coefficients = cache(self.coefficients)  # type: ignore[method-assign]
 
     # -- closed forms: a prefix is a tuple of ids; the empty one is </s> alone -----------------------------------------
 

@@ -180,7 +180,8 @@ def rehearse(folder: Path, size: Size = FULL, style: str = "legacy", sentences: 
 
 def planned(config_: Path, folder: Path, threads: int = 2) -> dict:
     """Return what ``ff-memories plan`` says of a run, and what its steps took if it was made."""
-    command = [Path(sys.executable).parent / "ff-memories", "plan", "--configfile", config_, "--threads", str(threads)]
+    program, threaded = Path(sys.executable).with_name("ff-memories"), ["--threads", str(threads)]
+    command = [program, "plan", "--configfile", config_, *threaded]
     subprocess.run([*command, "--json", folder / "plan.json"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "plan.json").read_text(encoding="utf-8"))
 

@@ -99,4 +99,4 @@ def _wait_until_idle(state: Path) -> None:
 def jobs(state: str = "all") -> list[tuple[str, str]]:
     """Return (id, comment, the rule's name among it) of jobs in a state."""
     shown = subprocess.run(["squeue", "-h", "-t", state, "-o", "%i|%k"], capture_output=True, text=True, check=True)
-    return [tuple(line.split("|", 1)) for line in shown.stdout.splitlines()]
+    return [(job, comment) for job, _, comment in (line.partition("|") for line in shown.stdout.splitlines())]

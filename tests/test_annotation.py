@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -255,7 +256,7 @@ def test_masi_is_the_distance_of_sets():
     s, m, b, none = frozenset({"shallow"}), frozenset({"semantic"}), frozenset({"shallow", "semantic"}), frozenset()
     assert [agreement.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
     assert agreement.masi(none, none) == 0
-    assert agreement.masi(frozenset({1, 2, 3}), frozenset({2, 3, 4})) == pytest.approx(1 - 2 / 4 / 3)
+    assert agreement.masi(frozenset("abc"), frozenset("bcd")) == pytest.approx(1 - 2 / 4 / 3)
     mild, hard = (agreement.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
     assert agreement.alpha_masi(mild) > agreement.alpha_masi(hard)
     assert agreement.alpha_nominal(agreement.counted([["none"], ["both"]])) is None  # nobody to agree with
@@ -474,7 +475,9 @@ def test_judgements_of_distance_are_scored_by_annotator_and_between_them():
         (who, n, {"d": "distant", "r": "related"}[label]) for who, said in given.items() for n, label in enumerate(said)
     ]
     judged = pl.DataFrame(rows, schema=tables.TABLES["distance_labels"].columns, orient="row")
-    scores = {(who, what): (value, n) for who, what, value, _, _, n in scoring.distance_scores(judged, 1)}
+    scores: dict[Any, Any] = {
+        (who, what): (value, n) for who, what, value, _, _, n in scoring.distance_scores(judged, 1)
+    }
     assert scores["a", "distant"] == (pytest.approx(4 / 6), 6) and scores["proxy", "distant"] == (0, 6)
     assert scores["people", "distance_agreement"] == (pytest.approx((3 + 4) / (3 + 5)), 6)
     units = [list(unit) for unit in ("ddd", "dd", "dd", "dr", "rr", "rr")]

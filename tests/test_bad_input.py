@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import zipfile
+from typing import Any
 
 import pytest
 import torch
@@ -335,7 +336,7 @@ def test_a_gpu_asked_for_and_absent(folder, capsys):
 # -- config ----------------------------------------------------------------------------------------------------------
 
 
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any]] = {
     "triggers.tpo: unknown key": {"triggers__tpo": 3},
     "seed: .*(found 'one')": {"seed": "one"},
     "triggers.top: .*(found 2.5)": {"triggers__top": 2.5},
@@ -496,9 +497,10 @@ def test_only_the_papers_own_model_and_text_have_the_papers_scope():
     from ff_memories.steps.model import PAPER_SIZE, scope
 
     paper = load(ROOT / "config" / "paper.yaml").resolved()
-    size = Namespace(parameters=PAPER_SIZE[0], vocab=PAPER_SIZE[1])
+    size: Any = Namespace(parameters=PAPER_SIZE[0], vocab=PAPER_SIZE[1])
     assert scope(Settings(paper), size) == "paper"
-    assert scope(Settings(paper), Namespace(parameters=size.parameters + 1, vocab=size.vocab)) == "surrogate"
+    other: Any = Namespace(parameters=size.parameters + 1, vocab=size.vocab)
+    assert scope(Settings(paper), other) == "surrogate"
     capped = copy.deepcopy(paper)
     capped["corpus"]["train"]["max_sentences"] = 1000
     assert scope(Settings(capped), size) == "surrogate"

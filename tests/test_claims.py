@@ -1,6 +1,7 @@
 """Every claim can hold and can fail, by tables made by hand; a surrogate reproduces nothing; gaps never crash."""
 
 import json
+from typing import Any
 
 import polars as pl
 import pytest
@@ -290,7 +291,7 @@ SEMANTIC_STAYS = lambda i, r: "semantic" if r <= 3 else "none" if i >= 9 and r =
 NEITHER_PREVAILS = lambda i, r: ("shallow" if r <= 5 else "semantic") if i < 9 else "semantic"
 
 # a check, tables, other limits, and the share that has to lie within some
-WITHIN = [
+WITHIN: list[Any] = [
     (agreement_.peak_above, [values(lambda i: 50)], {"layers": [11, 16]}, 0.25),
     (agreement_.predictive_values_agree, [best_values(100, 50)], {"most": 100}, 0.5),
     (composition_.agreeing_stop_words, STOPPING, {}, 0.6),
@@ -301,7 +302,7 @@ WITHIN = [
     (refinement_.distant_compositions, [distances(10)], {}, 0.5),
 ]
 # a check, tables, other limits, the limit's name, the number that is measured, and whether that has to lie below
-ONE_END = [
+ONE_END: list[Any] = [
     (agreement_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "lenient": 1}, "below", 0.25, True),
     (
         agreement_.predictive_values_above,

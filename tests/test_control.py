@@ -144,5 +144,5 @@ def test_the_step_writes_the_same_bytes_twice_and_leaves_keys_that_never_fire_ou
     made = tables.read(out / "control.parquet")
     assert made["examples"].to_list() == [40, 40] and made["active"].is_between(0.3, 0.7).all()
     none = np.full((2, 3), -1)
-    seen = composition.Observation(*(np.zeros((4, 2), dtype=int) for _ in range(6)), np.zeros(4, dtype=int))
+    seen = composition.Observation.empty(examples=4, layers=2)
     assert control.table(none, none, seen)["agreement"].to_list() == [None, None]

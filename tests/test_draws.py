@@ -4,6 +4,7 @@ import json
 import random
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 from conftest import ROOT
@@ -103,7 +104,7 @@ def test_a_text_that_several_sentences_have_stands_for_them_in_turn(tmp_path):
 
     path = tmp_path / "sample.jsonl"
     path.write_text("".join(json.dumps({"text": "a b", "random_pos": p}) + "\n" for p in (0, 2, 1)), encoding="utf-8")
-    frame = sample.read(path, {4: "a b", 7: "c", 9: "a b"}, [0] * 4 + [2] * 6)
+    frame = sample.read(path, {4: "a b", 7: "c", 9: "a b"}, np.array([0] * 4 + [2] * 6))
     assert frame.rows() == [(0, 4, 0), (1, 9, 2), (2, 4, 1)]
 
 

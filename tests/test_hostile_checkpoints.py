@@ -11,6 +11,8 @@ import sys
 import tarfile
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -98,7 +100,7 @@ class Touch:
         return os.system, (f"touch {self.name}",)
 
 
-PLACES = {
+PLACES: dict[str, Callable[[Any], dict[Any, Any]]] = {
     "in the legacy options": lambda evil: {"args": argparse.Namespace(arch="transformer_lm", criterion=evil)},
     "deep in the legacy options": lambda evil: {"args": argparse.Namespace(a=[{"b": (argparse.Namespace(c=evil),)}])},
     "in the current options": lambda evil: {"cfg": {"model": {"arch": "transformer_lm", "activation_fn": evil}}},
@@ -111,7 +113,7 @@ PLACES = {
 
 
 def with_metadata(evil):
-    state = OrderedDict()
+    state: Any = OrderedDict()
     state._metadata = OrderedDict(version=evil)
     return state
 
@@ -215,7 +217,7 @@ def test_records_that_overlap_are_refused(folder):
             info.header_offset, info.file_size, info.compress_size = first.header_offset, 4000, 4000
             info.CRC = first.CRC
             archive.NameToInfo[info.filename] = info
-        archive._didModify = True
+        archive._didModify = True  # type: ignore[attr-defined]
     assert "more bytes than the file" in read_apart(folder / "model.pt")
 
 
@@ -338,7 +340,7 @@ def test_absurd_safetensors_are_refused_by_name(folder, fault):
         store.read("evil.safetensors")
 
 
-DESCRIPTIONS = {
+DESCRIPTIONS: dict[str, str | bytes] = {
     "a list": "[]",
     "numbers that are text": '{"layers": "3"}',
     "nested beyond the stack": "[" * 100_000,
@@ -375,7 +377,7 @@ def test_a_description_that_is_not_the_weights_is_refused(folder, change):
 
 # -- archives ----------------------------------------------------------------------------------------------------------
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "a symbolic link": {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"},
     "a symbolic link within": {"type": tarfile.SYMTYPE, "linkname": "dict.txt"},
     "a hard link": {"type": tarfile.LNKTYPE, "linkname": "../../secret"},

@@ -1,5 +1,7 @@
 """The forward pass is fairseq's own, layer by layer, for every kind of checkpoint that is read."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -13,7 +15,7 @@ from ff_memories.model.decoder import Batch, Decoder
 
 TYPES = words(44)  # 48 with fairseq's four specials
 
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {},
     "fused attention, not zipped": {"style": "fused"},
     "current format": {"style": "current"},

@@ -18,6 +18,7 @@ from pipeline import config, run_steps, step
 from reference import Reference, rule_sentences
 
 from ff_memories import tables
+from ff_memories.corpus import store
 
 SEEDS = [101, 202, 303, 404]
 TOP = 4
@@ -110,7 +111,7 @@ def test_layer_and_dim_columns(released):
     _, reference, _, frames, out = released
     layer = tables.read(out / "released_layer.parquet").join(frames["examples"], on="example")
     for row in layer.select("example", "sentence", "position").unique().iter_rows(named=True):
-        tokens = test_released.store.read(out / "corpus.safetensors").sentence(row["sentence"])[: row["position"]]
+        tokens = store.read(out / "corpus.safetensors").sentence(row["sentence"])[: row["position"]]
         expected = test_released.literal(reference, tokens.tolist())
         got = layer.filter(example=row["example"]).sort("layer").to_dicts()
         test_released.assert_cells(got, expected)

@@ -1,6 +1,7 @@
 """The released code's columns, against a literal rendering of what that code does: one sentence at a time, float64."""
 
 import math
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ from ff_memories import tables
 from ff_memories.corpus import store
 
 TYPES = words(44)
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "paper's architecture": {"seed": 1},
     "large values": {"seed": 4, "scale": 3.0},
     "untied": {"seed": 6, "tie_adaptive_proj": False},

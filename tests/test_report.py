@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -211,7 +212,7 @@ def test_numbers_are_shown_in_their_unit(shown, wanted):
     assert shown == wanted
 
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "run": "try", "seed": 1, "fidelity": "paper",
     "corpus": {"source": None, "train": {"files": ["/home/me/secret.txt"], "max_sentences": 7},
                "validation": {"files": ["/home/me/other.txt"]}, "sha256": "a" * 64, "segmenter": "rule",

@@ -66,8 +66,13 @@ def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypat
     state = kill_when_a_state_is_there(made, tmp_path / "killed.safetensors")
     assert not (tmp_path / "killed.safetensors").exists()
     done, runs, run = batches(state), [], triggers._run
+
+    def counted(*a):
+        runs.append(1)
+        return run(*a)
+
     assert done > 0
-    monkeypatch.setattr(triggers, "_run", lambda *a: (runs.append(1), run(*a)))
+    monkeypatch.setattr(triggers, "_run", counted)
     step(*arguments(made, tmp_path / "killed.safetensors"))
     went_on = len(runs)
     step(*arguments(made, tmp_path / "again.safetensors"))
@@ -83,11 +88,14 @@ def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_
 
     out, runs, run = tmp_path / "shard.safetensors", [], triggers._run
 
+    def counted(*a):
+        runs.append(1)
+        return run(*a)
+
     def fails(*a):
         if len(runs) == 5:
             raise RuntimeError("CUDA error: unspecified launch failure\nand advice for developers")
-        runs.append(1)
-        return run(*a)
+        return counted(*a)
 
     step(*arguments(made, tmp_path / "whole.safetensors"))
     monkeypatch.setattr(triggers, "_run", fails)
@@ -96,7 +104,7 @@ def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_
     said = capsys.readouterr().err
     assert ended.value.code == 2 and not out.exists()
     assert "the GPU failed: CUDA error: unspecified launch failure\n" in said and "same command again" in said
-    monkeypatch.setattr(triggers, "_run", lambda *a: (runs.append(1), run(*a)))
+    monkeypatch.setattr(triggers, "_run", counted)
     assert batches(out.with_name(out.name + ".state")) == 5
     step(*arguments(made, out))
     assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
@@ -121,7 +129,7 @@ def test_a_state_is_written_when_it_is_time_and_taken_up_by_what_it_was_made_fro
     from ff_memories.memories.topk import Entries, TopTriggers
 
     now = [100.0]
-    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     kept = checkpoints.Checkpoint(tmp_path / "shard", "this", every=60)
     best = TopTriggers(2, 3, 2)
     offered = Entries(torch.tensor([0, 2]), torch.tensor([1.5, 2.5]), torch.tensor([7, 9]), torch.tensor([1, 2]))

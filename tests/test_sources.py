@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import tarfile
+import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,7 +39,7 @@ def web(tmp_path, monkeypatch):
     (tmp_path / "web").mkdir()
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
-    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with serving(tmp_path / "web") as (address, faults, asked):
         yield tmp_path / "web", address, faults, asked
 

@@ -16,7 +16,7 @@ from trials import RESULTS, Clock, copied, differing, finish, options, record, r
 
 from ff_memories.corpus import text
 
-FILES = {
+FILES: dict[str, str | Path] = {
     "text": "train.txt",
     "dictionary": "dict.txt",
     "checkpoint": "model.pt",

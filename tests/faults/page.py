@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -159,17 +160,17 @@ def coverage() -> str:
 
 def hostile() -> str:
     """The tables of the hostile tests, which hold as long as those tests pass."""
-    body = [
-        ["a checkpoint's pickle", checkpoints.PROGRAMS, "refused in both of torch's formats, nothing executed"],
-        ["a pickled call in a checkpoint", checkpoints.PLACES, "refused by name, nothing executed"],
-        ["a checkpoint's weights", checkpoints.TENSORS, "refused by name"],
-        ["a safetensors file", checkpoints.SAFETENSORS, "refused by name"],
-        ["a model's description", checkpoints.DESCRIPTIONS, "refused by name"],
-        ["an archive with", checkpoints.KINDS, "refused by name, nothing written"],
-        ["a path in a config", map(visible, configs.PATHS), "refused by name"],
-        ["a path in a config", configs.NASTY.values(), "one word of each command, nothing executed"],
-        ["a run's name", map(visible, configs.RUNS), "refused by name"],
-        ["a word of the text", map(visible, texts.HARMFUL.values()), "text in pages, cells, LaTeX and terminal"],
+    body: list[tuple[str, Iterable[str], str]] = [
+        ("a checkpoint's pickle", checkpoints.PROGRAMS, "refused in both of torch's formats, nothing executed"),
+        ("a pickled call in a checkpoint", checkpoints.PLACES, "refused by name, nothing executed"),
+        ("a checkpoint's weights", checkpoints.TENSORS, "refused by name"),
+        ("a safetensors file", checkpoints.SAFETENSORS, "refused by name"),
+        ("a model's description", checkpoints.DESCRIPTIONS, "refused by name"),
+        ("an archive with", checkpoints.KINDS, "refused by name, nothing written"),
+        ("a path in a config", map(visible, configs.PATHS), "refused by name"),
+        ("a path in a config", configs.NASTY.values(), "one word of each command, nothing executed"),
+        ("a run's name", map(visible, configs.RUNS), "refused by name"),
+        ("a word of the text", map(visible, texts.HARMFUL.values()), "text in pages, cells, LaTeX and terminal"),
     ]
     shown = [[where, ", ".join(f"`` {w[:50] or chr(8709)} ``" for w in what), found] for where, what, found in body]
     return "\n## Hostile input\n\n" + table(["where", "what", "what happens"], shown)

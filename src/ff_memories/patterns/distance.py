@@ -159,7 +159,7 @@ def check_examples(refinement: pl.DataFrame, examples: pl.DataFrame) -> None:
         )
 
 
-def label(cases: pl.DataFrame, types: Sequence[str], closer: Closeness) -> pl.DataFrame:
+def label(cases: pl.DataFrame, types: Sequence[str], closer: Callable[[int, int], bool]) -> pl.DataFrame:
     """Return the rows of ``distance_labels`` for rows of ``refinement``.
 
     Args:
