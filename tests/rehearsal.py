@@ -180,8 +180,8 @@ def rehearse(folder: Path, size: Size = FULL, style: str = "legacy", sentences: 
 
 def planned(config_: Path, folder: Path, threads: int = 2) -> dict:
     """Return what ``ff-memories plan`` says of a run, and what its steps took if it was made."""
-    program, threaded = Path(sys.executable).with_name("ff-memories"), ["--threads", str(threads)]
-    command = [program, "plan", "--configfile", config_, *threaded]
+    program = Path(sys.executable).with_name("ff-memories")
+    command: list[str | Path] = [program, "plan", "--configfile", config_, f"--threads={threads}"]
     subprocess.run([*command, "--json", folder / "plan.json"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "plan.json").read_text(encoding="utf-8"))
 

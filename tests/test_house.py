@@ -1,4 +1,4 @@
-"""The house rules that a reader relies on, in sources and tests: who may import whom, which library is known where, and the types of both."""
+"""The house rules that a reader relies on: who may import whom, which library is known where, and types everywhere."""
 
 import ast
 import subprocess

@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 from conftest import BIN, ROOT, snakemake
+from dvc.lock import make_lock
 
 from ff_memories import killed
 from ff_memories.artefacts import dvc, lock
@@ -209,7 +210,7 @@ def test_a_record_of_who_works_here_that_dvc_was_killed_over_is_removed(tmp_path
     rwlock = tmp_path / killed.RWLOCK
     rwlock.parent.mkdir(exist_ok=True)
     rwlock.write_text(content)
-    with dvc.make_lock(str(rwlock.with_name("rwlock.lock"))):  # another DVC is just writing it
+    with make_lock(str(rwlock.with_name("rwlock.lock"))):  # another DVC is just writing it
         monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0)
         dvc.mend()
     assert rwlock.read_text() == content
