@@ -69,8 +69,8 @@ def killed() -> str:
         f"\n## Killed\n\nSIGKILL at {sum(total.values())} random instants ({runs}), the same command after each and "
         "nothing else, until it was done. `planted` and `demo` are whole runs of Snakemake; the other commands work on "
         "the planted run, published in a checkout of its own. The first kills of `ff-memories restore` and `dvc repro` "
-        "found a lock that nobody took over and a file of DVC's that it cannot read; what can be mended is, with tests in "
-        "`tests/test_killed.py`, and `restore` was killed again.\n\n"
+        "found a lock that nobody took over and a file of DVC's that it cannot read; what can be mended is, with tests "
+        "in `tests/test_killed.py`, and `restore` was killed again.\n\n"
         + table(["what", "seed", "kills until it was done", "the same in the end"], body)
     )
 
