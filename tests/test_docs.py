@@ -19,7 +19,7 @@ from ff_memories import cli
 from ff_memories.cli import main
 from ff_memories.guide import readme, steps
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
 
 
 TOOLS = ("ff-memories", "snakemake", "dvc")
@@ -82,6 +82,17 @@ def test_every_line_to_type_is_one_that_its_tool_takes(page):
             assert not unknown, f"{page.name}: {first} {unknown}"
         elif not first.startswith("http"):
             parsed([tool, first, *rest])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_make_and_python_are_told_to_run_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:^ {4}|`|&& )make (\w+)", text, re.M)) <= targets
+    for script in re.findall(r"\b(?:python|pytest)[^`\n]*? ((?:tests|src)/[\w/]+\.py)", text):
+        assert (ROOT / script).is_file(), script
+    for marker in re.findall(r"pytest -m (\w+)", text):
+        assert f'"{marker}:' in (ROOT / "pyproject.toml").read_text(), marker
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """What is known of a checkpoint, checked on a small one: the right one passes, each usual mistake is named."""
 
+import json
 import math
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -9,15 +11,21 @@ import pytest
 import torch
 from factories import fairseq_model, words, write_checkpoint
 
-from ff_memories import golden
+from ff_memories import golden, tables
 from ff_memories.cli import main
+from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
+from ff_memories.corpus.text import Sentences
 from ff_memories.errors import UserError
 from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.sources.registry import OWN
 
 TYPES = words(44)
+SOURCE = (
+    '[small]\nkind = "model"\nfolder = "data/small"\nfiles = {checkpoint = "model.pt", dictionary = "dict.txt"}\n'
+    'unpacked_bytes = 1\nlicence = ""\ncitation = ""\ngolden = "known.toml"\ndownloads = []\n'
+)
 
 
 def counts(n):
@@ -189,8 +197,6 @@ def step(folder, *more):
 
 
 def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, tmp_path, capsys):
-    import json
-
     own = {k: v for k, v in known.items() if k not in ("perplexity", "top_values", "tops")}
     lines = [f"{k} = {json.dumps(v)}" for k, v in own.items()]
     for name in ("perplexity", "top_values"):
@@ -198,10 +204,7 @@ def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, 
     for at in known["tops"]:
         lines += ["[[tops]]", *(f"{k} = {json.dumps(v)}" for k, v in at.items())]
     (tmp_path / "known.toml").write_text("\n".join(lines))
-    (tmp_path / "registry.toml").write_text(
-        '[small]\nkind = "model"\nfolder = "data/small"\nfiles = {checkpoint = "model.pt", dictionary = "dict.txt"}\n'
-        'unpacked_bytes = 1\nlicence = ""\ncitation = ""\ngolden = "known.toml"\ndownloads = []\n'
-    )
+    (tmp_path / "registry.toml").write_text(SOURCE)
     more = ["--registry", str(tmp_path / "registry.toml"), "--out", str(tmp_path / "golden.json")]
     assert step(folder, "--windows", "1000", *more) == 0
     assert json.loads((tmp_path / "golden.json").read_text())["tops"]
@@ -210,6 +213,27 @@ def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, 
     assert step(folder, *more) == 2
     assert "this is not small as it is known: its size" in capsys.readouterr().err
     assert not (tmp_path / "golden.json").exists()
+
+
+def test_the_step_for_triggers_refuses_keys_whose_triggers_end_otherwise(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("dict.txt").write_text("of 2\nsubstitutes 1\n")
+    text = Sentences()
+    text.add([4, 5, 4], "train.txt", 1, 0)
+    store.write(text, Sentences(), "corpus.safetensors")
+    rows = [(1, 3, rank, 1.0 / rank, 0, j, None) for rank, j in enumerate((1, 3, 2), 1)]  # two of three end in `of`
+    tables.write(pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row"), "triggers.parquet")
+    Path("registry.toml").write_text(SOURCE)
+    command = ["golden-triggers", "--source", "small", "--registry", "registry.toml", "--dictionary", "dict.txt",
+               "--corpus", "corpus.safetensors", "--triggers", "triggers.parquet", "--out", "found.json"]  # fmt: skip
+    for share, status in ((0.7, 2), (0.6, 0)):
+        Path("known.toml").write_text(f'[[endings]]\nlayer = 1\nkey = 3\nwords = ["of"]\nshare = {share}\n')
+        with pytest.raises(SystemExit) as end:
+            main(command)
+        assert end.value.code == status and Path("found.json").exists() == (not status)
+    said = capsys.readouterr().err
+    assert "key 3 of layer 1: 67% of 3 triggers end in of, at least 70% are known to (G6)" in said
+    assert json.loads(Path("found.json").read_text())[0]["n"] == 3
 
 
 def test_an_unreadable_test_text_is_named(tmp_path):

@@ -21,6 +21,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
 from ff_memories.errors import UserError
+from ff_memories.patterns import SHEETS
 from ff_memories.plain import cell, visible
 from ff_memories.report.text import latex
 
@@ -90,7 +91,9 @@ class Elements(HTMLParser):
 
 @pytest.mark.long
 def test_no_table_changes_with_the_words(harmed, planted_run):
-    for path in (planted_run / "results" / "planted" / "tables").glob("*.parquet"):
+    made = sorted((planted_run / "results" / "planted" / "tables").glob("*.parquet"))
+    assert len(made) > 10
+    for path in made:
         if path.stem not in ("annotations", "annotation_plan"):  # name words and hash texts
             assert (harmed / "tables" / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -116,14 +119,16 @@ def test_no_page_holds_an_element_that_a_word_made(harmed):
 
 @pytest.mark.long
 def test_what_scripts_read_is_data(harmed):
-    for path in [*(harmed / "gallery" / "data").rglob("*.js"), *harmed.rglob("*.json")]:
+    read = [*(harmed / "gallery" / "data").rglob("*.js"), *harmed.rglob("*.json")]
+    assert {path.suffix for path in read} == {".js", ".json"}
+    for path in read:
         text = path.read_text(encoding="utf-8")
         assert not re.search("[\x00\x1b\u202e\u2066\u2069]", text), path
         if path.suffix == ".js":
             assert re.fullmatch(r'(part\("[\w/.-]+","[\w+/=]*"\);\n)+', text), path
         else:
             json.loads(text)
-    for path in (harmed / "sheets").glob("*.html"):
+    for path in (harmed / "sheets" / name for name in SHEETS if name.endswith(".html")):
         *_, data = [s for s in Elements(path.read_text(encoding="utf-8")).scripts if s.startswith("{")]
         assert not re.search("[\x00\x1b\u202e\u2066\u2069]", str(json.loads(data))), path
 
@@ -157,7 +162,9 @@ def test_no_latex_holds_a_command_that_a_word_made(harmed):
         "multicolumn",
     }
     allowed |= {re.match(r"\\(\w+)", made)[1] for made in map(latex, map(chr, range(32, 127))) if made[1:2].isalpha()}
-    for path in harmed.rglob("*.tex"):
+    found = sorted(harmed.rglob("*.tex"))
+    assert [path.stem for path in found] == ["claims", "table1", "table2", "table3"]
+    for path in found:
         text = path.read_text(encoding="utf-8")
         commands = set(re.findall(r"\\([A-Za-z]+)", text))
         assert "write" not in commands and "input" not in commands
