@@ -129,6 +129,19 @@ def test_memory_that_was_used_and_freed_before_counts_again():
     assert 80e6 < used[0] < 200e6
 
 
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        (["--only", "nothing"], "--only: there is no nothing"),
+        (["--tokens", "999"], "--tokens: 999 are too few"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(tmp_path, capsys, more, said):
+    with pytest.raises(SystemExit) as end:
+        main(["benchmark", "--device", "cpu", "--benchmark", str(tmp_path / "benchmark.parquet"), *more])
+    assert end.value.code == 2 and said in capsys.readouterr().err
+
+
 def test_a_table_of_another_name_is_refused_before_anything_is_measured(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         main(["benchmark", "--benchmark", str(tmp_path / "mine.parquet")])

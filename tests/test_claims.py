@@ -576,7 +576,7 @@ CONFIG = {
 }  # fmt: skip
 
 
-def run(folder, *more):
+def run(folder, *more, counts="counts"):
     (folder / "card.json").write_text(
         json.dumps(
             {
@@ -597,7 +597,7 @@ def run(folder, *more):
     with pytest.raises(SystemExit) as end:
         cli.main(["claims", "--config", json.dumps(CONFIG), "--card", f"{folder}/card.json", "--dictionary",
                   f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
-                  *more, "--out", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/counts.parquet",
+                  *more, "--out", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
                   "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims"])  # fmt: skip
     return end.value.code
 
@@ -613,6 +613,17 @@ def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twi
     assert json.loads(first[2])["K5"] == json.loads(first[3]) == {"measured": -0.669, "verdict": "holds"}
     assert len(list((tmp_path / "claims").iterdir())) == len(json.loads(first[2]))
     assert "K5" in capsys.readouterr().out
+
+
+def test_a_table_of_another_name_is_refused_before_anything_is_written(tmp_path, capsys):
+    assert run(tmp_path, counts="mine") == 2
+    assert "mine.parquet: this table's file is called counts.parquet" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_verdicts_come_as_latex_where_they_are_asked_for(tmp_path):
+    assert run(tmp_path, "--latex", f"{tmp_path}/claims.tex") == 0
+    assert r"\begin{longtable}" in (tmp_path / "claims.tex").read_text()
 
 
 def test_the_step_names_a_file_that_is_no_counts_table_and_writes_nothing(tmp_path, capsys):

@@ -66,10 +66,9 @@ def test_the_last_token_is_the_prefixs_own(run):
     _, out = run
     decoder, corpus = Decoder(*trained(out)), store.read(out / "corpus.safetensors")
     targets = control.top_targets(decoder, corpus, np.arange(corpus.train), "last", 100)
-    for layer, key, sentence, position in (
-        tables.read(out / "triggers.parquet").filter(pl.col("rank") == 1)
-        .select("layer", "key", "sentence", "position").iter_rows()
-    ):  # fmt: skip
+    top = tables.read(out / "triggers.parquet").filter(pl.col("rank") == 1)
+    assert len(top) == (targets >= 0).sum() > 0
+    for layer, key, sentence, position in top.select("layer", "key", "sentence", "position").iter_rows():
         assert targets[layer - 1, key] == corpus.sentence(sentence)[position - 1]
 
 

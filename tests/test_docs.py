@@ -16,6 +16,7 @@ from dvc.cli.parser import get_main_parser
 from snakemake.cli import get_argument_parser
 
 from ff_memories import cli
+from ff_memories.card import NEEDED
 from ff_memories.cli import main
 from ff_memories.guide import readme, steps
 
@@ -158,6 +159,40 @@ def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused(
     assert readme.renewed(text, known) == f"a\n{readme.BEGIN}\n{readme.badge(known)}\n{readme.END}\nb"
     with pytest.raises(ValueError, match="there is no"):
         readme.renewed("a", known)
+
+
+def ends(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    return end.value.code
+
+
+def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path, capsys):
+    page, run = tmp_path / "README.md", tmp_path / "results" / "mine"
+    page.write_text(f"before\n{readme.BEGIN}\n{readme.END}\nafter\n", encoding="utf-8")
+    assert ends("readme", "--readme", page, "--results", run) == 2
+    assert "its line of verdicts cannot be made" in capsys.readouterr().err
+    (run / "model").mkdir(parents=True)
+    (run / "figures").mkdir()
+    (run / "claims.json").write_text('{"K1": {"verdict": "holds"}}')
+    (run / "model" / "card.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
+    (run / "figures" / "figure11.svg").write_text("<svg/>")
+    assert ends("readme", "--readme", page, "--results", run) == 0
+    assert "**mine (surrogate): 1 hold**" in page.read_text(encoding="utf-8")
+    assert (tmp_path / "docs" / "pictures" / "demo.svg").read_text() == "<svg/>"
+    assert ends("readme", "--readme", page, "--check") == 0
+    page.write_text(page.read_text(encoding="utf-8").replace("1 hold", "30 hold"), encoding="utf-8")
+    assert ends("readme", "--readme", page, "--check") == 2
+    assert "does not say what docs/data/demo.json holds" in capsys.readouterr().err
+    assert ends("readme", "--readme", page) == 0 and "1 hold" in page.read_text(encoding="utf-8")
+
+
+def test_the_steps_page_is_written_and_an_old_one_named(tmp_path, capsys):
+    page = tmp_path / "steps.md"
+    assert ends("steps-docs", "--out", page, "--check") == 2
+    assert "steps.md is not up to date" in capsys.readouterr().err
+    assert ends("steps-docs", "--out", page) == 0 and page.read_text(encoding="utf-8") == steps.page()
+    assert ends("steps-docs", "--out", page, "--check") == 0
 
 
 def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():

@@ -4,6 +4,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from test_planted import TYPES, planted
 
 from ff_memories import tables
 from ff_memories.cli import main
+from ff_memories.errors import UserError
 from ff_memories.gallery import parts, predictions, site
 from ff_memories.gallery.keys import LEVELS
 from ff_memories.gallery.text import number, shown
@@ -264,6 +266,22 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
         assert end.value.code == 2
         assert says in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name, column, value, said",
+    [
+        ("triggers", "layer", 3, "triggers: a key beyond layer 2, key 69"),
+        ("mutations", "key", 70, "mutations: a key beyond"),
+        ("triggers", "sentence", 400, "triggers: a sentence that the corpus does not have"),
+    ],
+)
+def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):
+    made = material()
+    frame = getattr(made, name)
+    other = frame.with_columns(pl.lit(value, frame.schema[column]).alias(column))
+    with pytest.raises(UserError, match=said):
+        replace(made, **{name: other})
 
 
 def test_a_gallery_is_never_pushed():

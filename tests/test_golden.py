@@ -212,6 +212,12 @@ def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, 
     (tmp_path / "known.toml").write_text("\n".join(lines).replace("parameters = ", "parameters = 1"))
     assert step(folder, *more) == 2
     assert "this is not small as it is known: its size" in capsys.readouterr().err
+    (tmp_path / "known.toml").write_text(
+        "\n".join(lines).replace("max_probability = [", "max_probability = [1.5, 2] #")
+    )
+    assert step(folder, *more) == 2
+    said = capsys.readouterr().err
+    assert "as it is known: the values are right and the text is read wrongly" in said and "(G4)" in said
     assert not (tmp_path / "golden.json").exists()
 
 

@@ -99,6 +99,25 @@ def test_a_batch_that_no_memory_holds_is_refused(small, capsys):
     assert "this run does not fit" in said and "lower execution.batch_tokens" in said
 
 
+def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_read(small, capsys, tmp_path):
+    small(corpus__train__max_sentences=3)
+    assert run() == 0
+    assert f"3 layers of 24 keys, 48 types, {3 * planning.SENTENCE} + " in capsys.readouterr().out
+    described = tmp_path / "results/small/model/model.json"
+    described.parent.mkdir(parents=True)
+    sizes = {"layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "parameters": 9999, "output_cutoffs": [12]}
+    described.write_text(json.dumps(sizes))
+    assert run() == 0
+    assert "5 layers of 7 keys" in capsys.readouterr().out
+
+
+def test_a_text_of_unknown_size_is_refused(small, capsys, tmp_path):
+    small()
+    (tmp_path / "validation.txt").unlink()
+    assert run() == 2
+    assert "validation.txt: not there, and its size isn't known" in capsys.readouterr().err
+
+
 def test_a_gpu_that_is_not_there_is_refused(small, capsys):
     import torch
 

@@ -1,4 +1,4 @@
-"""Tables 1 and 2, the report and the page of costs: hostile text stays text, and the same input gives the same page."""
+"""Tables 1 to 3, the report and the page of costs: hostile text stays text, and the same input gives the same page."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.figures.catalogue import FIGURES
 from ff_memories.plain import cell, csv_text, visible
-from ff_memories.report import table1, table2
+from ff_memories.report import table1, table2, table3
 from ff_memories.report.cost import costs, duration
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST, Texts
@@ -123,6 +123,31 @@ def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_pro
     (row,) = table1.table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
     assert (row.pattern, row.mark) == ("theirs", "")
     assert [p.marked for p in row.passages] == [HOSTILE[1], "a[U+202E]b"]
+
+
+def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_before_the_proxy():
+    both = [annotation([1], key=1), annotation([2], key=1, pattern=2) | {"type": "semantic"}]
+    proxy = [annotation([1, 2, 3], "wide", key=2), *both]
+    triggers = frame("triggers", *(trigger(rank, 0, rank + 1, 5, key=key) for key in (1, 2) for rank in (1, 2, 3)))
+    found = table3.annotated_key(frame("annotations", *proxy), triggers, texts(), shown=2)
+    assert (found.key, found.mark) == (1, "automatic proxy")
+    assert found.patterns == ((1, "ends", "shallow"), (2, "ends", "semantic"))
+    assert [(rank, held) for rank, held, _ in found.prefixes] == [(1, (1,)), (2, (2,))]
+    assert [p.marked for *_, p in found.prefixes] == [HOSTILE[1], "a[U+202E]b"]
+    people = annotation([1, 2], "theirs", "ann", key=2)
+    found = table3.annotated_key(frame("annotations", *proxy, people), triggers, texts(), shown=3)
+    assert (found.key, found.mark, [held for _, held, _ in found.prefixes]) == (2, "", [(1,), (1,), ()])
+    rows = list(csv.DictReader(io.StringIO(table3.to_csv(found, "paper"))))
+    assert [row["descriptions"] for row in rows] == ["theirs (shallow)"] * 2 + [""]
+    assert {row["annotator"] for row in rows} == {"people"}
+    assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in table3.to_latex(found, "paper")
+
+
+def test_table3_without_any_pattern_is_empty_and_says_so():
+    assert table3.annotated_key(frame("annotations"), TRIGGERS, texts(), 5) is None
+    assert "No key has been found" in render("table3.html.j2", found=None, scope="paper")
+    assert len(table3.to_csv(None, "paper").splitlines()) == 1
+    assert "surrogate" in table3.to_latex(None, "surrogate") and r"\bottomrule" in table3.to_latex(None, "paper")
 
 
 def test_table1_says_proxy_in_every_format():
@@ -291,6 +316,23 @@ def test_a_surrogates_report_says_so_loudly_and_the_papers_does_not(tmp_path):
 def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
     code, path = made_report(tmp_path, "paper", card_scope="surrogate")
     assert code == 2 and not path.exists() and "another model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        (["--figures", "x/figure1.svg"], "figure1.svg: not one of our figures"),
+        (["--figures", "x/figure2.pdf"], "figure2.pdf: not one of our figures"),
+        (["--figures", "x/figure2.svg", "y/figure3.svg"], "they lie in several folders: x, y"),
+        (["--figures", "x/figure2.svg"], "figure2.svg: not readable"),
+        (["--specs", "figure2.vl.json"], "--figures, --specs: "),
+    ],
+)
+def test_figures_that_are_none_are_refused_and_no_report_is_written(tmp_path, monkeypatch, capsys, more, said):
+    monkeypatch.chdir(tmp_path)
+    Path("figure2.vl.json").write_text("{")
+    code, path = made_report(tmp_path, more=more)
+    assert code == 2 and said in capsys.readouterr().err and not path.exists()
 
 
 def test_methods_follow_the_config(tmp_path):

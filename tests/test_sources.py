@@ -314,6 +314,18 @@ def test_a_disk_that_is_too_small_is_refused_before_the_download(web, capsys):
     assert web[3] == []
 
 
+def test_without_a_name_nothing_is_fetched_and_all_sources_can_be_listed(web, capsys):
+    assert run("fetch") == 2
+    assert "no source named" in capsys.readouterr().err
+    options = own_registry(web)
+    assert run("fetch", "--list", *options) == 0
+    assert "tiny\ttext\tdata/tiny\tmissing\tnone\tnobody\n" in capsys.readouterr().out
+    assert run("fetch", "tiny", *options) == 0 and run("fetch", "--list", *options) == 0
+    assert "tiny\ttext\tdata/tiny\tthere" in capsys.readouterr().out
+    assert run("fetch", "docstrings") == 2
+    assert "is not downloaded but made here" in capsys.readouterr().err
+
+
 def test_unknown_sources_and_faulty_registries_are_named(web, capsys):
     assert run("fetch", "tinny") == 2
     assert "'tinny' is none of wikitext-103" in capsys.readouterr().err

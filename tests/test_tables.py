@@ -1,0 +1,82 @@
+"""Tables and cards: what is written is whole, sorted and the same each time, and what is none is refused by name."""
+
+import json
+
+import polars as pl
+import pytest
+
+from ff_memories import tables
+from ff_memories.card import NEEDED, read_card
+from ff_memories.errors import UserError
+
+ROWS = pl.DataFrame({"step": ["b", "a", "a"], "reason": ["x", "y", "x"], "n": [1, 2, 3]})
+
+
+def test_a_table_is_written_sorted_by_its_key_with_its_types_and_the_same_bytes_twice(tmp_path):
+    path = tmp_path / "new" / "counts.parquet"
+    tables.write(ROWS, path)
+    assert tables.read(path).rows() == [("a", "x", 3), ("a", "y", 2), ("b", "x", 1)]
+    assert tables.read(path).schema == tables.TABLES["counts"].columns
+    first = path.read_bytes()
+    tables.write(ROWS.reverse(), path)
+    assert path.read_bytes() == first and [p.name for p in path.parent.iterdir()] == ["counts.parquet"]
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda f: f.drop("n"), "columns .* instead of"),
+        (lambda f: f.with_columns(more=1), "columns .* instead of"),
+        (lambda f: f.with_columns(reason=pl.lit(None, pl.String)), "3 nulls in 'reason'"),
+        (lambda f: f.with_columns(reason=pl.lit("x")), "several rows for the same step, reason"),
+        (lambda f: f.with_columns(n=pl.lit(-1)), "conversion"),
+    ],
+)
+def test_rows_that_do_not_fit_their_table_are_a_fault_of_their_step(tmp_path, change, said):
+    with pytest.raises((ValueError, pl.exceptions.InvalidOperationError), match=said):
+        tables.write(change(ROWS), tmp_path / "counts.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nulls_stand_where_they_may_and_what_is_no_number_nowhere(tmp_path):
+    row = {"claim": "K1", "choice": "baseline", "value": "", "measured": None, "low": None, "high": None}
+    frame = pl.DataFrame([row | {"verdict": "holds"}], schema=tables.TABLES["sensitivity"].columns)
+    tables.write(frame, tmp_path / "sensitivity.parquet")
+    assert tables.read(tmp_path / "sensitivity.parquet")["measured"].to_list() == [None]
+    with pytest.raises(ValueError, match="NaN in 'measured'"):
+        tables.write(frame.with_columns(measured=pl.lit(float("nan"))), tmp_path / "sensitivity.parquet")
+
+
+def test_a_file_that_is_no_table_is_refused_by_name(tmp_path):
+    path = tmp_path / "counts.parquet"
+    with pytest.raises(UserError, match=r"counts\.parquet: no such table"):
+        tables.read(path)
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(UserError, match=r"counts\.parquet: not a readable table"):
+        tables.read(path)
+    ROWS.write_parquet(path)  # whose numbers have a sign
+    with pytest.raises(UserError, match=r"counts\.parquet: its columns are not those of 'counts'"):
+        tables.read(path)
+
+
+CARD = dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (None, "no such card"),
+        ("{", "not readable as JSON"),
+        ("[]", "lacks scope, layers, keys"),
+        (json.dumps({k: v for k, v in CARD.items() if k != "keys"}), r"lacks keys\n"),
+        (json.dumps(CARD | {"scope": "mine"}), "scope is 'mine', neither paper nor surrogate"),
+    ],
+)
+def test_a_card_that_is_none_is_refused_by_name(tmp_path, content, said):
+    path = tmp_path / "card.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=rf"card\.json: {said}"):
+        read_card(path)
+    path.write_text(json.dumps(CARD))
+    assert read_card(path) == CARD
