@@ -77,7 +77,7 @@ def test_empty_sheets_of_every_format_hold_no_annotation(tmp_path):
 @pytest.mark.parametrize("change", [
     lambda t: t.replace("\n", "\r\n"), lambda t: "\ufeff" + t, lambda t: "sep=,\n" + t, lambda t: t.replace("\n", "\r"),
     lambda t: t.replace("shallow", "Shallow").replace("semantic", "SEMANTIC").replace("none", "None"),
-    lambda t: t.replace("\n", "\n,,,,,,\n"),
+    lambda t: t.replace("\n", "\n,,,,,,\n"), lambda t: t.replace(",none,,\n", ",none\n"),
     lambda t: "\n".join(";".join(f'"{c}"' if ";" in c or "," in c else c.replace('"', '""') for c in row)
                         for row in csv.reader(t.splitlines())) + "\n",
 ])  # fmt: skip
@@ -147,6 +147,7 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
         ("a.csv", b"a,b\n1,2\n", "columns .* are lacking"),
         ("a.json", b"[{]", "row 1: not readable as JSON"), ("a.json", b"{}", "no list of Label Studio's tasks"),
         ("a.jsonl", b"{}\n", "row 1: not a line of doccano's"), ("a.xlsx", b"PK", "no file of annotations"),
+        ("a.json", b'[{"data": 3}]', "no list of Label Studio's tasks"), ("a.json", b"[3]", "no list of Label"),
         ("a.json", b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
         ("a.json", b'[{"data": {"run": "mine", "item": [1]}}]', "no item is named"),
         ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result not as"),
@@ -339,6 +340,12 @@ def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch)
     for a, b in ((0, 1), (0, 2), (1, 2)):
         pairs.append(0.2 + 0.8 * float(chances(errors[a]) @ chances(errors[b])))
     assert scores["people", "agreement"][0] == pytest.approx(np.mean(pairs), abs=0.02)
+
+
+def test_people_agree_about_keys_that_two_of_them_labelled():
+    never = simulate.Errors(0, 0, 0, 0)
+    assert simulated_study([never, never], keys=20)["people", "agreement"] == [1, 1, 1, 20]
+    assert simulated_study([never], keys=20)["people", "agreement"] == [None, None, None, 0]
 
 
 def test_nothing_of_the_corpus_can_break_out_of_a_form():

@@ -351,6 +351,14 @@ def test_random_prefixes_have_the_lengths_that_triggers_were_sought_at():
     assert {len(p) for p in sample.random_prefixes(CORPUS, empty, 500, 1, "t")} == {0, 1, 2, 3, 4}
 
 
+def test_keys_come_by_layer_and_number_with_their_prefixes():
+    keys = {(layer, key): 3 for layer in (1, 2) for key in range(30)}
+    read = sample.read_keys(triggers_of(keys), CORPUS, 30, 2, seed=1)
+    assert read == [Key(layer, key, (1, 2), ((4, 5), (4, 5))) for layer, key in keys]
+    complete = triggers_of({}, [(1, 1, r, 1.0, 1, 1, None) for r in (1, 2, 3)])
+    assert sample.read_keys(complete, CORPUS, 1, 3, seed=1) == [Key(1, 1, (1, 2, 3), ((8,),) * 3)]
+
+
 @pytest.mark.parametrize("sentence, position", [(3, 1), (0, 5)])
 def test_triggers_of_another_corpus_are_refused(sentence, position):
     rows = [(1, 1, r, 1.0, sentence, position, 5) for r in (1, 2, 3)]
@@ -362,7 +370,7 @@ def test_triggers_of_another_corpus_are_refused(sentence, position):
     "one, other, alike",
     [("relation", "related", True), ("color", "colour", True), ("later", "earlier", False), ("the", "she", False),
      ("bases", "Base", True), ("gastric", "stomach", False), ("people", "same", False), ("1998", "1999", False),
-     ("commission", "commerce", False)],
+     ("commission", "commerce", False), ("commission", "committee", False)],
 )  # fmt: skip
 def test_words_of_one_family_are_spelled_alike(one, other, alike):
     assert distance.spelled_alike(one, other) is alike
@@ -390,6 +398,14 @@ def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
     rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(100, 1000, (600, 2)) if a != b])
     assert 0.03 <= rate <= 0.07
     assert all(closer(3, b) == closer(b, 3) for b in range(4, 40))
+
+
+def test_two_hundred_words_next_in_frequency_stand_in_for_one():
+    words = invented_words(500, random.Random(0))
+    closer = distance.Closeness.of(torch.zeros(500, 2), np.arange(500, 0, -1), words, seed=1)
+    for place, first in ((0, 0), (100, 0), (101, 1), (250, 150), (400, 300), (401, 300), (499, 300)):
+        drawn = closer._alike(place, np.random.default_rng(1)).tolist()
+        assert len(drawn) == 2000 and set(drawn) == set(range(first, first + 200))
 
 
 def test_rare_words_that_are_all_alike_are_not_close_to_each_other():
@@ -618,6 +634,7 @@ def test_what_is_planted_is_where_it_is_said_to_be(annotator, monkeypatch):
             if kind == "passage":
                 assert all(case.key.prefixes[i] in starts and len(case.key.prefixes[i]) >= 8 for i in held)
     assert len(sizes) > 8
+    assert min(len(p) for case in made if case.sort in ("shallow", "semantic") for p in case.key.prefixes) == 8
     short = Corpus(np.tile(np.arange(4, 11, dtype=np.int32), 9), np.arange(0, 64, 7), train=9)  # nothing is long enough
     assert {
         case.sort for case in quality.cases(found, short, language.triggers(), 25, 1, np.random.default_rng(1))
@@ -685,7 +702,25 @@ def test_how_often_a_feature_is_expected_is_pooled_over_lengths():
     unseen = 100 / 101 / 150 * 10 / 24 + 100 / 101 / 150 * 14 / 24
     assert known["end", (5, 4)] == pytest.approx(null.tail(np.array([10]), 24, np.array([unseen]))[0])
     assert ("end", (6,)) not in known  # two are no pattern
-    assert one._frequent([], np.empty(0, int))[0] == []
+    assert [len(part) for part in one._frequent([], np.empty(0, int))] == [0, 0]
+    assert one._smallest(np.array([0])) == 1
+
+
+def test_two_forms_of_a_word_are_one_pattern_with_both():
+    types = ["<s>", "<pad>", "</s>", "<unk>", "of", "graph", "graphs", "node", "edge", "tree", "leaf", "root", "path"]
+    one = shallow_of(types, [(4,)] * 200, [(4,)] * 40)
+    found, tokens = one.find([(4, 5)] * 3 + [(4, 6)] * 3 + [(4, t) for t in range(7, 13)], 0.05)
+    assert [(f.kind, f.words, f.members) for f in found] == [("form", ("graph", "graphs"), frozenset(range(6)))]
+    assert tokens == {4, 5, 6}
+
+
+def test_a_pattern_akin_to_a_kept_one_adds_three_prefixes_and_another_is_none_of_its_twins():
+    found = lambda words, members, p: null.Found(tuple(words), "end", frozenset(members), p)
+    first = found("ab", range(5), 0.001)
+    three, two = found("b", range(8), 0.002), found("b", range(7), 0.002)
+    assert null.distinct([first, three]) == [first, three] and null.distinct([first, two]) == [first]
+    other, twin = found("c", range(7), 0.002), found("c", range(4), 0.002)
+    assert null.distinct([first, other]) == [first, other] and null.distinct([first, twin]) == [first]
 
 
 @pytest.mark.parametrize("kind, words, said", [
@@ -709,7 +744,8 @@ def test_a_pattern_is_three_prefixes_and_three_times_what_is_expected():
     "word, root",
     [("xes", "xes"), ("axes", "axe"), ("taxes", "tax"), ("dies", "die"), ("skies", "sky"), ("dying", "dying"),
      ("ring", "ring"), ("seed", "seed"), ("tied", "tied"), ("cried", "cry"), ("adding", "add"), ("falling", "fall"),
-     ("running", "run"), ("using", "using"), ("hoped", "hop"), ("the", "the"), ("Trees", "tree"), ("a1s", "a1s")],
+     ("running", "run"), ("using", "using"), ("hoped", "hop"), ("the", "the"), ("Trees", "tree"), ("a1s", "a1s"),
+     ("its", "its"), ("mid-1990s", "mid-1990s")],
 )  # fmt: skip
 def test_endings_go_where_a_word_is_left(word, root):
     assert stem(word) == root
@@ -718,11 +754,40 @@ def test_endings_go_where_a_word_is_left(word, root):
 def test_words_of_a_topic_come_by_how_many_prefixes_have_them_one_form_each():
     topics = semantic.Topics.__new__(semantic.Topics)
     topics.lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
-    topics.lexicon.types, topics.lexicon.term = ["a", "tree", "trees", "leaf", "root"], np.array([-1, 0, 0, 1, 2])
+    topics.lexicon.types = ["a", "tree", "trees", "leaf", "root", "Trees"]
+    topics.lexicon.term = np.array([-1, 0, 0, 1, 2, 0])
     said = topics._words({0, 1}, [(1, 3, 4), (2, 0), (2, 2, 4), (3,)])
     assert said == ("trees", "leaf")
     assert topics._words({1, 2}, [(4,), (3,)]) == ("leaf", "root")
+    assert topics._words({0, 1}, [(3,), (5,)]) == ("Trees", "leaf")
     assert topics._terms((1, 2, 4, 0), {3}).tolist() == [0, 2] and topics._terms((1, 4), {2}).tolist() == [2]
+
+
+def test_topics_are_searched_around_every_term_at_hand():
+    """Of six terms four are: 4 in two prefixes, 0 in three, 1 and 5 together in five; 5 has 0 next to it in one way."""
+    lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
+    lexicon.neighbours = np.full((2, 6, 24), 6)
+    lexicon.neighbours[:, :, 0] = np.arange(6)
+    lexicon.neighbours[1, 5, 1] = 0
+    lexicon.chance = np.random.default_rng(1).uniform(0.01, 0.02, (2, 2, 6, 9))
+    topics = semantic.Topics.__new__(semantic.Topics)
+    topics.lexicon = lexicon
+    terms = [np.array(t, dtype=np.int64) for t in [[0]] * 3 + [[1, 5]] * 5 + [[4]] * 2 + [[]] * 15]
+    opens = [i % 3 == 0 for i in range(25)]
+    found, least = topics._search(terms, opens)
+    expected = {}
+    for way, term, size in np.ndindex(2, 6, 9):
+        held = {0: range(3), 1: range(3, 8), 5: range(8) if way == 1 and size else range(3, 8)}.get(term)
+        if held:
+            rates = [lexicon.chance[int(opening), way, term, size] for opening in opens]
+            chance = np.mean([1 - np.exp(-r * len(own)) for r, own in zip(rates, terms, strict=True)])
+            expected[way, term, size] = (pytest.approx(float(4 * null.tail(len(held), 25, chance))), list(held))
+    assert {(w, t, s): (p, np.flatnonzero(m).tolist()) for p, w, t, s, m in found} == expected
+    assert least == min(p for p, *_ in found)
+    for some in (terms[8:13], terms[10:], []):  # nothing in three prefixes; nothing at all
+        assert topics._search(some, opens[: len(some)]) == ([], 1)
+    lexicon.chance[:] = 1
+    assert topics._search(terms, opens) == ([], 1)  # no more than by chance
 
 
 def test_neighbours_are_reached_one_after_the_other():
@@ -748,6 +813,13 @@ def test_a_terms_share_of_the_text_is_that_of_all_its_forms_and_one_more():
         assert lexicon.chance[1, :, term, 0] == pytest.approx((opening[term] + 1000 * share) / (3 + 1000))
 
 
+def test_one_frequent_term_has_no_neighbour():
+    text = Corpus(np.array([5] * 20 + [6] * 19, np.int32), np.array([0, 20, 39]), train=2)
+    lexicon = semantic.Lexicon(["<s>", "<pad>", "</s>", "<unk>", "the", "graph", "node"], text, torch.eye(7),
+                               np.random.default_rng(1))  # fmt: skip
+    assert lexicon.neighbours.tolist() == [[[0] + [2] * 23, [1] + [2] * 23]] * 2
+
+
 def test_a_terms_vector_is_the_mean_of_its_forms_by_their_counts():
     lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
     lexicon.counts = np.array([3, 0, 1, 9])
@@ -769,6 +841,14 @@ def test_a_group_is_of_the_most_frequent_forms_of_terms_that_are_near_each_other
     found = proxy.Annotator(nobody, semantic.Topics.__new__(semantic.Topics))
     found.topics.lexicon = lexicon
     assert quality._groups(found, np.random.default_rng(1)) == [[[6, 7, 8, 9, 10, 2, 3, 4]]]
+
+
+def test_a_planted_ngram_has_a_word_of_content_be_it_the_first_term():
+    found = proxy.Annotator(None, semantic.Topics.__new__(semantic.Topics))
+    found.topics.lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
+    found.topics.lexicon.term = np.array([-1] * 5 + [0])
+    rng = np.random.default_rng(1)
+    assert {tuple(quality._ngram(found, [(4, 4, 5, 4)], rng)) for _ in range(40)} == {(5, 4), (4, 5, 4)}
 
 
 def test_six_to_twenty_prefixes_hold_what_is_planted_or_all_of_fewer():
