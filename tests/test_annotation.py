@@ -108,6 +108,8 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (f"mine,ann,{NAMES[0]},1,shallow,alike,05. Mär", 2, "looks like a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1:03", 2, "looks like a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,46146", 2, "no prefix 46146: .*made a date of them"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1000", 2, "no prefix 1000: .*made a date of them"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,999", 2, "no prefix 999: .*correct the numbers(?!; a spreadsheet)"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,“1 2 3”", 2, "'“1', '3”' is no number .*without typographic quotes"),
         (f"mine,ann,{NAMES[0]},1,shallow,#NAME?,1 2 3", 2, "took for a formula"),
         (f"mine,ann,{NAMES[0]},1,none,alike,1 2 3", 2, "a pattern of type none"),

@@ -820,6 +820,18 @@ def test_one_frequent_term_has_no_neighbour():
     assert lexicon.neighbours.tolist() == [[[0] + [2] * 23, [1] + [2] * 23]] * 2
 
 
+def test_terms_that_occur_twenty_times_have_neighbours_by_embeddings_and_by_sentences():
+    """The first two are close in both; so would a third be, that occurs once too rarely."""
+    types = ["<s>", "<pad>", "</s>", "<unk>", *invented_words(13, random.Random(0))]
+    said = [[4, 5, 6]] * 19 + [[4, 5]] + [[t] * 20 for t in range(7, 17)]
+    offsets = np.cumsum([0, *map(len, said)])
+    text = Corpus(np.concatenate(said).astype(np.int32), offsets, train=len(said))
+    vectors = torch.from_numpy(np.random.default_rng(1).normal(size=(17, 8)))
+    vectors[5:7] = vectors[4].clone()
+    near = semantic.Lexicon(types, text, vectors, np.random.default_rng(1)).neighbours
+    assert near[:, :3, :3].tolist() == [[[0, 1, 13], [1, 0, 13], [2, 13, 13]]] * 2
+
+
 def test_a_terms_vector_is_the_mean_of_its_forms_by_their_counts():
     lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
     lexicon.counts = np.array([3, 0, 1, 9])
@@ -848,7 +860,8 @@ def test_a_planted_ngram_has_a_word_of_content_be_it_the_first_term():
     found.topics.lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
     found.topics.lexicon.term = np.array([-1] * 5 + [0])
     rng = np.random.default_rng(1)
-    assert {tuple(quality._ngram(found, [(4, 4, 5, 4)], rng)) for _ in range(40)} == {(5, 4), (4, 5, 4)}
+    drawn = lambda prefix: {tuple(quality._ngram(found, [prefix], rng)) for _ in range(40)}
+    assert drawn((4, 4, 5, 4)) == {(5, 4), (4, 5, 4)} and drawn((4, 4, 4, 5)) == {(5,), (4, 5), (4, 4, 5)}
 
 
 def test_six_to_twenty_prefixes_hold_what_is_planted_or_all_of_fewer():
