@@ -5,13 +5,14 @@ import copy
 import json
 import os
 import pickle
+import subprocess
 import zipfile
 from typing import Any
 
 import pytest
 import torch
 import yaml
-from conftest import ROOT
+from conftest import BIN, ROOT
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import SMALL, config, run_steps, write_inputs
 
@@ -441,6 +442,17 @@ def test_a_file_named_as_no_table_is(tmp_path):
         with pytest.raises(UserError, match=r"mine\.parquet: no table is called 'mine'"):
             act(tmp_path / "mine.parquet")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_wants_no_more_is_no_error(unbuffered):
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = subprocess.Popen(
+        [BIN / "ff-memories", "fetch", "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    )
+    command.stdout.close()
+    said = command.communicate()[1]
+    assert (command.returncode, said) == (0, b"")
 
 
 def test_a_damaged_card(folder, capsys):

@@ -50,6 +50,7 @@ def main(argv: list[str] | None = None) -> None:
             end_with_snakemake()
             print(f"{MACHINE}{json.dumps(hardware())}", file=sys.stderr, flush=True)
         status = args.run(args)
+        sys.stdout.flush()  # here, where a reader that has gone is no error
     except UserError as error:
         sys.exit(_fail(str(error)))
     except RuntimeError as error:
