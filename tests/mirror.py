@@ -12,7 +12,8 @@ class Mirror(BaseHTTPRequestHandler):
     """Serves a folder. ``faults`` maps a path to what goes wrong there, one entry per request; then all is well.
 
     A number is an HTTP status; ``("cut", n)`` ends the connection after n bytes; ``("no range",)`` ignores ranges;
-    ``("wrong",)`` sends other bytes of the same length.
+    ``("wrong",)`` sends other bytes of the same length; ``("other range",)`` says that they begin elsewhere;
+    ``("no length", n)`` sends n bytes without saying how many there are, and ends the connection.
     """
 
     protocol_version = "HTTP/1.1"
@@ -43,17 +44,19 @@ class Mirror(BaseHTTPRequestHandler):
             return
         self.send_response(206 if first else 200)
         if first:
-            self.send_header("Content-Range", f"bytes {first}-{size - 1}/{size}")
-        self.send_header("Content-Length", str(size - first))
+            self.send_header("Content-Range", f"bytes {first - (kind == 'other range')}-{size - 1}/{size}")
+        if kind != "no length":
+            self.send_header("Content-Length", str(size - first))
         self.send_header("ETag", tag)
         self.end_headers()
-        left = fault[1] if kind == "cut" else size - first
+        ends = kind in ("cut", "no length")
+        left = fault[1] if ends else size - first
         with file.open("rb") as source:
             source.seek(first)
             while left > 0 and (piece := source.read(min(left, 1 << 20))):
                 self.wfile.write(bytes(len(piece)) if kind == "wrong" else piece)
                 left -= len(piece)
-        if kind == "cut":
+        if ends:
             self.close_connection = True
 
     def log_message(self, *arguments):

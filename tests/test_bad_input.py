@@ -18,7 +18,7 @@ from pipeline import SMALL, config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.cli import main
-from ff_memories.config import load, parse
+from ff_memories.config import Settings, load, parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.model import checkpoint
@@ -102,7 +102,21 @@ def test_text_that_is_not_utf8_is_named_by_its_line(folder, capsys):
 
 def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
     said = says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
-    assert "corpus.sha256" in said
+    assert "corpus.sha256" in said and "made from" not in said
+    demo = {"corpus__source": "docstrings", "corpus__train__files": [], "corpus__validation__files": []}
+    said = says(capsys, *run_corpus(folder, corpus__sha256="0" * 64, **demo))
+    assert "the text is made from networkx 3." in said
+    (folder / "validation.txt").unlink()
+    assert "validation.txt: no such text file" in says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
+
+
+def test_a_step_takes_no_key_that_is_none_and_knows_no_section_but_its_own():
+    with pytest.raises(UserError, match="nothing: unknown key"):
+        Settings({"nothing": 1})
+    with pytest.raises(UserError, match=r"triggers.top: .*found 'many'"):
+        Settings({"triggers": {"top": "many", "per_sentence": "best", "positions": "full", "duplicates": "keep"}})
+    with pytest.raises(AttributeError, match="the config section 'values', which its rule does not declare"):
+        _ = Settings({"seed": 1}).values
 
 
 def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
@@ -229,6 +243,7 @@ def test_a_zip_that_is_no_checkpoint(folder, capsys):
     assert "truncated or not a checkpoint" in says(capsys, *model_step(folder))
 
 
+BLOCK = torch.ones(10_000)
 ARCHITECTURES = {
     "an encoder-decoder": lambda c: c["model"].update({"encoder.layers.0.fc1.weight": torch.zeros(2, 2)}),
     "its architecture is fconv_lm": lambda c: setattr(c["args"], "arch", "fconv_lm"),
@@ -244,6 +259,12 @@ ARCHITECTURES = {
     "it has no 'model'": lambda c: c.pop("model"),
     "5 attention heads do not divide 16": lambda c: setattr(c["args"], "decoder_attention_heads", 5),
     "weights of an architecture that is not": lambda c: c["model"].update({"decoder.adapter.weight": torch.ones(1)}),
+    "has no decoder layers": lambda c: [c["model"].pop(n) for n in list(c["model"]) if n.startswith("decoder.layers")],
+    "it has no position embeddings": lambda c: setattr(c["args"], "no_token_positional_embeddings", True),
+    "its 'model' is not a dictionary of tensors\n": lambda c: c.update(model=[torch.ones(1)]),
+    "is no plain tensor of numbers": lambda c: c["model"].update({"decoder.x": torch.ones(2).to_sparse()}),
+    "more than is stored of it": lambda c: c["model"].update({"decoder.x": torch.ones(1).expand(9)}),
+    "refused, its tensors are": lambda c: c["model"].update({f"decoder.x{n}": BLOCK for n in range(9)}),
 }
 
 
@@ -252,6 +273,27 @@ def test_another_architecture_is_refused_by_name(folder, capsys, said):
     rewrite(folder, ARCHITECTURES[said])
     assert said in says(capsys, *model_step(folder))
     assert nothing_written(folder)
+
+
+def test_a_checkpoint_that_is_not_there_is_named(folder):
+    with pytest.raises(UserError, match=r"none\.pt: no such checkpoint"):
+        checkpoint.read(folder / "none.pt")
+
+
+@pytest.mark.parametrize("older", [{"no_tie_adaptive_proj": False}, {"decoder_final_norm": False}])
+def test_options_under_their_older_names_mean_the_same(folder, older):
+    new = checkpoint.read(folder / "model.pt")
+
+    def rename(content):
+        options = vars(content["args"])
+        del options["no_decoder_final_norm"]
+        if "no_tie_adaptive_proj" in older:
+            del options["tie_adaptive_proj"]
+        options.update(older)
+
+    rewrite(folder, rename)
+    old = checkpoint.read(folder / "model.pt")
+    assert old[0] == new[0] and all(torch.equal(old[1][name], new[1][name]) for name in new[1])
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -505,7 +547,6 @@ def test_what_would_fail_late_is_refused_at_the_start():
 def test_only_the_papers_own_model_and_text_have_the_papers_scope():
     from argparse import Namespace
 
-    from ff_memories.config import Settings
     from ff_memories.steps.model import PAPER_SIZE, scope
 
     paper = load(ROOT / "config" / "paper.yaml").resolved()

@@ -156,6 +156,23 @@ def test_another_number_of_heads_is_named(folder, known, tmp_path):
     assert "4 attention heads" in reason
 
 
+def test_other_values_and_all_else_as_it_was_have_no_usual_reason(folder, known):
+    tops = [at | {"token": "the"} for at in known["tops"]]
+    faults, reason = verdict(load(folder), folder / "dict.txt", folder, known | {"tops": tops})
+    assert any("(G3)" in fault for fault in faults)
+    assert reason == "no usual reason fits: the checkpoint is another one"
+
+
+def test_a_few_windows_stand_for_all_and_numbers_that_cannot_be_read_are_named(folder, tmp_path):
+    ids = golden.stream(folder / "test.txt", Dictionary.read(folder / "dict.txt"))
+    loss = lambda first, end: (end - first) * math.log(golden.perplexity(load(folder), ids[first:end], 5, 5, None))
+    own = sum(loss(s - 5, s + 5) - loss(s - 5, s) for s in (5, 25, 45))  # less those that are context alone
+    few = golden.perplexity(load(folder), ids, context=5, counted=5, windows=3)
+    assert few == pytest.approx(math.exp(own / 15), rel=1e-5)
+    with pytest.raises(UserError, match=r"none\.toml: not readable as TOML"):
+        golden.expected(tmp_path / "none.toml")
+
+
 def test_perplexity_is_fairseqs(folder):
     model, _ = fairseq_model(Dictionary.read(folder / "dict.txt").types[4:], scale=2)
     ids = golden.stream(folder / "test.txt", Dictionary.read(folder / "dict.txt"))

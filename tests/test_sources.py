@@ -118,6 +118,41 @@ def test_passing_faults_are_tried_again_and_lasting_ones_told(web):
     assert not Path("got/file.bin").exists()
 
 
+@pytest.mark.parametrize("fault, left", [(None, 2_500_000), (None, 3_000_001), (("other range",), 1000)])
+def test_what_cannot_be_continued_is_begun_again(web, fault, left):
+    """A beginning that is taken up, one longer than the file is now, and a server that answers with another part."""
+    wanted = part(web, payload(), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin.partial").write_bytes((payload() + b"x")[:left])
+    web[2]["/a/file.bin"] = [fault]
+    assert get(wanted).path.read_bytes() == payload()
+    began_again = [asked for _, asked in web[3]][1:]
+    assert began_again == ([] if (fault, left) == (None, 2_500_000) else [None])
+
+
+def test_a_whole_file_that_was_not_yet_put_in_place_is_not_asked_for_again(web):
+    wanted = part(web, payload(), bytes=len(payload()), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin.partial").write_bytes(payload())
+    assert get(wanted).path.read_bytes() == payload() and web[3] == []
+
+
+def test_an_answer_of_unknown_length_is_bounded_and_taken_up_where_it_ended(web):
+    web[2]["/a/file.bin"] = [("no length", 70_000)]
+    assert get(part(web, payload(), bytes=len(payload()))).path.read_bytes() == payload()
+    assert [asked for _, asked in web[3]] == [None, "bytes=70000-"]
+    Path("got/file.bin").unlink()
+    web[2]["/a/file.bin"] = [("no length", 500_000)]
+    with pytest.raises(UserError, match="more than 100,000 bytes"):
+        get(part(web, payload(), at_most=100_000))
+    assert Path("got/file.bin.partial").stat().st_size == 0
+
+
+def test_an_address_that_is_none_leaves_the_word_to_the_next(web):
+    good = part(web, payload())
+    assert get(good.model_copy(update={"urls": ["ftp://nowhere/file.bin", *good.urls]})).url == good.urls[0]
+
+
 @pytest.mark.parametrize("known", [{"bytes": 2_999_999}, {"at_most": 1000}])
 def test_more_bytes_than_stated_are_refused(web, known):
     with pytest.raises(UserError, match="bytes"):
@@ -171,6 +206,27 @@ def test_links_are_refused(tmp_path):
         archive.writestr(info, "/etc/passwd")
     with pytest.raises(UserError, match="link or a device"):
         unpack(tmp_path / "z", "zip", ["model.pt"], tmp_path / "out", 100)
+
+
+def test_an_archives_folders_are_passed_over_and_a_file_is_there_once(tmp_path):
+    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
+        archive.mkdir("d")
+        archive.writestr("d/model.pt", "x")
+        archive.writestr("d/notes.txt", "not wanted")
+    with tarfile.open(tmp_path / "t", "w:bz2") as archive:
+        folder = tarfile.TarInfo("d")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        archive.add(tmp_path / "z", "d/model.pt")
+    for kind, name in (("zip", "z"), ("tar.bz2", "t")):
+        unpack(tmp_path / name, kind, ["model.pt"], tmp_path / f"out-{name}", 10**6)
+        assert [p.name for p in (tmp_path / f"out-{name}").iterdir()] == ["model.pt"]
+        with pytest.raises(UserError, match=r"it holds no other\.txt"):
+            unpack(tmp_path / name, kind, ["model.pt", "other.txt"], tmp_path / "none", 10**6)
+    zip_of(tmp_path / "z", {"a/model.pt": "x", "b/model.pt": "y"})
+    with pytest.raises(UserError, match=r"it holds model\.pt twice"):
+        unpack(tmp_path / "z", "zip", ["model.pt"], tmp_path / "none", 100)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
@@ -263,6 +319,27 @@ def test_the_parquet_mirror_gives_the_same_text(web):
     assert texts() == TEXT
 
 
+def test_a_parquet_file_that_is_none_is_named_and_leaves_no_text(web, capsys):
+    options = own_registry(web)
+    web[2]["/z/wt.zip"] = [404] * 9
+    (web[0] / "wiki.train.tokens.parquet").write_bytes(b"PAR1")
+    assert run("fetch", "tiny", *options) == 2
+    assert "wiki.train.tokens.parquet: not a parquet file of text" in capsys.readouterr().err
+    assert not Path("data/tiny/wiki.train.tokens").exists()
+
+
+def test_what_was_recorded_is_trusted_again_and_a_spoilt_record_named(web, capsys):
+    options = own_registry(web)
+    assert run("fetch", "tiny", *options) == 0
+    recorded = fetch.LOCK.read_text()
+    shutil.rmtree("data/tiny")
+    assert run("fetch", "tiny", *options) == 0 and fetch.LOCK.read_text() == recorded
+    shutil.rmtree("data/tiny")
+    fetch.LOCK.write_text(recorded[:-5])
+    assert run("fetch", "tiny", *options) == 2
+    assert "data/sources.lock.json: not readable as JSON" in capsys.readouterr().err
+
+
 def test_the_first_download_is_trusted_and_another_one_later_refused(web, capsys):
     options = own_registry(web)
     assert run("fetch", "tiny", *options) == 0
@@ -294,6 +371,11 @@ def test_offline_says_what_is_missing_and_takes_what_was_put_there(web, capsys):
     assert web[3] == []
     fetch.DOWNLOADS.mkdir(parents=True)
     shutil.copy(web[0] / "wt.zip", fetch.DOWNLOADS)
+    assert run("fetch", "tiny", "--offline", *options) == 0
+    assert texts() == TEXT and web[3] == []
+    shutil.rmtree("data/tiny")
+    for name in TEXT:  # the other way to have it
+        shutil.copy(web[0] / f"{name}.parquet", fetch.DOWNLOADS)
     assert run("fetch", "tiny", "--offline", *options) == 0
     assert texts() == TEXT and web[3] == []
 
