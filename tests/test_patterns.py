@@ -775,13 +775,13 @@ def test_topics_are_searched_around_every_term_at_hand():
     terms = [np.array(t, dtype=np.int64) for t in [[0]] * 3 + [[1, 5]] * 5 + [[4]] * 2 + [[]] * 15]
     opens = [i % 3 == 0 for i in range(25)]
     found, least = topics._search(terms, opens)
-    expected = {}
+    expected: dict[object, object] = {}
     for way, term, size in np.ndindex(2, 6, 9):
         held = {0: range(3), 1: range(3, 8), 5: range(8) if way == 1 and size else range(3, 8)}.get(term)
         if held:
             rates = [lexicon.chance[int(opening), way, term, size] for opening in opens]
             chance = np.mean([1 - np.exp(-r * len(own)) for r, own in zip(rates, terms, strict=True)])
-            expected[way, term, size] = (pytest.approx(float(4 * null.tail(len(held), 25, chance))), list(held))
+            expected[way, term, size] = pytest.approx(float(4 * null.tail(len(held), 25, chance))), list(held)
     assert {(w, t, s): (p, np.flatnonzero(m).tolist()) for p, w, t, s, m in found} == expected
     assert least == min(p for p, *_ in found)
     for some in (terms[8:13], terms[10:], []):  # nothing in three prefixes; nothing at all

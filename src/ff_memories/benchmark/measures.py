@@ -25,7 +25,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {  # what the engine does besides the 
     "sentences' maxima": [(triggers._Rows, "maxima")],
     "first gates": [(TopTriggers, "raise_gate")],
     "comparing with the gates": [(triggers, "_select")],
-    "gathering along sentences": [(triggers._Rows, "positions")],
+    "gathering along sentences": [(triggers._Rows, "along")],
     "entries of hits": [(triggers._Rows, "entries"), (TopTriggers, "offer")],
     "sorting and cutting lists": [(TopTriggers, "_trim"), (TopTriggers, "_compact")],
     "numbers and hashes of prefixes": [(triggers._Rows, "__init__")],

@@ -32,7 +32,7 @@ def forward(decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], 
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers):
         residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual)
+        coefficients = layer.coefficients(residual, decoder.space(len(residual)))
         if look:
             look(index, coefficients)
         if index + 1 < len(decoder.layers):

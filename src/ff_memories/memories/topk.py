@@ -8,11 +8,13 @@ within ``SLACK`` of a key's t-th coefficient is held until the end, so that no o
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 MAX_PREFIXES = 2**32 - 1
 SLACK = 1e-4  # relative; far above the noise of float32 products, far below what tells coefficients apart
 _LOW = 2**32 - 1
+_MIX = 0x1E3779B97F4A7C15  # odd: keys times it, modulo 2**64, differ
 COLUMNS = ("key", "coefficient", "prefix", "text")  # of ``Entries``, in order
 
 
@@ -35,10 +37,34 @@ class Entries:
         return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in COLUMNS))
 
     def __getitem__(self, index: torch.Tensor) -> "Entries":
+        if index.dtype == torch.bool:
+            index = index.nonzero().squeeze(1)  # once, rather than for every column
         return Entries(self.key[index], self.coefficient[index], self.prefix[index], self.text[index])
 
     def __len__(self) -> int:
         return len(self.key)
+
+
+def _sorted(codes: torch.Tensor) -> torch.Tensor:
+    """Return (n,) int64 codes in ascending order; on the CPU by numpy, whose sort is vectorised."""
+    return torch.from_numpy(np.sort(codes.numpy())) if codes.device.type == "cpu" else codes.sort().values
+
+
+def _order(codes: torch.Tensor) -> torch.Tensor:
+    """Return (n,) the indices that sort int64 codes; equal ones come in any order."""
+    return torch.from_numpy(np.argsort(codes.numpy())) if codes.device.type == "cpu" else codes.argsort()
+
+
+def _nth_largest(rows: torch.Tensor, n: int) -> torch.Tensor:
+    """Return (columns,) the n-th largest of each column."""
+    if rows.device.type != "cpu":
+        return rows.topk(n, dim=0, sorted=False).values.amin(0)
+    return torch.from_numpy(np.partition(rows.t().contiguous().numpy(), len(rows) - n)[:, len(rows) - n].copy())
+
+
+def _descending(entries: Entries) -> torch.Tensor:
+    """Return (n,) int64 that sort by key, then by falling coefficient: positive floats order like their bits."""
+    return (entries.key << 32) | (_LOW - entries.coefficient.view(torch.int32).to(torch.int64))
 
 
 def _starts(*columns: torch.Tensor) -> torch.Tensor:
@@ -75,7 +101,7 @@ class TopTriggers:
         self._log: list[list[Entries]] = [[] for _ in range(layers)]
         self._logged = [0] * layers
         self._settled = [True] * layers  # whether the list is compacted, and nothing logged since
-        self._limit = max(keys * top // 2, 4096)
+        self._limit = max(keys * top, 4096)
         self._bound = max(2 * keys * top, 4096)  # a longer list holds many prefixes of the same text: level it
 
     def is_new(self, layer: int) -> bool:
@@ -85,28 +111,33 @@ class TopTriggers:
     def raise_gate(self, layer: int, coefficients: torch.Tensor) -> None:
         """Raise a layer's gates to the t-th largest of (n, d_m) coefficients of different sentences, where n >= t."""
         if self.copies == self.top and len(coefficients) >= self.top:
-            bar = coefficients.topk(self.top, dim=0, sorted=False).values.amin(0) * (1 - SLACK)
+            bar = _nth_largest(coefficients, self.top) * (1 - SLACK)
             self.gate[layer] = torch.maximum(self.gate[layer], bar)
 
     def offer(self, layer: int, entries: Entries) -> None:
         """Offer candidates with positive coefficients."""
+        self._add(layer, entries)
+        if self._logged[layer] >= self._limit:
+            self._trim(layer)
+
+    def _add(self, layer: int, entries: Entries) -> None:
         if len(entries):
             self._log[layer].append(entries)
             self._logged[layer] += len(entries)
             self._settled[layer] = False
-            if self._logged[layer] >= self._limit:
-                self._trim(layer)
 
     def merge(self, other: "TopTriggers") -> None:
         """Take in the lists of another part of the corpus."""
         other.finish()
         for layer, entries in enumerate(other.lists):
-            self.offer(layer, entries)
+            self._add(layer, entries)
             self._compact(layer)
 
     def finish(self) -> None:
         """Compact all that is logged."""
-        for layer in range(len(self.lists)):
+        for layer, settled in enumerate(self._settled):
+            if not settled and self.copies == self.top:
+                self._cut(layer)  # so that less is to be levelled and sorted
             self._compact(layer)
 
     def state(self) -> tuple[list[Entries], torch.Tensor, list[int]]:
@@ -140,29 +171,32 @@ class TopTriggers:
         return entries
 
     def _trim(self, layer: int) -> None:
+        """Drop what can't be among a key's t best, and level a list that is still long."""
+        if self.copies == self.top:
+            self._cut(layer)
+        if self.copies < self.top or len(self.lists[layer]) > self._bound:
+            self._compact(layer)
+
+    def _cut(self, layer: int) -> None:
         """Drop what lies below its key's t-th coefficient by more than the slack, whatever its text; one plain sort."""
-        if self.copies < self.top:
-            return self._compact(layer)
         entries = self._taken(layer)
-        bits = entries.coefficient.view(torch.int32).to(torch.int64)  # positive floats order like their bits
-        code = ((entries.key << 32) | (_LOW - bits)).sort().values
+        codes = _sorted(_descending(entries))
         count = torch.bincount(entries.key, minlength=self.keys)
         full = (count >= self.top).nonzero().squeeze(1)
-        last = _LOW - (code[(count.cumsum(0) - count)[full] + self.top - 1] & _LOW)
+        last = _LOW - (codes[(count.cumsum(0) - count)[full] + self.top - 1] & _LOW)
         bar = self.gate[layer].index_copy(0, full, last.to(torch.int32).view(torch.float32) * (1 - SLACK))
         self.gate[layer] = torch.maximum(self.gate[layer], bar)
         self.lists[layer] = entries[entries.coefficient >= self.gate[layer][entries.key]]
-        if len(self.lists[layer]) > self._bound:
-            self._compact(layer)
 
     def _compact(self, layer: int) -> None:
         """Level equal prefixes, sort, and drop what lies below the t-th by more than the slack."""
         if self._settled[layer]:
             return
         entries = self._level(self._taken(layer))
-        code = (entries.coefficient.view(torch.int32).to(torch.int64) << 32) | (_LOW - entries.prefix)
-        entries = entries[code.sort(descending=True).indices]  # positive floats order like their bits
-        entries = entries[entries.key.sort(stable=True).indices]
+        codes = _descending(entries)
+        order = _order(codes)
+        run = _starts(codes[order]).cumsum(0)
+        entries = entries[order[_order((run << 32) | entries.prefix[order])]]  # of equals the first prefix
         rank = _ranks(_starts(entries.key))
         bar = torch.zeros(self.keys, device=entries.key.device)
         last = entries[rank == self.top - 1]
@@ -173,11 +207,16 @@ class TopTriggers:
 
     def _level(self, entries: Entries) -> Entries:
         """Give equal prefixes of a key one coefficient, and keep the first ``copies`` of them."""
+        hashes = entries.text + entries.key * _MIX  # modulo 2**64: equal where key and text are, and hardly elsewhere
+        order = _order(hashes)
+        new = _starts(hashes[order])
+        alone = new & new.roll(-1)
+        single, entries = entries[order[alone]], entries[order[~alone]]
         for column in ("prefix", "text", "key"):
             entries = entries[getattr(entries, column).sort(stable=True).indices]
         new = _starts(entries.key, entries.text)
         run = new.cumsum(0) - 1
-        best = torch.zeros(int(run[-1]) + 1, device=run.device).scatter_reduce_(0, run, entries.coefficient, "amax")
+        best = torch.zeros(len(entries), device=run.device).scatter_reduce_(0, run, entries.coefficient, "amax")
         entries = Entries(entries.key, best[run], entries.prefix, entries.text)
         entries, new = entries[once := _starts(entries.key, entries.text, entries.prefix)], new[once]
-        return entries[_ranks(new) < self.copies]
+        return Entries.cat([single, entries[_ranks(new) < self.copies]])

@@ -21,6 +21,7 @@ from ff_memories.progress import Progress
 
 # prefix lengths looked at in a sentence of N tokens: from the first, to N plus the second, inclusive
 POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
+HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache
 _POWER_TABLE = torch.from_numpy(seeding.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
@@ -141,7 +142,7 @@ def _run(
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers[:depth]):
         residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual)
+        coefficients = layer.coefficients(residual, decoder.space(len(residual)))
         _select(index, coefficients, rows, best, per_sentence)
         if index + 1 < depth:
             x = residual + layer.combine(coefficients)
@@ -167,7 +168,7 @@ class _Rows:
         self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
         self.start = send(prefixes.starts[np.concatenate(part.copies)] + low)
         self.first, self.length = send(np.concatenate(first)), send(np.concatenate(length))
-        self.along = torch.arange(batch.groups[-1][2] - low, device=device)
+        self.steps = torch.arange(batch.groups[-1][2] - low, device=device)
         self.low, self.text = low, prefix_hashes(batch)
 
     def maxima(self, coefficients: torch.Tensor) -> torch.Tensor:
@@ -179,12 +180,12 @@ class _Rows:
             before += n
         return out
 
-    def positions(self, coefficients: torch.Tensor, sentence: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    def along(self, coefficients: torch.Tensor, sentence: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         """Return the coefficients along sentences, (hits, longest): behind a sentence's end those of what follows it.
 
-        Sentences come by length, so that there is always enough that follows.
+        Sentences, hence hits, come by length, so that there is always enough that follows.
         """
-        (rows, keys), longest = coefficients.shape, len(self.along)
+        (rows, keys), longest = coefficients.shape, int(self.length[sentence[-1]])
         windows = coefficients.as_strided((rows - longest + 1, keys, longest), (keys, 1, keys))
         return windows[self.first[sentence], key]
 
@@ -211,15 +212,17 @@ def _select(layer: int, coefficients: torch.Tensor, rows: _Rows, best: TopTrigge
     sentence, key = (maxima >= gate).nonzero(as_tuple=True)
     if not len(sentence):
         return
-    along = rows.positions(coefficients, sentence, key)
-    if per_sentence == "best":
-        most = maxima[sentence, key]
-        first = (along == most[:, None]).view(torch.uint8).argmax(1)  # of equals, hence within the sentence
-        best.offer(layer, rows.entries(key, most, sentence, first))
-    else:
-        reaches = (along >= gate[key, None]) & (rows.along < rows.length[sentence, None])
-        which, at = reaches.nonzero(as_tuple=True)
-        best.offer(layer, rows.entries(key[which], along[which, at], sentence[which], at))
+    for start in range(0, len(sentence), HITS):
+        s, k = sentence[start : start + HITS], key[start : start + HITS]
+        along = rows.along(coefficients, s, k)
+        if per_sentence == "best":
+            most = maxima[s, k]
+            first = (along == most[:, None]).view(torch.uint8).argmax(1)  # of equals, hence within the sentence
+            best.offer(layer, rows.entries(k, most, s, first))
+        else:
+            reaches = (along >= gate[k, None]) & (rows.steps[: along.shape[1]] < rows.length[s, None])
+            which, at = reaches.nonzero(as_tuple=True)
+            best.offer(layer, rows.entries(k[which], along[which, at], s[which], at))
 
 
 def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:

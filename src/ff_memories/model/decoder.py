@@ -84,10 +84,13 @@ class Layer:
         mixed = batch.mix(qkv, self.heads)
         return x[: len(mixed)] + F.linear(mixed, *self.attention_out)
 
-    def coefficients(self, residual: torch.Tensor) -> torch.Tensor:
-        """Return the memory coefficients m (rows, d_m) = ReLU(x K^T + b1), x the normalised residual (equation 1)."""
+    def coefficients(self, residual: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the memory coefficients m (rows, d_m) = ReLU(x K^T + b1), x the normalised residual (equation 1).
+
+        ``out``: (rows, d_m) memory to put them in.
+        """
         x = F.layer_norm(residual, residual.shape[1:], *self.norm)
-        return torch.relu_(F.linear(x, self.keys, self.key_bias))
+        return torch.relu_(torch.addmm(self.key_bias, x, self.keys.t(), out=out))
 
     def combine(self, coefficients: torch.Tensor) -> torch.Tensor:
         """Return the feed-forward output y (rows, d) = m V + b2, the sum of values weighted by their coefficients."""
@@ -108,6 +111,7 @@ class Decoder:
         self.positions = self.positions.to(self.device, dtype)
         self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
         self.vocabulary = Vocabulary(description, weights)
+        self._space = self.embedding.new_empty(0, description.keys)
 
     @classmethod
     def load(
@@ -121,6 +125,16 @@ class Decoder:
     def max_tokens(self) -> int:
         """The longest sentence the model takes, without ``</s>``."""
         return self.description.max_positions - 1
+
+    def space(self, rows: int) -> torch.Tensor:
+        """Return memory for a layer's coefficients (rows, d_m), the same at each call.
+
+        Batches differ in size: an allocator that is asked for new memory every time ends up holding several times as
+        much as is in use.
+        """
+        if len(self._space) < rows:
+            self._space = self._space.new_empty(rows, self._space.shape[1])
+        return self._space[:rows]
 
     def embed(self, batch: Batch | Forest) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
