@@ -4,7 +4,7 @@
 test files to do it for those alone. ``python tests/mutation.py claims --sample 100`` then draws mutants of a part at
 random and runs, in a copy of the project and in a fork that has everything but the package imported, the tests that
 run the changed function, quick ones first, until one fails; what no test runs survives at once. It writes
-docs/data/faults/mutation-claims.json. ``--again`` tries those once more that survived, and notes which of them are
+docs/data/faults/mutation-claims-1.json. ``--again`` tries those once more that survived, and notes which of them are
 noticed by now.
 """
 
@@ -225,7 +225,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.part == "map":
         return chart(given.files)
-    out = ROOT / "docs" / "data" / "faults" / f"mutation-{given.part}.json"
+    out = ROOT / "docs" / "data" / "faults" / f"mutation-{given.part}-{given.seed}.json"
     known = json.loads(MAP.read_text())
     every = [
         ({"file": path.relative_to(ROOT / PACKAGE).as_posix(), "line": line, "before": old, "after": new}, content)

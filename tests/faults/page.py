@@ -33,7 +33,7 @@ run: tables, counts, figures, report, gallery, shards (not logs and times).
     python tests/faults/conditions.py
     python tests/faults/corruption.py --trials 56
     python tests/mutation.py map                    # once: which tests run which functions
-    python tests/mutation.py claims --sample 100
+    python tests/mutation.py claims --sample 100 --seed 1
     coverage run -m pytest && python tests/faults/branches.py
 
 Downloads, caches, remotes and DVC's locks have their trials in `tests/test_artefacts_faults.py` and
@@ -113,30 +113,36 @@ def corruption() -> str:
 
 
 def mutation() -> str:
-    parts = {part: found for part in ("memories", "claims", "patterns") if (found := read(f"faults/mutation-{part}"))}
-    if not parts:
+    samples = [
+        (part, json.loads(path.read_text(encoding="utf-8")))
+        for part in ("memories", "claims", "patterns")
+        for path in sorted((DATA / "faults").glob(f"mutation-{part}*.json"), reverse=True)
+    ]
+    if not samples:
         return ""
     scores, left = [], []
-    for part, found in parts.items():
+    for part, found in samples:
         tried, killed, survivors = found["tried"], found["killed"], found["survivors"]
         since, why = (sum(bool(row.get(name)) for row in survivors) for name in ("since", "why"))
         _, low, high, _ = share(killed, tried)
-        scores.append([part, f"{found['mutants']:,}", tried, killed, f"{low:.0%} to {high:.0%}", since, why,
-                       f"{(killed + since + why) / tried:.0%}"])  # fmt: skip
+        scores.append([part, found["seed"], f"{found['mutants']:,}", tried, killed, f"{low:.0%} to {high:.0%}", since,
+                       why, f"{(killed + since + why) / tried:.0%}"])  # fmt: skip
         left += [
             [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "not looked into")]
             for row in survivors if not row.get("since")
         ]  # fmt: skip
-    head = ["part", "mutants in all", "tried", "noticed", "of all, with 95 % confidence",
+    head = ["part", "seed", "mutants in all", "tried", "noticed", "of all, with 95 % confidence",
             "noticed since", "explained", "noticed or explained"]  # fmt: skip
     return (
         "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; then the "
         "tests that run the changed function in their own process, quick ones first, half a minute of processor "
         "time at most, until one fails. *Noticed since*: by tests written for them, or by slower ones that had been "
-        "left out. The campaigns were stopped and taken up again, so that one command does not draw quite the same.\n\n"
+        "left out. The campaigns of seed 2 were stopped and taken up again, so that one command does not draw "
+        "quite the same; those of other seeds it draws.\n\n"
         + table(head, scores)
-        + ("\nNoticed by none of these tests:\n\n" + table(["where", "change", "why"], left) if left else "")
-    )
+        + ("\nNoticed by none of these tests, by the line in which each stood then:\n\n"
+           + table(["where", "change", "why"], left) if left else "")
+    )  # fmt: skip
 
 
 def coverage() -> str:
