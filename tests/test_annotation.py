@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import yaml
+from factories import words, write_dictionary
+from pipeline import config
 
 from ff_memories import tables
+from ff_memories.cli import main
+from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.text import Sentences
 from ff_memories.errors import UserError
 from ff_memories.measures import LABELS
 from ff_memories.patterns import agreement, csv_files, plan, reading, scoring, simulate, tools
@@ -555,3 +561,43 @@ def test_mixed_line_ends_are_said_once_however_often_they_change(tmp_path):
     (tmp_path / "a.csv").write_bytes(mixed.encode())
     reading.read([tmp_path / "a.csv"], "mine", problems := Problems())
     assert len(problems.found) == 1 and "row 2" in problems.found[0]
+
+
+@pytest.fixture
+def simulated(tmp_path, monkeypatch):
+    """A function that simulates annotators of a plan of one key, which has one pattern; its files."""
+    monkeypatch.chdir(tmp_path)
+    Path("my.yaml").write_text(yaml.safe_dump(config()))
+    write_dictionary(tmp_path / "dict.txt", words(10))
+    store.write(Sentences(), Sentences(), "corpus.safetensors")
+    held = {"annotations": [("proxy", 1, 4, 1, "ends alike", "shallow", [1, 2, 3])]}
+    for name in ("annotations", "distance_labels", "examples", "refinement"):
+        rows = pl.DataFrame(held.get(name, []), schema=tables.TABLES[name].columns, orient="row")
+        tables.write(rows, f"{name}.parquet")
+    tables.write(plan.table([Item("key", 1, 4, (("a",), ("b",), ("c",)))]), "annotation_plan.parquet")
+    given = {name: f"{name}.parquet" for name in ("annotations", "examples", "refinement")}
+    given |= {"plan": "annotation_plan.parquet", "distances": "distance_labels.parquet", "config": "my.yaml"}
+    given |= {"corpus": "corpus.safetensors", "dictionary": "dict.txt", "out": "said"}
+
+    def simulate_annotators(*rates):
+        with pytest.raises(SystemExit) as end:
+            main(["simulate-annotators", *(w for k, v in given.items() for w in (f"--{k}", v)), *rates])
+        return end.value.code, sorted(path.name for path in Path("said").glob("*"))
+
+    return simulate_annotators
+
+
+def test_one_rate_is_every_simulated_annotators_and_where_nothing_is_judged_no_file_says_so(simulated):
+    assert simulated("--miss", "0", "1", "--mistype", "0") == (0, ["simulated-1.csv", "simulated-2.csv"])
+    found = [read(f"said/simulated-{n}.csv", "small") for n in (1, 2)]
+    assert [[(r.item, r.type, r.ranks) for r in records] for records in found] == [
+        [(found[0][0].item, "shallow", (1, 2, 3))], [(found[0][0].item, "", ())],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rates", [("--miss", "1.5"), ("--foil", "-0.1"), ("--miss", "0", "1", "--foil", "0", "0", "1")]
+)
+def test_rates_that_are_none_or_that_do_not_pair_are_refused(simulated, capsys, rates):
+    assert simulated(*rates) == (2, [])
+    assert "the rates are not between 0 and 1, or not as many for each kind" in capsys.readouterr().err

@@ -111,6 +111,16 @@ def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_re
     assert "5 layers of 7 keys" in capsys.readouterr().out
 
 
+def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(planning, "calibrate", lambda *given: SPEED)
+    (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
+    run("--json", "plan.json")  # whether it fits depends on where this is
+    assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in capsys.readouterr().out
+    fetched = [s for s in json.loads((tmp_path / "plan.json").read_text())["steps"] if s["rule"].startswith("fetch")]
+    assert sum(step["disk"] for step in fetched) > 2e9
+
+
 def test_a_text_of_unknown_size_is_refused(small, capsys, tmp_path):
     small()
     (tmp_path / "validation.txt").unlink()

@@ -21,7 +21,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.figures.catalogue import FIGURES
 from ff_memories.plain import cell, csv_text, visible
 from ff_memories.report import table1, table2, table3
-from ff_memories.report.cost import costs, duration
+from ff_memories.report.cost import costs, duration, hardware
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST, Texts
 from ff_memories.report.rendering import render
@@ -409,6 +409,26 @@ def test_costs_are_summed_by_rule_and_gaps_are_no_zeros(tmp_path):
     assert (shard.rule, shard.jobs, shard.seconds, shard.processor_seconds, shard.peak_mib) == ("shard", 2, 20, 16, 300)
     assert (values.rule, values.seconds, values.processor_seconds, values.peak_mib) == ("values", 2.5, None, None)
     assert [duration(s) for s in (0.04, 59.96, 185, 7800)] == ["0.0 s", "1 min 00 s", "3 min 05 s", "2 h 10 min"]
+
+
+@pytest.mark.parametrize(
+    "tool, named",
+    [
+        ("echo 'NVIDIA A, 40960 MiB'; echo 'NVIDIA B, 81920 MiB'", ["NVIDIA A, 40960 MiB", "NVIDIA B, 81920 MiB"]),
+        ("echo 'no devices were found'; exit 6", []),
+        (None, []),
+    ],
+)
+def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_path, monkeypatch, tool, named):
+    if tool is not None:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    facts = hardware()
+    assert [fact for name, fact in facts if name == "GPU"] == named
+    assert all(fact for _, fact in facts) and {"processor", "cores", "system"} <= {name for name, _ in facts}
+    monkeypatch.setattr(Path, "read_text", lambda *given, **more: (_ for _ in ()).throw(OSError()))
+    assert dict(hardware())["processor"] and "memory" not in dict(hardware())  # as where there is no /proc
 
 
 def test_the_page_of_costs_names_a_file_that_is_no_benchmark(tmp_path, capsys):
