@@ -20,7 +20,7 @@ SAVE_EVERY = 250  # updates between resumable checkpoints: a few minutes on two 
 
 def fairseq(tool: str, *arguments: str, threads: int = 1, log: Path | None = None) -> str:
     """Run one of fairseq's tools, its output on stderr and at the end of ``log``; return what it printed."""
-    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+    env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     command = [sys.executable, "-W", "ignore", "-m", "ff_memories.fairseq_tools", tool, *arguments]
     printed = []
     with subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
