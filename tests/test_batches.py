@@ -114,6 +114,10 @@ def test_what_sentences_offer_is_counted_and_too_few_are_refused(sentences, posi
 
 
 def test_more_prefixes_than_can_be_numbered_are_refused(monkeypatch):
+    of_length = lambda n: Corpus(np.zeros(0, np.int32), np.array([0, n]), train=1)  # n + 1 prefixes, of 32 bits
+    assert triggers.Prefixes.of(of_length(2**32 - 2)).starts[-1] == 2**32 - 1
+    with pytest.raises(UserError, match="4,294,967,296 prefixes are more"):
+        triggers.Prefixes.of(of_length(2**32 - 1))
     held = corpus([[4, 5], [4]])  # three and two prefixes
     monkeypatch.setattr(triggers, "MAX_PREFIXES", 5)
     assert triggers.Prefixes.of(held).starts.tolist() == [0, 3, 5]
@@ -206,6 +210,12 @@ def test_mutated_triggers_are_those_that_can_be_and_the_others_are_counted(singl
     first, last = (made.rows.filter(mutation=name) for name in ("first", "last"))
     assert first["removed"].to_list() == [1] * len(mutated)
     assert last["removed"].to_list() == last["position"].to_list() == mutated
+
+
+def test_nothing_to_mutate_gives_no_coefficient():
+    nothing = mutations.sample(listed({(1, 0): [0]}), 1, 1, keys_per_layer=1, top=1, random="any", single_token="skip",
+                               seed=1)  # fmt: skip
+    assert mutations.mutated_coefficients(None, corpus([[4]]), nothing.rows, 9).shape == (0,)
 
 
 @pytest.mark.parametrize("random, inner", [("any", 0), ("inner", 1)])
