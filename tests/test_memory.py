@@ -9,7 +9,9 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
+from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
 from ff_memories.errors import UserError
+from ff_memories.memories import plan, triggers
 from ff_memories.model import memory
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
@@ -53,6 +55,35 @@ def test_an_allocation_that_the_machine_refuses_is_recognised():
     assert memory.out_of_memory(refused.value)
 
 
+@pytest.mark.parametrize("duplicates", ["keep", "drop"])
+@pytest.mark.parametrize("per_sentence", ["best", "all"])
+def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(monkeypatch, per_sentence, duplicates):
+    size = SIZES["quick"]
+    monkeypatch.setattr(triggers, "HITS", 37)
+    found = []
+    for little in (False, True):
+        decoder, corpus = random_decoder(size), random_corpus(1500, size.cutoffs[-1])
+        if little:
+            failed = []
+
+            def select(layer, coefficients, rows, best, per_sentence, found=triggers._select, failed=failed):
+                found(layer, coefficients, rows, best, per_sentence)  # the first layers', and some of the last's
+                if layer == size.layers - 1 and len(coefficients) > 100:
+                    failed.append(layer)
+                    raise torch.OutOfMemoryError("CUDA out of memory.")
+
+            monkeypatch.setattr(triggers, "_select", select)
+        best = triggers.trigger_examples(
+            decoder, corpus, plan.blocks(corpus.lengths), top=40, batch_tokens=300, per_sentence=per_sentence,
+            duplicates=duplicates,
+        )  # fmt: skip
+        found.append(triggers.table(best, corpus))
+    assert len(failed) > 2 and len(found[0]) > 3000
+    for column in ("layer", "key", "rank", "sentence", "position"):
+        assert found[1][column].equals(found[0][column]), column
+    assert np.allclose(found[0]["coefficient"], found[1]["coefficient"], rtol=1e-5)
+
+
 def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, capsys):
     made = {}
     for name in ("plenty", "little"):
@@ -60,7 +91,7 @@ def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, 
         write_inputs(tmp_path / name, words(44))
         if name == "little":
 
-            def attend(self, x, batch):  # in the middle of a pass, after keys of earlier layers were offered
+            def attend(self, x, batch):
                 out = WHOLE(self, x, batch)
                 if len(x) > 60 and (isinstance(batch, Batch) or len(batch.groups[0][0]) > 1):
                     raise torch.OutOfMemoryError("CUDA out of memory.")

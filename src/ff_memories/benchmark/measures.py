@@ -27,7 +27,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {  # what the engine does besides the 
     "comparing with the gates": [(triggers, "_select")],
     "gathering along sentences": [(triggers._Rows, "along")],
     "entries of hits": [(triggers._Rows, "entries"), (TopTriggers, "offer")],
-    "sorting and cutting lists": [(TopTriggers, "_trim"), (TopTriggers, "_compact")],
+    "sorting and cutting lists": [(TopTriggers, "_trim"), (TopTriggers, "_cut"), (TopTriggers, "_compact")],
     "numbers and hashes of prefixes": [(triggers._Rows, "__init__")],
 }
 

@@ -19,6 +19,7 @@ from ff_memories.memories import plan
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.memories.triggers import POSITIONS, Prefixes, _run
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.memory import Space
 
 Method = Callable[[plan.Plan], None]
 LOW, HIGH = POSITIONS["inner"]
@@ -28,11 +29,13 @@ def pack(decoder: Decoder, corpus: Corpus, part: plan.Plan) -> Batch:
     return Batch.pack([corpus.sentence(s)[:HIGH] for s in part.sentences], decoder.device)
 
 
-def forward(decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], None] | None = None) -> None:
-    x = decoder.embed(batch)
+def forward(
+    decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], None] | None = None, space: Space | None = None
+) -> None:
+    x, space = decoder.embed(batch), space or Space()
     for index, layer in enumerate(decoder.layers):
         residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual, decoder.space(len(residual)))
+        coefficients = layer.coefficients(residual, space.like(residual, decoder.description.keys))
         if look:
             look(index, coefficients)
         if index + 1 < len(decoder.layers):
@@ -40,7 +43,8 @@ def forward(decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], 
 
 
 def floor(decoder: Decoder, corpus: Corpus) -> Method:
-    return lambda part: forward(decoder, pack(decoder, corpus, part))
+    space = Space()
+    return lambda part: forward(decoder, pack(decoder, corpus, part), space=space)
 
 
 def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
@@ -63,31 +67,31 @@ def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
 
 def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: TopTriggers | None = None) -> Method:
     """Ours, as ``trigger_examples`` runs it."""
-    shape, prefixes = decoder.description, Prefixes.of(corpus)
+    shape, prefixes, space = decoder.description, Prefixes.of(corpus), Space()
     best = best or TopTriggers(shape.layers, shape.keys, top, device=decoder.device)
-    return lambda part: _run(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers)
+    return lambda part: _run(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers, space)
 
 
 def concatenate(decoder: Decoder, corpus: Corpus, top: int) -> Method:
     """The plain way: ``topk(cat(so far, batch))`` for every layer and batch, with the prefixes' numbers."""
-    keep = Running(decoder, top)
+    keep, space = Running(decoder, top), Space()
 
     def run(part: plan.Plan) -> None:
         batch = pack(decoder, corpus, part)
         number = keep.number(len(batch.tokens))
-        forward(decoder, batch, lambda layer, coefficients: keep.add(layer, coefficients, number))
+        forward(decoder, batch, lambda layer, coefficients: keep.add(layer, coefficients, number), space)
 
     return run
 
 
 def hook_and_cache(decoder: Decoder, corpus: Corpus, top: int) -> Method:
     """As analysis libraries do it: cache all activations of a batch, then take the top of each layer and merge."""
-    keep = Running(decoder, top)
+    keep, space = Running(decoder, top), Space()
 
     def run(part: plan.Plan) -> None:
         batch = pack(decoder, corpus, part)
         cache: dict[int, torch.Tensor] = {}
-        forward(decoder, batch, lambda layer, coefficients: cache.__setitem__(layer, coefficients.clone()))
+        forward(decoder, batch, lambda layer, coefficients: cache.__setitem__(layer, coefficients.clone()), space)
         number = keep.number(len(batch.tokens))
         for layer, coefficients in cache.items():
             found = coefficients.topk(min(top, len(coefficients)), dim=0)

@@ -96,6 +96,7 @@ class TopTriggers:
                  device: torch.device | str = "cpu"):  # fmt: skip
         self.top, self.copies = top, top if copies is None else copies
         self.keys = keys
+        self.again = False  # whether prefixes may come a second time: then lists are levelled before they are cut
         self.lists = [Entries.none(device) for _ in range(layers)]
         self.gate = torch.full((layers, keys), torch.finfo(torch.float32).smallest_normal, device=device)
         self._log: list[list[Entries]] = [[] for _ in range(layers)]
@@ -136,7 +137,7 @@ class TopTriggers:
     def finish(self) -> None:
         """Compact all that is logged."""
         for layer, settled in enumerate(self._settled):
-            if not settled and self.copies == self.top:
+            if not settled and self._cuts:
                 self._cut(layer)  # so that less is to be levelled and sorted
             self._compact(layer)
 
@@ -170,11 +171,16 @@ class TopTriggers:
             raise ValueError("memory coefficients that are not finite")
         return entries
 
+    @property
+    def _cuts(self) -> bool:
+        """Whether a key's t-th largest coefficient tells what can't matter: no prefix twice, all copies count."""
+        return self.copies == self.top and not self.again
+
     def _trim(self, layer: int) -> None:
         """Drop what can't be among a key's t best, and level a list that is still long."""
-        if self.copies == self.top:
+        if self._cuts:
             self._cut(layer)
-        if self.copies < self.top or len(self.lists[layer]) > self._bound:
+        if not self._cuts or len(self.lists[layer]) > self._bound:
             self._compact(layer)
 
     def _cut(self, layer: int) -> None:

@@ -16,7 +16,7 @@ from ff_memories.memories import plan
 from ff_memories.memories.checkpoints import Checkpoint
 from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.memory import by_halves
+from ff_memories.model.memory import Space, by_halves
 from ff_memories.progress import Progress
 
 # prefix lengths looked at in a sentence of N tokens: from the first, to N plus the second, inclusive
@@ -113,7 +113,16 @@ def trigger_examples(
         best.gate, depth = gate, int(asked[:, 0].max())
     total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
     done = checkpoint.resume(best) if checkpoint else 0
-    run = lambda part: _run(decoder, corpus, prefixes, part, best, low, high, per_sentence, depth)
+    space = Space()
+
+    def run(part: plan.Plan) -> None:
+        try:
+            _run(decoder, corpus, prefixes, part, best, low, high, per_sentence, depth, space)
+        except (RuntimeError, MemoryError):
+            best.again = True  # layers before the one that failed have offered their prefixes, and will once more
+            space.release()
+            raise
+
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
         parts = (
             part
@@ -123,6 +132,9 @@ def trigger_examples(
         for number, part in enumerate(parts, 1):
             if number > done:
                 by_halves(run, part, len(part.sentences), plan.Plan.halves)
+                if best.again:
+                    best.finish()
+                    best.again = False
             tokens, sentences = part.size(corpus)
             progress.step(tokens, sentences, skipped=number <= done)
             if checkpoint and number > done:
@@ -133,7 +145,7 @@ def trigger_examples(
 
 def _run(
     decoder: Decoder, corpus: Corpus, prefixes: Prefixes, part: plan.Plan, best: TopTriggers, low: int, high: int,
-    per_sentence: str, depth: int,
+    per_sentence: str, depth: int, space: Space,
 ) -> None:  # fmt: skip
     """One forward pass up to layer ``depth``: offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
@@ -142,7 +154,7 @@ def _run(
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers[:depth]):
         residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual, decoder.space(len(residual)))
+        coefficients = layer.coefficients(residual, space.like(residual, decoder.description.keys))
         _select(index, coefficients, rows, best, per_sentence)
         if index + 1 < depth:
             x = residual + layer.combine(coefficients)

@@ -111,7 +111,6 @@ class Decoder:
         self.positions = self.positions.to(self.device, dtype)
         self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
         self.vocabulary = Vocabulary(description, weights)
-        self._space = self.embedding.new_empty(0, description.keys)
 
     @classmethod
     def load(
@@ -125,16 +124,6 @@ class Decoder:
     def max_tokens(self) -> int:
         """The longest sentence the model takes, without ``</s>``."""
         return self.description.max_positions - 1
-
-    def space(self, rows: int) -> torch.Tensor:
-        """Return memory for a layer's coefficients (rows, d_m), the same at each call.
-
-        Batches differ in size: an allocator that is asked for new memory every time ends up holding several times as
-        much as is in use.
-        """
-        if len(self._space) < rows:
-            self._space = self._space.new_empty(rows, self._space.shape[1])
-        return self._space[:rows]
 
     def embed(self, batch: Batch | Forest) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""

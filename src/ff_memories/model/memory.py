@@ -1,4 +1,4 @@
-"""When memory runs out: the batch is run in two halves, and so on."""
+"""Memory that is used again, and memory that runs out: then the batch is run in two halves, and so on."""
 
 import sys
 from collections.abc import Callable
@@ -18,6 +18,27 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _ON_CPU)
+
+
+class Space:
+    """Memory for one matrix after the other, as of every layer's coefficients in every batch.
+
+    Batches differ in size: an allocator that is asked for new memory every time ends up holding several times as much
+    as is in use.
+    """
+
+    def __init__(self) -> None:
+        self._held: torch.Tensor | None = None
+
+    def like(self, rows: torch.Tensor, columns: int) -> torch.Tensor:
+        """Return a matrix of as many rows as another, and of its kind: the memory of the last one."""
+        if self._held is None or len(self._held) < len(rows):
+            self._held = None  # before there is a larger one
+            self._held = rows.new_empty(len(rows), columns)
+        return self._held[: len(rows)]
+
+    def release(self) -> None:
+        self._held = None
 
 
 def sliced(part: slice) -> tuple[slice, slice]:
