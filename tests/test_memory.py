@@ -84,6 +84,19 @@ def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(m
     assert np.allclose(found[0]["coefficient"], found[1]["coefficient"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("keys", [[(2, 1)], [(1, 3), (2, 5)], [(1, 63)]])
+def test_keys_that_are_asked_for_get_the_triggers_that_they_have_among_all(keys):
+    size = SIZES["quick"]
+    decoder, corpus = random_decoder(size), random_corpus(1500, size.cutoffs[-1])
+    blocks = plan.blocks(corpus.lengths)
+    few, every = (
+        triggers.table(triggers.trigger_examples(decoder, corpus, blocks, top=5, keys=asked), corpus)
+        for asked in (keys, None)
+    )
+    rows = [row for row in every.iter_rows() if row[:2] in keys]
+    assert len(rows) == 5 * len(keys) and list(few.iter_rows()) == rows
+
+
 def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, capsys):
     made = {}
     for name in ("plenty", "little"):

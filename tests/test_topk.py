@@ -197,6 +197,7 @@ def test_long_lists_keep_the_order_of_ties():
 
 def test_the_last_number_that_a_prefix_can_have_sorts_like_any_other():
     last = MAX_PREFIXES
+    assert last < 2**32  # they share 64 bits with what they are sorted by
     rows = [(0, 1.0, last, 1), (0, 1.0, 0, 2), (0, 1.0, last - 1, 3), (0, 2.0, last - 2, 4), (0, 0.5, 1, 5)]
     assert [row[3] for row in lists(collect([rows], 5))] == [last - 2, 0, last - 1, last, 1]
 
