@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run one step. Bad input ends with its message on stderr and status 2, with nothing half-written."""
     argv = sys.argv[1:] if argv is None else argv
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, and small
-        os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # products take twice as long where they sleep at once
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long where they sleep at once
     parser = argparse.ArgumentParser(prog="ff-memories", description=__doc__)
     steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
     chosen = next((a for a in argv if not a.startswith("-")), None)
