@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 
 def command(*arguments, cwd=ROOT, check=True, **env):
     """Run a command of the tested environment in a folder; return the finished process, its output as text."""
-    path = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OMP_WAIT_POLICY": "passive"}
+    path = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
         [BIN / arguments[0], *map(str, arguments[1:])], cwd=cwd, text=True, capture_output=True,
         env={**os.environ, **path, **env},

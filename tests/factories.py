@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from ff_memories import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.model import checkpoint
 
 
 def fairseq_dictionary(words):
@@ -138,3 +139,8 @@ def drawn(folder, seed):
                 lines.append(" ".join([*start, *body, *rng.choice([["."], ["!"], []])]))
         (folder / f"{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return model, types
+
+
+def convert(path, weights_path, description_path):
+    """Convert a fairseq checkpoint, as the workflow's step does."""
+    checkpoint.write(*checkpoint.read(path), weights_path, description_path)

@@ -2,13 +2,16 @@
 
 A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. ``python tests/fuzzing.py READER
 --seconds 600`` looks for one with atheris, guided by coverage; what it finds belongs into tests/data/fuzz/READER/.
+``python tests/faults/fuzz.py`` does it for all readers.
 """
 
 import argparse
 import json
+import os
+import re
+import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
@@ -128,6 +131,25 @@ def one(reader: str, content: bytes, folder: Path) -> None:
             assert len(str(error)) < 100_000
 
 
+def guided(
+    reader: str, seconds: int, out: Path, seed: int = 1, script: str | Path = __file__
+) -> tuple[int, list[Path], str]:
+    """Look for faults of a reader for so long, in a process of its own, guided by coverage.
+
+    Returns how many inputs were tried, the files in ``out`` that hold the faults, and what was said.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    options = ["--seconds", str(seconds), "--seed", str(seed), "--out", str(out)]
+    command = [sys.executable, script, reader, *options]
+    done = subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    tried = re.search(r"^Done (\d+) runs", done.stdout, re.MULTILINE)
+    found = sorted(path for path in out.iterdir() if path.is_file())
+    if not (found if done.returncode else tried):
+        raise RuntimeError(done.stdout[-4000:])
+    return int(tried[1]) if tried else 0, found, done.stdout
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("reader", choices=READERS)
@@ -147,14 +169,6 @@ def main() -> None:
     for n, content in enumerate(seeds(given.reader)):
         (corpus / str(n)).write_bytes(content)
         one(given.reader, content, warm)
-    begun = time.monotonic()
-    count = 0
-
-    def test(content: bytes) -> None:
-        nonlocal count
-        count += 1
-        one(given.reader, content, warm)
-
     where = [f"-artifact_prefix={given.out}/"] if given.out else []
     options = [
         f"-max_total_time={given.seconds}",
@@ -163,11 +177,8 @@ def main() -> None:
         "-rss_limit_mb=3000",
         "-max_len=20000",
     ]
-    atheris.Setup([sys.argv[0], *options, *where, str(corpus)], test)
-    try:
-        atheris.Fuzz()
-    finally:
-        print(f"{given.reader}: {count} inputs in {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    atheris.Setup([sys.argv[0], *options, *where, str(corpus)], lambda content: one(given.reader, content, warm))
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":

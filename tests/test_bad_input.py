@@ -17,10 +17,13 @@ from factories import words, write_checkpoint, write_dictionary
 from pipeline import SMALL, config, run_steps, write_inputs
 
 from ff_memories import tables
+from ff_memories.card import read_card
 from ff_memories.cli import main
 from ff_memories.config import Settings, load, parse
+from ff_memories.corpus import cuts, store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
+from ff_memories.memories import shards
 from ff_memories.model import checkpoint
 from ff_memories.steps.common import shard_of
 from ff_memories.workflow import Run
@@ -566,3 +569,22 @@ def test_a_checkpoint_with_extra_training_state_still_reads(tmp_path):
     write_checkpoint(tmp_path / "model.pt", TYPES)
     rewrite(tmp_path, lambda c: c["extra_state"].update(val_loss=1.5, train_iterator={"epoch": 2}))
     assert checkpoint.read(tmp_path / "model.pt")[0].layers == 3
+
+
+READ = {
+    "corpus.safetensors": store.read,
+    "cuts.safetensors": cuts.load,
+    "model.safetensors": lambda path: checkpoint.load(path, path),
+    "shard.safetensors": shards.load,
+    "triggers.parquet": tables.read,
+    "card.json": read_card,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_advice_is_for_a_file_that_is_missing_or_for_one_that_is_spoilt(name, tmp_path):
+    with pytest.raises(UserError, match="run snakemake, or make pull"):
+        READ[name](tmp_path / name)
+    (tmp_path / name).write_bytes(b"\0" * 99)
+    with pytest.raises(UserError, match="remove it and run snakemake again"):
+        READ[name](tmp_path / name)

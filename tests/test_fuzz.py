@@ -1,9 +1,8 @@
 """Readers take any bytes: they give something or refuse with one sentence, and nothing else ever comes out."""
 
-import importlib.util
+import os
 import random
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fuzzing
@@ -55,11 +54,37 @@ def test_spoilt_files_are_read_or_refused(reader, tmp_path):
             raise AssertionError(f"{reader} on {content!r}") from error
 
 
-@pytest.mark.long
-@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="pip install -c constraints.txt -e '.[fuzz]'")
+@pytest.fixture(scope="module")
+def guided(tmp_path_factory):
+    """Guided fuzzing of every reader for 20 seconds, as many at once as there are cores."""
+    pytest.importorskip("atheris", reason="pip install -c constraints.txt -e '.[dev]' (Linux)")
+    out = tmp_path_factory.mktemp("guided")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {reader: pool.submit(fuzzing.guided, reader, 20, out / reader) for reader in fuzzing.READERS}
+
+
 @pytest.mark.parametrize("reader", fuzzing.READERS)
-def test_coverage_guided_fuzzing_finds_nothing(reader, tmp_path):
-    script = Path(__file__).with_name("fuzzing.py")
-    found = subprocess.run([sys.executable, script, reader, "--seconds", "600", "--out", tmp_path], text=True,
-                           capture_output=True)  # fmt: skip
-    assert found.returncode == 0, found.stderr[-4000:]
+def test_guided_fuzzing_finds_nothing(reader, guided):
+    tried, found, said = guided[reader].result()
+    assert not found, said[-4000:]
+    assert tried > 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("reader", fuzzing.READERS)
+def test_ten_minutes_of_guided_fuzzing_find_nothing(reader, tmp_path):
+    pytest.importorskip("atheris", reason="pip install -c constraints.txt -e '.[dev]' (Linux)")
+    _, found, said = fuzzing.guided(reader, 600, tmp_path)
+    assert not found, said[-4000:]
+
+
+def test_guided_fuzzing_finds_a_fault(tmp_path, monkeypatch):
+    """The same with a reader that has one."""
+    pytest.importorskip("atheris", reason="pip install -c constraints.txt -e '.[dev]' (Linux)")
+    script = Path(fuzzing.__file__)
+    faulty = script.read_text().replace("    Dictionary.read(path)", r'    assert b"\0" not in path.read_bytes()')
+    (tmp_path / "fuzzing.py").write_text(faulty)
+    monkeypatch.setenv("PYTHONPATH", str(script.parent), prepend=os.pathsep)
+    _, found, said = fuzzing.guided("dictionary", 20, tmp_path / "out", script=tmp_path / "fuzzing.py")
+    assert "AssertionError" in said
+    assert [path for path in found if b"\0" in path.read_bytes()]

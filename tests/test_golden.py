@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from factories import fairseq_model, words, write_checkpoint
+from factories import convert, fairseq_model, words, write_checkpoint
 
 from ff_memories import golden, tables
 from ff_memories.cli import main
@@ -17,7 +17,6 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.text import Sentences
 from ff_memories.errors import UserError
-from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.sources.registry import OWN
 
@@ -38,7 +37,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("golden")
     types = [w for i in range(0, len(TYPES), 5) for w in sorted(TYPES[i : i + 5])]
     write_checkpoint(folder / "model.pt", types, scale=2)
-    checkpoint.convert(folder / "model.pt", folder / "model.safetensors", folder / "model.json")
+    convert(folder / "model.pt", folder / "model.safetensors", folder / "model.json")
     write_dictionary(folder / "dict.txt", types)
     decoder = load(folder)
     text = []
@@ -139,7 +138,7 @@ def test_a_dictionary_in_the_order_of_the_v1_release_is_named(folder, known, tmp
 
 def test_random_weights_are_named(folder, known, tmp_path):
     write_checkpoint(tmp_path / "model.pt", Dictionary.read(folder / "dict.txt").types[4:], seed=5, scale=2)
-    checkpoint.convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
+    convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
     types = Dictionary.read(folder / "dict.txt").types[len(SPECIALS) :]
     write_dictionary(tmp_path / "dict.txt", types[::-1])  # not in fairseq's order either, which isn't to blame
     faults, reason = verdict(load(tmp_path), tmp_path / "dict.txt", folder, known)
@@ -149,7 +148,7 @@ def test_random_weights_are_named(folder, known, tmp_path):
 def test_another_number_of_heads_is_named(folder, known, tmp_path):
     types = Dictionary.read(folder / "dict.txt").types[len(SPECIALS) :]
     write_checkpoint(tmp_path / "model.pt", types, scale=2, decoder_attention_heads=4)  # the same weights
-    checkpoint.convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
+    convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
     lenient = known | {"perplexity": known["perplexity"] | {"wrong_dictionary": 1e9}}
     faults, reason = verdict(load(tmp_path), folder / "dict.txt", folder, lenient)
     assert [fault[-4:] for fault in faults] == ["(G2)"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from factories import words, write_checkpoint, write_dictionary
+from factories import convert, words, write_checkpoint, write_dictionary
 
 from ff_memories.cli import main
 from ff_memories.corpus import store
@@ -332,7 +332,7 @@ SAFETENSORS = {
 @pytest.mark.parametrize("fault", SAFETENSORS)
 def test_absurd_safetensors_are_refused_by_name(folder, fault):
     write_checkpoint("model.pt", TYPES)
-    checkpoint.convert("model.pt", "model.safetensors", "model.json")
+    convert("model.pt", "model.safetensors", "model.json")
     (folder / "evil.safetensors").write_bytes(SAFETENSORS[fault])
     with pytest.raises(UserError, match=r"evil\.safetensors: not a readable model"):
         checkpoint.load("evil.safetensors", "model.json")
@@ -352,7 +352,7 @@ DESCRIPTIONS: dict[str, str | bytes] = {
 @pytest.mark.parametrize("fault", DESCRIPTIONS)
 def test_absurd_descriptions_are_refused_by_name(folder, fault):
     write_checkpoint("model.pt", TYPES)
-    checkpoint.convert("model.pt", "model.safetensors", "model.json")
+    convert("model.pt", "model.safetensors", "model.json")
     content = DESCRIPTIONS[fault]
     (folder / "evil.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match="not a readable model"):
@@ -368,7 +368,7 @@ def test_absurd_descriptions_are_refused_by_name(folder, fault):
 )  # fmt: skip
 def test_a_description_that_is_not_the_weights_is_refused(folder, change):
     write_checkpoint("model.pt", TYPES)
-    checkpoint.convert("model.pt", "model.safetensors", "model.json")
+    convert("model.pt", "model.safetensors", "model.json")
     plain = json.loads((folder / "model.json").read_text()) | change
     (folder / "model.json").write_text(json.dumps(plain))
     with pytest.raises(UserError, match="not a readable model"):

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from factories import words, write_checkpoint
+from factories import convert, words, write_checkpoint
 
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import plan, triggers, values
@@ -69,7 +69,7 @@ def test_every_tensor_of_the_forward_pass_equals_fairseqs(tmp_path, variant, dty
     model = model.to(dtype)
     if model.decoder.embed_positions is not None and hasattr(model.decoder.embed_positions, "weights"):
         model.decoder.embed_positions.weights = model.decoder.embed_positions.weights.to(dtype)
-    checkpoint.convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
+    convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
     decoder = Decoder.load(tmp_path / "model.safetensors", tmp_path / "model.json", dtype=dtype)
     rng = np.random.default_rng(0)
     for lengths in ([1, 5, 5, 9], [3]):
@@ -109,7 +109,7 @@ def test_tied_weights_are_stored_once_and_come_back_the_same(tmp_path):
     write_checkpoint(tmp_path / "model.pt", TYPES)
     description, weights = checkpoint.read(tmp_path / "model.pt")
     assert description.aliases
-    checkpoint.convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
+    convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
     again, back = checkpoint.load(tmp_path / "m.safetensors", tmp_path / "m.json")
     assert again == description
     assert set(back) == set(weights)

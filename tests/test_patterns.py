@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from factories import write_checkpoint, write_dictionary
+from factories import convert, write_checkpoint, write_dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,6 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.text import Sentences
 from ff_memories.errors import UserError
-from ff_memories.model import checkpoint
 from ff_memories.patterns import distance, embedding, null, proxy, quality, sample, semantic, shallow, tfidf
 from ff_memories.patterns.sample import Key
 from ff_memories.patterns.words import is_content, shape, stem
@@ -468,7 +467,7 @@ def inputs(tmp_path_factory):
     types = language.dictionary.types[4:]
     write_dictionary(at / "dict.txt", types)
     write_checkpoint(at / "model.pt", types)
-    checkpoint.convert(at / "model.pt", at / "model.safetensors", at / "model.json")
+    convert(at / "model.pt", at / "model.safetensors", at / "model.json")
     train, validation = Sentences(), Sentences()
     for tokens in language.sentences:
         train.add(tokens, "f", 1, 0)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 
 NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "max_positions")
 
@@ -14,12 +14,12 @@ def read_card(path: str | Path) -> dict[str, Any]:
     try:
         card = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such card", "run snakemake, or pull it with dvc pull") from None
+        raise UserError(f"{path}: no such card", made_again(path)) from None
     except ValueError as error:
-        raise UserError(f"{path}: not readable as JSON: {error}", "remove it and run snakemake again") from None
+        raise UserError(f"{path}: not readable as JSON: {error}", made_again(path)) from None
     lacking = [key for key in NEEDED if key not in card] if isinstance(card, dict) else list(NEEDED)
     if lacking:
-        raise UserError(f"{path}: lacks {', '.join(lacking)}", "remove it and run snakemake again")
+        raise UserError(f"{path}: lacks {', '.join(lacking)}", made_again(path))
     if card["scope"] not in ("paper", "surrogate"):
         raise UserError(f"{path}: scope is {card['scope']!r}, neither paper nor surrogate")
     return card

@@ -1,8 +1,17 @@
 """The one error a user can mend: what is wrong, where, and how to put it right."""
 
+from pathlib import Path
+
 
 class UserError(Exception):
     """Raised for bad input. The command line prints it without a traceback and exits with status 2."""
 
     def __init__(self, what: str, mend: str | None = None):
         super().__init__(what if mend is None else f"{what}\n  to mend it: {mend}")
+
+
+def made_again(*paths: str | Path) -> str:
+    """Say what mends files that the workflow makes: they are missing, or not what they should be."""
+    if all(Path(path).exists() for path in paths):
+        return "remove it and run snakemake again"
+    return "run snakemake, or make pull for the published run"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 from ff_memories.files import replacing
 
 LAYER, KEY, RANK = pl.UInt8, pl.UInt16, pl.UInt16
@@ -228,11 +228,11 @@ def read(path: str | Path) -> pl.DataFrame:
     try:
         frame = pl.read_parquet(path)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such table", "run snakemake, or pull it with dvc pull") from None
+        raise UserError(f"{path}: no such table", made_again(path)) from None
     except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path}: not a readable table ({error})", "remove it and run snakemake again") from None
+        raise UserError(f"{path}: not a readable table ({error})", made_again(path)) from None
     if dict(frame.schema) != schema.columns:
-        raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", "remove it and run snakemake again")
+        raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", made_again(path))
     return frame
 
 

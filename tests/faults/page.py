@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import branches
+import fuzzing
 import test_hostile_checkpoints as checkpoints
 import test_hostile_config as configs
 import test_hostile_text as texts
@@ -32,13 +33,13 @@ run: tables, counts, figures, report, gallery, shards (not logs and times).
     python tests/faults/kill_dvc.py --commands push restore adopt repro verify --trials 30 --seed 5
     python tests/faults/conditions.py
     python tests/faults/corruption.py --trials 56
+    python tests/faults/fuzz.py                     # ten minutes for each reader
     python tests/mutation.py map                    # once: which tests run which functions
     python tests/mutation.py claims --sample 100 --seed 1
     coverage run -m pytest && python tests/faults/branches.py
 
 Downloads, caches, remotes and DVC's locks have their trials in `tests/test_artefacts_faults.py` and
-`tests/test_sources.py`, hostile files in `tests/test_hostile_*.py` ([security](../SECURITY.md)), and the readers are
-fuzzed by `tests/test_fuzz.py`: seconds in every run of the tests, ten minutes each with `pytest -m long`.
+`tests/test_sources.py`, hostile files in `tests/test_hostile_*.py` ([security](../SECURITY.md)).
 """
 
 
@@ -109,6 +110,20 @@ def corruption() -> str:
         "DVC keeps is spoilt in `tests/test_artefacts_faults.py`: `dvc pull` refuses by name an object of the remote "
         "that was altered, cut or removed; `ff-memories restore` names the stages whose object in the cache, or whose "
         "row in `dvc.lock`, is not what it was.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
+    )
+
+
+def fuzzed() -> str:
+    if not (found := read("faults/fuzz")):
+        return ""
+    body = [[row["reader"], row["seed"], f"{row['seconds']:,}", f"{row['tried']:,}", row["found"] or "none"]
+            for row in found["rows"]]  # fmt: skip
+    return (
+        "\n## Fuzzing\n\nInputs made by atheris, guided by coverage, from files that each reader takes. A fault is "
+        "anything but an object or a refusal in one sentence: another error, 20 seconds, 3 GB. `tests/test_fuzz.py` "
+        "fuzzes each reader for 20 seconds in every run of the tests, and tries all again that was once a fault "
+        f"({sum(len(fuzzing.found(reader)) for reader in fuzzing.READERS)} kept).\n\n"
+        + table(["reader", "seed", "seconds", "inputs", "faults"], body)
     )
 
 
@@ -185,7 +200,7 @@ def hostile() -> str:
 
 
 def page() -> str:
-    return HEAD + killed() + conditions() + memory() + corruption() + hostile() + mutation() + coverage()
+    return HEAD + killed() + conditions() + memory() + corruption() + hostile() + fuzzed() + mutation() + coverage()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from ff_memories.corpus.segment import Segmenter
 from ff_memories.corpus.text import paragraphs
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 from ff_memories.files import replacing
 from ff_memories.progress import Progress
 
@@ -72,7 +72,7 @@ def load(path: str | Path) -> Cuts:
     try:
         return Cuts(**load_file(path))
     except (SafetensorError, OSError, TypeError) as error:
-        raise UserError(f"{path}: not readable as cuts ({error})", "remove it and run snakemake again") from None
+        raise UserError(f"{path}: not readable as cuts ({error})", made_again(path)) from None
 
 
 def replay(shards: Iterable[Cuts], splits: list[int]) -> list[Segmenter]:

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ff_memories.corpus.text import Sentences
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 from ff_memories.files import replacing
 
 
@@ -62,7 +62,7 @@ def read(path: str | Path) -> Corpus:
         if not _whole(read_):
             raise ValueError("its sentences do not lie one after the other")
     except (SafetensorError, KeyError, OSError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a readable corpus ({error})", "remove it and run snakemake again") from None
+        raise UserError(f"{path}: not a readable corpus ({error})", made_again(path)) from None
     return read_
 
 

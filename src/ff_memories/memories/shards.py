@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 from ff_memories.files import replacing
 from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
 
@@ -35,5 +35,5 @@ def load(path: str | Path) -> TopTriggers:
             best.offer(layer, Entries(*parts))
         best.finish()
     except (OSError, KeyError, ValueError, AttributeError, TypeError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{path}: not a readable shard ({error})", "remove it and run snakemake again") from None
+        raise UserError(f"{path}: not a readable shard ({error})", made_again(path)) from None
     return best

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 from ff_memories.files import replacing
 
 Weights = dict[str, torch.Tensor]
@@ -402,13 +402,6 @@ def _tied(weights: Weights) -> tuple[dict[str, str], int]:
     return aliases, parameters
 
 
-def convert(path: str | Path, weights_path: str | Path, description_path: str | Path) -> Description:
-    """Convert a fairseq checkpoint to safetensors and a readable JSON description."""
-    description, weights = read(path)
-    write(description, weights, weights_path, description_path)
-    return description
-
-
 def write(description: Description, weights: Weights, weights_path: str | Path, description_path: str | Path) -> None:
     """Write a model as safetensors and a readable JSON description, tied weights stored once."""
     stored = {n: t.float().contiguous() for n, t in weights.items() if n not in description.aliases}
@@ -431,7 +424,7 @@ def load(weights_path: str | Path, description_path: str | Path) -> tuple[Descri
             raise ValueError(f"{description_path} describes another one")
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise UserError(
-            f"{weights_path}: not a readable model ({error})", "remove it and run snakemake again"
+            f"{weights_path}: not a readable model ({error})", made_again(weights_path, description_path)
         ) from None
     return description, weights
 

@@ -117,7 +117,7 @@ class Decoder:
         cls, weights_path: str | Path, description_path: str | Path, device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> Self:  # fmt: skip
-        """Load a converted model (``checkpoint.convert``)."""
+        """Load a converted model (``checkpoint.write``)."""
         return cls(*load(weights_path, description_path), device=device, dtype=dtype)
 
     @property

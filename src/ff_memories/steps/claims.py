@@ -14,7 +14,7 @@ from ff_memories.claims import Evidence, natural, register, verdicts
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 from ff_memories.files import write_whole
 from ff_memories.report.claims_table import to_latex
 from ff_memories.steps.common import Configured, config_argument
@@ -80,7 +80,7 @@ def merge_counts(paths: Iterable[str]) -> pl.DataFrame:
         try:
             parts.append(tables.conform(pl.read_parquet(file), schema))
         except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-            raise UserError(f"{file}: not readable as counts ({error})", "remove it and run snakemake again") from None
+            raise UserError(f"{file}: not readable as counts ({error})", made_again(file)) from None
     try:
         return tables.conform(pl.concat(parts), schema)
     except ValueError as error:

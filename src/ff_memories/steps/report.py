@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ff_memories import tables
 from ff_memories.card import read_card
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, made_again
 from ff_memories.figures.catalogue import DRAWN
 from ff_memories.files import write_whole
 from ff_memories.report.page import page
@@ -66,7 +66,7 @@ def _text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable ({error})", "run snakemake, or pull it with dvc pull") from None
+        raise UserError(f"{path}: not readable ({error})", made_again(path)) from None
 
 
 def _target(path: str) -> str:
