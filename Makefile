@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test setup inputs pull publish
+.PHONY: demo test newest setup inputs pull publish
 
 # everything from a bare clone to figures, claims and report
 demo: inputs
@@ -39,3 +39,14 @@ setup: .venv/.ready
 .venv/.tests: .venv/.ready
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spacy,dev]'
 	touch $@
+
+# what the next upgrade will meet: the tests with the newest release of everything, in an environment of its own; what
+# differs from the lock is said before, what breaks after them
+NEWEST = .venv-newest/bin
+newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	$(NEWEST)/python -m pip install --quiet -e '.[spacy,dev]'
+	$(NEWEST)/python -m pip install --quiet --upgrade snakemake torch
+	$(NEWEST)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
+	$(NEWEST)/python -c "from ff_memories.artefacts.environment import *; print(*differences(pins()))"
+	$(NEWEST)/python -m pytest -m 'not browser and not long and not slurm and not locked'

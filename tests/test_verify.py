@@ -180,6 +180,7 @@ def test_without_the_corpus_the_audit_cannot_be_made_and_says_so(here):
     assert not verified([found])
 
 
+@pytest.mark.locked
 def test_another_environment_is_told_and_proves_nothing(here):
     text = (here / "constraints.txt").read_text()
     (here / "constraints.txt").write_text(re.sub(r"(?m)^polars==.*$", "polars==0.0.1", text))
@@ -190,6 +191,7 @@ def test_another_environment_is_told_and_proves_nothing(here):
     assert next(page(found)).startswith("note")
 
 
+@pytest.mark.locked
 def test_this_environment_is_the_locked_one():
     count, other = environment.differences(environment.pins(ROOT / "constraints.txt"))
     assert count > 100

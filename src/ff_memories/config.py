@@ -319,11 +319,19 @@ def parse(data: Any, name: str = "config") -> Config:
 
 def read_yaml(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml_of(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise UserError(f"{path}: no such config file", "write one with: ff-memories init my.yaml") from None
-    except (yaml.YAMLError, ValueError) as error:  # a tag such as !!int on a word, bytes that are no UTF-8
-        raise UserError(f"{path}: not readable as YAML: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not readable: {error}") from None
+
+
+def yaml_of(text: str, where: str) -> Any:
+    """Return the data of a YAML text. Raises ``UserError`` with ``where`` it stands."""
+    try:
+        return yaml.safe_load(text)
+    except Exception as error:  # PyYAML lets out whatever it runs into: an IndexError at "!!int" with nothing behind it
+        raise UserError(f"{where}: not readable as YAML: {error}") from None
 
 
 def load(path: str | Path) -> Config:

@@ -37,7 +37,7 @@ def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
         found = _parsed(path.read_text(encoding="utf-8"))["stages"]
         for stage in found.values():
             _ = [(out["path"], out["md5"]) for out in stage.get("outs", [])]
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: not a lock that DVC wrote ({error!r})", f"git checkout {path}") from None
     return found
 

@@ -88,10 +88,7 @@ def _set(data: dict[str, Any], setting: str) -> None:
         place = place.setdefault(section, {})
         if not isinstance(place, dict):
             raise UserError(f"--set {setting}: {section} is no section")
-    try:
-        place[key] = yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise UserError(f"--set {setting}: the value is not readable as YAML") from None
+    place[key] = config.yaml_of(value, f"--set {setting}")
 
 
 def render(data: dict[str, Any]) -> str:
