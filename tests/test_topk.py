@@ -211,6 +211,15 @@ def test_many_prefixes_of_one_text_are_not_all_held():
     assert [row[3] for row in lists(best)] == [0, 1, 2]
 
 
+def test_a_full_list_is_cut_and_its_gate_rises_to_its_last():
+    best = TopTriggers(1, KEYS, 3)
+    best._limit = 8
+    best.offer(0, entries([(1, float(n), n, n) for n in range(1, 8)] + [(2, 5.0, 9, 9)]))
+    assert sorted(best.lists[0].coefficient.tolist()) == [5.0, 5.0, 6.0, 7.0] and not best._log[0]
+    assert best.gate[0, 1].item() == pytest.approx(5, rel=2e-4) and best.gate[0, 1] < 5
+    assert torch.equal(best.gate[0, [0, 2]], TopTriggers(1, KEYS, 3).gate[0, [0, 2]])
+
+
 def test_a_shard_comes_back_from_its_file_as_it_was(tmp_path):
     from ff_memories.errors import UserError
     from ff_memories.memories.shards import load, save

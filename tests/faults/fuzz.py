@@ -12,10 +12,11 @@ from trials import Clock, options, record
 
 def main() -> None:
     parser = options()
+    parser.add_argument("--readers", nargs="+", choices=fuzzing.READERS, default=list(fuzzing.READERS))
     parser.add_argument("--seconds", type=int, default=600, help="for each reader")
     given = parser.parse_args()
     clock, rows = Clock(given.minutes), []
-    for reader in fuzzing.READERS:
+    for reader in given.readers:
         if clock.left():
             out = Path(tempfile.mkdtemp(prefix=f"fuzz-{reader}-"))
             tried, found, _ = fuzzing.guided(reader, given.seconds, out, given.seed)
