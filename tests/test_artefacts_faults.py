@@ -139,6 +139,28 @@ def test_a_read_only_cache_fails_and_leaves_the_lock_alone(project, tmp_path):
         subprocess.run(["umount", cache], check=True)
 
 
+def test_a_cache_on_another_file_system_serves_like_one_beside(project, tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "tmpfs", cache]).returncode:
+        pytest.skip("needs root, to mount a file system")
+    try:
+        run(project, "dvc", "cache", "dir", "--local", cache)
+        run(project, "dvc", "pull")
+        assert os.stat(stored(project, TABLE, cache / "files/md5")).st_dev != os.stat(project / TABLE).st_dev
+        run(project, "ff-memories", "restore")
+        assert_whole(project)
+        assert not due(project)
+        before = (project / "dvc.lock").read_bytes()
+        (project / TABLE).unlink()
+        run(project, "dvc", "repro")
+        assert_whole(project)
+        run(project, "ff-memories", "adopt")
+        assert (project / "dvc.lock").read_bytes() == before
+    finally:
+        subprocess.run(["umount", cache], check=True)
+
+
 def test_a_lock_edited_by_hand_is_named(copy):  # noqa: F811
     """What Snakemake made here of the present inputs stays so: adopt mends the lock. What was pulled is due again."""
     md5 = stored(copy, TABLE).parent.name + stored(copy, TABLE).name

@@ -1,5 +1,6 @@
 """Write docs/faults.md from what the campaigns found (docs/data/faults)."""
 
+import ast
 import json
 import sys
 from collections import Counter
@@ -38,8 +39,8 @@ run: tables, counts, figures, report, gallery, shards (not logs and times).
     python tests/mutation.py claims --sample 100 --seed 1
     coverage run -m pytest && python tests/faults/branches.py
 
-Downloads, caches, remotes and DVC's locks have their trials in `tests/test_artefacts_faults.py` and
-`tests/test_sources.py`, hostile files in `tests/test_hostile_*.py` ([security](../SECURITY.md)).
+Downloads, caches, remotes, locks and hostile files have tests of their own, [listed below](#held-by-tests);
+[security](../SECURITY.md) says what is trusted.
 """
 
 
@@ -111,6 +112,22 @@ def corruption() -> str:
         "that was altered, cut or removed; `ff-memories restore` names the stages whose object in the cache, or whose "
         "row in `dvc.lock`, is not what it was.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
     )
+
+
+HELD = ("artefacts_faults", "killed", "sources", "hostile_checkpoints", "hostile_config", "hostile_text")
+
+
+def held() -> str:
+    """What tests say of themselves, by their names."""
+    body = []
+    for name in HELD:
+        text = (ROOT / "tests" / f"test_{name}.py").read_text(encoding="utf-8")
+        for test in ast.parse(text).body:
+            if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
+                marks = [text.split("\n\n\n")[0], *map(ast.unparse, test.decorator_list)]
+                long = any("pytest.mark.long" in mark for mark in marks)
+                body.append([test.name[5:].replace("_", " "), name, "`pytest -m long`" if long else "every run"])
+    return "\n## Held by tests\n\n" + table(["what", "`tests/test_….py`", "tried"], body)
 
 
 def fuzzed() -> str:
@@ -200,7 +217,18 @@ def hostile() -> str:
 
 
 def page() -> str:
-    return HEAD + killed() + conditions() + memory() + corruption() + hostile() + fuzzed() + mutation() + coverage()
+    return (
+        HEAD
+        + killed()
+        + conditions()
+        + memory()
+        + corruption()
+        + hostile()
+        + held()
+        + fuzzed()
+        + mutation()
+        + coverage()
+    )
 
 
 if __name__ == "__main__":
