@@ -11,6 +11,7 @@ from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.look import Look
+from ff_memories.memories import unloaded
 
 TYPES = words(44)
 
@@ -99,3 +100,12 @@ def test_a_model_without_projections_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["projection-seeds", *map(str, arguments(tmp_path, out))])
     assert "has no projections to draw" in capsys.readouterr().err
+
+
+def test_a_row_of_ranks_is_summed_up():
+    ranks = pl.DataFrame({"next_token": [1, 2, 30, 31, 32], "rank": [0, 1, 4, 6, 0], "trained": [0, 2, 4, 5, 0]})
+    row = unloaded._summary(3, 7, ranks, 20).row(0, named=True)
+    assert row == {"projection": "random", "seed": 7, "layer": 3, "n": 5, "agreement": 0.4, "moved": 0.4, "n_tail": 3,
+                   "q1": 2, "median": 4, "q3": 5}  # fmt: skip
+    trained = unloaded._summary(3, None, ranks, 33).row(0, named=True)
+    assert (trained["projection"], trained["seed"], trained["n_tail"], trained["median"]) == ("adaptive", 0, 0, None)

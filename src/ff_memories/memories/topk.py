@@ -70,8 +70,7 @@ def _descending(entries: Entries) -> torch.Tensor:
 def _starts(*columns: torch.Tensor) -> torch.Tensor:
     """Return (n,) bool: where a run of equal rows begins in sorted columns."""
     new = torch.ones(len(columns[0]), dtype=torch.bool, device=columns[0].device)
-    if len(new) > 1:
-        new[1:] = torch.stack([c[1:] != c[:-1] for c in columns]).any(0)
+    new[1:] = torch.stack([c[1:] != c[:-1] for c in columns]).any(0)
     return new
 
 

@@ -171,7 +171,7 @@ class _Rows:
     def __init__(self, part: plan.Plan, prefixes: Prefixes, batch: Batch, low: int):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
-        self.groups = [(start, n, rows) for start, n, rows in batch.groups if rows > low]
+        self.groups = batch.groups
         first = [start + low + rows * np.arange(n) for start, n, rows in self.groups]
         length = [np.full(n, rows - low) for _, n, rows in self.groups]
         send = lambda array: torch.from_numpy(array).to(device)
