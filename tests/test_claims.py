@@ -280,6 +280,7 @@ GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26
 TENFOLD = values(agreeing=lambda i: 1 if i < 11 else 10)
 TWOFOLD = values(agreeing=lambda i: 25 if i < 11 else 50)
 BETTER = values(agreeing=lambda i: 0, rank=lambda i: 100 if i < 9 else 10)
+FALLING = values(agreeing=lambda i: 0, rank=lambda i: 100 - i)
 HALF_AND_HALF = {"lower": [1, 8], "upper": [9, 16]}
 PERFECT = by_probability(lambda b: 2 * b)
 DIPPING = composition(active=lambda i: 40 if i in (8, 10) else 80)
@@ -363,6 +364,9 @@ LIMITS = [
     (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.5}, True),
     (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 10, "correlation": -0.5}, False),
     (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.99}, False),
+    (agreement_.rank_improves, [FALLING], {**HALF_AND_HALF, "factor": 1, "correlation": -0.99}, True),
+    (agreement_.rank_improves, [FALLING], {**HALF_AND_HALF, "factor": 1, "correlation": -1}, False),
+    (agreement_.peak_above, [values(lambda i: 50 if i == 1 else 20)], {"layers": [11, 16], "within": [0, 1]}, False),
     (agreement_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 0.999, "factor": 2}, True),
     (agreement_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 1, "factor": 2}, False),
     (agreement_.predictive_values_above, [best_values(50, 0)], {"most": 200, "layers": [9, 16], "at_least": 0}, None),
@@ -410,6 +414,10 @@ def test_reasons_name_what_was_compared():
     assert rises == "25 % in the lowest interval, 50 % in the highest (n = 20)"
     rises = said(agreement_.rises_with_probability, [PERFECT], bins=9, correlation=0, factor=1)
     assert rises == "0 % in the lowest interval, 80 % in the highest (n = 20)"
+    name, more = by_probability(lambda b: 2 * b)
+    more = pl.concat([more, more.tail(5).with_columns(pl.col("key") + 100)])
+    rises = said(agreement_.rises_with_probability, [(name, more)], bins=9, correlation=0, factor=1)
+    assert rises.endswith("in the highest (n = 25)")
     none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
                                                 within=[0, 1], factor=1)  # fmt: skip
     assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
@@ -481,6 +489,8 @@ def test_claims_are_sorted_by_their_numbers_and_those_without_come_first():
 
 def test_three_layers_are_enough_for_a_correlation_and_two_are_not():
     assert rank_correlation([1, 2, 3], [5, 6, 9]) == 1 and rank_correlation([1, 2], [5, 6]) is None
+    assert rank_correlation([1, 1, 2], [5, 6, 9]) == rank_correlation([5, 6, 9], [1, 1, 2]) == pytest.approx(0.75**0.5)
+    assert rank_correlation([1, 1, 1], [5, 6, 9]) is rank_correlation([5, 6, 9], [1, 1, 1]) is None
 
 
 def test_an_interval_lacks_what_one_of_its_ends_lacks():
@@ -531,6 +541,13 @@ def test_layers_and_counts_of_layers_scale_with_depth():
     assert tally({1: True, 2: True, 3: False}, 3, 11)[0] is False
     assert tally({1: True, 2: True, 3: False}, 3, 10)[0] is True
     assert tally({1: True}, 2)[0] is None and tally({1: False}, 2)[0] is False
+
+
+@pytest.mark.parametrize("prevails, ok", [(4, False), (5, True)])
+def test_eight_of_nine_lower_layers_are_all_of_five(prevails, ok):
+    name, made = labels(lambda i, r: "shallow" if i <= prevails or (i == 5 and r <= 5) else "semantic")
+    nine = Evidence({name: made.filter(pl.col("layer") <= 9)}, 9, KEYS, VOCAB)
+    assert patterns_.shallow_then_semantic(nine, lower=[1, 9], upper=[10, 16], layers_needed=8).ok is ok
 
 
 @pytest.mark.parametrize("layers", [1, 2, 6, 24])
