@@ -59,9 +59,21 @@ def main(argv: list[str] | None = None) -> None:
             raise
         sys.exit(_fail("the GPU failed: " + str(error).split("\n")[0] + f"\n  to go on: {GOES_ON}"))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         sys.exit(0)
+    except OSError as error:
+        try:
+            sys.stdout.flush()
+        except OSError:  # it is there that no space was left
+            _write_no_more()
+        where = "".join(f"{path}: " for path in (error.filename, error.filename2) if path is not None)
+        sys.exit(_fail(where + (error.strerror or str(error))))
     sys.exit(status or 0)
+
+
+def _write_no_more() -> None:
+    """Lead stdout nowhere, or Python would write what is left, and fail, once more as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> int:

@@ -5,6 +5,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ff_memories.errors import UserError
+
+
+def require_file(path: str | Path) -> None:
+    """Raise ``UserError`` where something stands that is no file: whoever reads a pipe may wait for ever.
+
+    What is missing passes: whoever opens it knows better what it should be.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: {'a directory' if path.is_dir() else 'a pipe or a device'}, not a file")
+
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from ff_memories import config
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import FIGURES
+from ff_memories.files import require_file, write_whole
 
 DEFAULTS: dict[str, Any] = {  # the paper's choices
     "run": None,
@@ -58,6 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.config.exists() and not args.force:
         raise UserError(f"{args.config}: there is such a file already", "give another name, or --force")
+    require_file(args.config)
     for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
         if not Path(path).is_file():
             raise UserError(f"{path}: no such file")
@@ -73,8 +75,8 @@ def run(args: argparse.Namespace) -> None:
     for setting in args.set:
         _set(data, setting)
     text = render(data)
-    config.parse(yaml.safe_load(text), str(args.config))
-    args.config.write_text(text, encoding="utf-8")
+    config.parse(config.yaml_of(text, str(args.config)), str(args.config))
+    write_whole(args.config, text)
     print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
 
 

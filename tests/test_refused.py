@@ -1,0 +1,56 @@
+"""What cannot be read, written or counted is refused in one clear sentence, before anything is loaded."""
+
+# ruff: noqa: F811
+import os
+import subprocess
+
+import pytest
+from conftest import BIN
+from test_bad_input import folder, inputs, run_corpus, says  # noqa: F401  (fixtures)
+
+
+def loop(folder, arguments):
+    (folder / "train.txt").unlink()
+    (folder / "train.txt").symlink_to("train.txt")
+    return [*arguments], "train.txt: Too many levels of symbolic links"
+
+
+def no_card(folder, arguments):
+    (folder / "card.json").unlink()
+    (folder / "card.json").mkdir()
+    return [*arguments], "card.json: Is a directory"
+
+
+def no_folder(folder, arguments):
+    (folder / "out").write_text("")
+    return [*arguments], "out: File exists"
+
+
+@pytest.mark.parametrize("spoil", [loop, no_card, no_folder])
+def test_what_the_system_refuses_is_named(folder, capsys, spoil):
+    arguments, said = spoil(folder, run_corpus(folder))
+    assert f"/{said}\n" in says(capsys, *arguments)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
+def test_a_full_disk_behind_stdout_is_an_error_without_a_traceback():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BIN / "ff-memories", "fetch", "--list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_init_where_nothing_may_be_written(folder, capsys):
+    (folder / "locked").mkdir(mode=0o500)
+    given = ["--checkpoint", folder / "model.pt", "--dictionary", folder / "dict.txt"]
+    given += ["--train", folder / "train.txt", "--validation", folder / "validation.txt"]
+    assert "locked" in says(capsys, "init", folder / "locked" / "my.yaml", *given)
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder"])
+def test_init_overwrites_no_more_than_a_file(folder, capsys, name):
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    given = ["--checkpoint", folder / "model.pt", "--dictionary", folder / "dict.txt"]
+    given += ["--train", folder / "train.txt", "--validation", folder / "validation.txt"]
+    assert ", not a file" in says(capsys, "init", folder / name, *given, "--force")
