@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ff_memories.corpus import moses
 from ff_memories.errors import UserError
-from ff_memories.exports.triggers import key_files
+from ff_memories.exports.triggers import key_files, record
+from ff_memories.files import making
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +21,15 @@ def run(args: argparse.Namespace) -> None:
     if not args.jsonl.is_file():
         raise UserError(f"{args.jsonl}: no such file", "write it with: ff-memories export-triggers")
     tokenize = lru_cache(maxsize=1 << 18)(moses.printer())  # sentences trigger many keys
-    args.out.mkdir(parents=True)
-    with args.jsonl.open(encoding="utf-8") as lines:
-        for line in lines:
-            for name, content in key_files(line, tokenize):
-                (args.out / name).write_text(content, encoding="utf-8")
+    seen: set[int] = set()
+    with making(args.out) as folder, args.jsonl.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            place = f"{args.jsonl}, line {number}"
+            found = record(line, place)
+            if found.dim in seen:
+                raise UserError(f"{place}: dim {found.dim} is there twice", "remove one of its lines")
+            seen.add(found.dim)
+            for name, content in key_files(found, place, tokenize):
+                (folder / name).write_text(content, encoding="utf-8", newline="\n")
+        if not seen:
+            raise UserError(f"{args.jsonl}: empty", "write it again with: ff-memories export-triggers")
