@@ -5,8 +5,12 @@ import os
 import subprocess
 
 import pytest
+import torch
 from conftest import BIN
 from test_bad_input import folder, inputs, run_corpus, says  # noqa: F401  (fixtures)
+
+from ff_memories.cli import main
+from ff_memories.options import threads, whole
 
 
 def loop(folder, arguments):
@@ -54,3 +58,36 @@ def test_init_overwrites_no_more_than_a_file(folder, capsys, name):
     given = ["--checkpoint", folder / "model.pt", "--dictionary", folder / "dict.txt"]
     given += ["--train", folder / "train.txt", "--validation", folder / "validation.txt"]
     assert ", not a file" in says(capsys, "init", folder / name, *given, "--force")
+
+
+@pytest.mark.parametrize(
+    "step, option, number",
+    [
+        ("values", "--threads", "1000000"),
+        ("values", "--threads", "0"),
+        ("trigger-shard", "--batch-tokens", "0"),
+        ("trigger-shard", "--batch-tokens", "-1"),
+        ("plan", "--threads", "-1"),
+        ("plan", "--devices", "0"),
+        ("plan", "--devices", "-1"),
+        ("show", "--top", "0"),
+        ("show", "--top", "-1"),
+        ("table2", "--rows", "1.5"),
+        ("verify", "--seed", "-1"),
+        ("verify", "--cores", "9" * 5000),
+        ("export-agreement", "--projection-seed", str(2**63)),
+        ("projection-seeds", "--seeds", "٣"),
+        ("golden", "--windows", "0"),
+    ],
+)
+def test_a_number_that_no_step_can_use_is_refused_as_it_is_read(step, option, number, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([step, option, number])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert f"argument {option}: {number[:60]}: expected a whole number from" in said
+
+
+def test_the_largest_numbers_that_are_taken():
+    assert (threads("1024"), whole(0)("0"), whole()(str(2**63 - 1))) == (1024, 0, 2**63 - 1)
+    assert torch.Generator().manual_seed(2**63 - 1).initial_seed() == 2**63 - 1

@@ -20,6 +20,7 @@ from ff_memories.benchmark.subjects import SIZES, random_decoder
 from ff_memories.errors import UserError
 from ff_memories.figures import render
 from ff_memories.files import write_whole
+from ff_memories.options import threads, whole
 from ff_memories.progress import Progress
 from ff_memories.report.cost import hardware
 from ff_memories.steps.common import chosen_device
@@ -33,12 +34,12 @@ NAMES = {"quick": "2 layers, d = 32", "small": "6 layers, d = 256", "paper": "th
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=RUNS, default="full")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement")
+    parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--rounds", type=whole(), default=3, help="rounds of each measurement")
     parser.add_argument(
-        "--batch-tokens", type=int, default=None, help="tokens in one forward pass; GPU: 65536, CPU: 4096"
+        "--batch-tokens", type=whole(), default=None, help="tokens in one forward pass; GPU: 65536, CPU: 4096"
     )
-    parser.add_argument("--tokens", type=int, help="length of the long pass, in place of the size's own")
+    parser.add_argument("--tokens", type=whole(), help="length of the long pass, in place of the size's own")
     parser.add_argument("--only", nargs="*", default=[m.__name__ for m in MEASURES], help="measurements to make")
     parser.add_argument("--from", dest="tables", nargs="+", metavar="TABLE", help="measured before: measure nothing")
     parser.add_argument("--benchmark", required=True, metavar="TABLE", help="benchmark.parquet to write")

@@ -9,6 +9,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import replacing
+from ff_memories.options import threads, whole
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from ff_memories.model.decoder import Decoder
@@ -36,8 +37,8 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
 def execution_arguments(parser: argparse.ArgumentParser) -> None:
     """How the model is run; no result depends on it."""
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
-    parser.add_argument("--batch-tokens", type=int, default=16_384, help="tokens in one forward pass")
+    parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--batch-tokens", type=whole(), default=16_384, help="tokens in one forward pass")
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -68,7 +69,7 @@ def load_decoder(args: argparse.Namespace) -> "Decoder":
 
     from ff_memories.model.decoder import Decoder
 
-    torch.set_num_threads(max(1, args.threads))
+    torch.set_num_threads(args.threads)
     device = chosen_device(args.device)
     if device == "cuda":
         device = f"cuda:{devices.take(torch.cuda.device_count())}"

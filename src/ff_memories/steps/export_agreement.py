@@ -20,6 +20,7 @@ from ff_memories.errors import UserError
 from ff_memories.exports import agreement
 from ff_memories.files import replacing, write_whole
 from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.options import whole
 from ff_memories.steps.common import load_decoder, model_arguments
 
 
@@ -31,7 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--projection", choices=["random", "adaptive", "flat", "head"], default="random",
         help="random: the softmax projections that the released script never loads",
     )  # fmt: skip
-    parser.add_argument("--projection-seed", type=int, default=1, help="of the random projections and of the dropout")
+    parser.add_argument(
+        "--projection-seed", type=whole(0), default=1, help="of the random projections and of the dropout"
+    )
     parser.add_argument("--dropout", action="store_true", help="with the dropout that the released script leaves on")
     parser.add_argument("--projections", help="safetensors to write the projections to, with their seed")
     parser.add_argument("--projections-from", type=Path, help="projections to take in place of a draw")

@@ -8,13 +8,14 @@ from ff_memories.corpus.texts import of_sentences
 from ff_memories.errors import UserError
 from ff_memories.exports.triggers import jsonl
 from ff_memories.files import replacing
+from ff_memories.options import whole
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--triggers", required=True, help="table")
     parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
     parser.add_argument("--card", required=True, help="card.json")
-    parser.add_argument("--top", type=int, default=50, help="records per key; places not filled hold zeros")
+    parser.add_argument("--top", type=whole(), default=50, help="records per key; places not filled hold zeros")
     parser.add_argument("--dims", nargs="+", type=int, help="dimensions to write, from all layers; else all")
     parser.add_argument("--out", required=True, help="trigger_examples.jsonl to write")
 

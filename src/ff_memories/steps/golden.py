@@ -9,6 +9,7 @@ from ff_memories import golden
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
+from ff_memories.options import whole
 from ff_memories.sources import registry
 from ff_memories.steps.common import load_decoder, model_arguments
 
@@ -19,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--registry", help="another registry of sources")
     parser.add_argument("--dictionary", required=True, help="dict.txt")
     parser.add_argument("--test", required=True, type=Path, help="the test text")
-    parser.add_argument("--windows", type=int, help="windows of text; default: all on a GPU, a few without")
+    parser.add_argument("--windows", type=whole(), help="windows of text; default: all on a GPU, a few without")
     parser.add_argument("--out", required=True, help="what was found, as JSON; written only if all is as known")
 
 

@@ -14,6 +14,7 @@ import torch
 from ff_memories import planning
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
+from ff_memories.options import threads, whole
 from ff_memories.report.cost import Cost, costs, duration
 from ff_memories.sources import registry
 from ff_memories.sources.fetch import missing
@@ -23,8 +24,10 @@ from ff_memories.workflow import Run
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config")
-    parser.add_argument("--threads", type=int, default=min(4, os.cpu_count() or 1), help="CPU threads of a job")
-    parser.add_argument("--devices", type=int, nargs="+", default=[1, 8, 64], help="how many GPUs or machines at once")
+    parser.add_argument("--threads", type=threads, default=min(4, os.cpu_count() or 1), help="CPU threads of a job")
+    parser.add_argument(
+        "--devices", type=whole(), nargs="+", default=[1, 8, 64], help="how many GPUs or machines at once"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the plan to this file, too")
 
 

@@ -4,6 +4,7 @@ import argparse
 
 from ff_memories import tables
 from ff_memories.errors import UserError
+from ff_memories.options import whole
 from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
@@ -11,7 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     model_arguments(parser)
     parser.add_argument("--values", required=True, help="table, for the token that every value is compared with")
-    parser.add_argument("--seeds", type=int, default=20, help="how many, from values.projection_seed on")
+    parser.add_argument("--seeds", type=whole(), default=20, help="how many, from values.projection_seed on")
     parser.add_argument("--out", required=True, metavar="projection_seeds.parquet", help="table to write")
 
 

@@ -18,6 +18,7 @@ import polars as pl
 from ff_memories import config, tables
 from ff_memories.corpus import store
 from ff_memories.errors import UserError
+from ff_memories.options import threads
 from ff_memories.progress import Progress
 from ff_memories.sensitivity.choices import parts, varied
 from ff_memories.sensitivity.table import refused, rows
@@ -62,7 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", required=True, help="a config section, or choice=value")
     parser.add_argument("--corpus", required=True, help="the run's corpus.safetensors")
     parser.add_argument("--claims", required=True, help="the run's claims table")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="CPU threads")
+    parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
     parser.add_argument("--out", required=True, metavar="sensitivity.parquet", help="table to write")
 
 

@@ -14,6 +14,7 @@ from ff_memories.config import read_yaml
 from ff_memories.corpus import store
 from ff_memories.errors import UserError
 from ff_memories.memories import plan, triggers
+from ff_memories.options import whole
 from ff_memories.plain import visible
 from ff_memories.workflow import Run
 
@@ -22,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
     parser.add_argument("--layer", type=int, required=True, help="1 to L")
     parser.add_argument("--key", type=int, required=True, nargs="+", metavar="KEY", help="0 to d_m - 1, one or more")
-    parser.add_argument("--top", type=int, default=10, help="triggers and tokens shown")
+    parser.add_argument("--top", type=whole(), default=10, help="triggers and tokens shown")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ import argparse
 
 from ff_memories import tables
 from ff_memories.card import read_card
+from ff_memories.options import whole
 from ff_memories.report import table2
 from ff_memories.report.formats import text_arguments, write_formats
 from ff_memories.report.passages import Texts
@@ -15,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
     parser.add_argument("--values", required=True, help="table")
     parser.add_argument("--triggers", required=True, help="table")
-    parser.add_argument("--rows", type=int, default=10, help="values in the HTML and the LaTeX table")
+    parser.add_argument("--rows", type=whole(), default=10, help="values in the HTML and the LaTeX table")
     text_arguments(parser)
 
 

@@ -10,6 +10,7 @@ import yaml
 from ff_memories import training
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.text import sha256
+from ff_memories.options import threads
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", required=True, type=Path, help="text file")
     parser.add_argument("--validation", required=True, type=Path, help="text file")
     parser.add_argument("--work", required=True, type=Path, help="folder for binarised text and checkpoints")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=threads, default=2)
     parser.add_argument("--checkpoint", required=True, type=Path, help="model.pt to write")
     parser.add_argument("--dictionary", required=True, type=Path, help="dict.txt to write")
     parser.add_argument("--perplexities", required=True, type=Path, help="perplexities.json to write")

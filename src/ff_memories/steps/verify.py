@@ -15,16 +15,17 @@ from pathlib import Path
 
 from ff_memories.artefacts import run as runs
 from ff_memories.artefacts.sampling import Aim
+from ff_memories.options import threads, whole
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     runs.argument(parser)
     parser.add_argument("--confidence", type=float, default=Aim.confidence, help="of the audit's statements")
     parser.add_argument("--share", type=float, default=Aim.share, help="of rows that may differ unnoticed, at most")
-    parser.add_argument("--seed", type=int, help="of the audit's sample; left out: drawn, and printed")
+    parser.add_argument("--seed", type=whole(0), help="of the audit's sample; left out: drawn, and printed")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write what was found as JSON")
     parser.add_argument("--only", nargs="+", metavar="PART", help="record, files, rebuilt, audit, environment")
-    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="jobs at a time when rebuilding")
+    parser.add_argument("--cores", type=threads, default=os.cpu_count(), help="jobs at a time when rebuilding")
 
 
 def run(args: argparse.Namespace) -> int:
