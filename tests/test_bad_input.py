@@ -9,6 +9,7 @@ import subprocess
 import zipfile
 from typing import Any
 
+import polars as pl
 import pytest
 import torch
 import yaml
@@ -132,8 +133,6 @@ def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
 
 
 def test_or_split_and_counted(folder):
-    import polars as pl
-
     with (folder / "train.txt").open("a") as file:
         file.write("x " * 130 + "\n")
     with pytest.raises(SystemExit) as end:
@@ -341,8 +340,6 @@ def test_a_model_none_of_whose_keys_ever_fires(folder, capsys):
 
 
 def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
-    import polars as pl
-
     def silence(content):
         content["model"]["decoder.layers.0.fc1.bias"][:7] = -1e4
 
@@ -588,3 +585,68 @@ def test_advice_is_for_a_file_that_is_missing_or_for_one_that_is_spoilt(name, tm
     (tmp_path / name).write_bytes(b"\0" * 99)
     with pytest.raises(UserError, match="remove it and run snakemake again"):
         READ[name](tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("seed: 1\nrun: a\nseed: 2\n", "line 3: 'seed' stands there a second time"),
+        ("run: a\nvalues:\n  target: rank\n  target: last\n", "line 4: 'target' stands there a second time"),
+        ("{seed: 1, seed: 2}", "line 1: 'seed' stands there a second time"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path, text, said):
+    (tmp_path / "my.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"my.yaml: not readable as YAML: {said}"):
+        load(tmp_path / "my.yaml")
+
+
+def test_snakemake_refuses_a_key_that_stands_twice(folder):
+    (folder / "my.yaml").write_text(yaml.safe_dump(config(run="a")) + "\nseed: 7\n")
+    done = subprocess.run(
+        [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],
+        cwd=folder, text=True, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode and "'seed' stands there a second time" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["dict.txt", "train.txt"])
+def test_a_byte_order_mark_is_refused_by_name(folder, name, capsys):
+    path = folder / name
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert f"{name}: begins with a byte order mark" in says(capsys, *run_corpus(folder))
+
+
+OTHERS = {
+    "a layer": pl.col("layer") + 90, "layer 0": pl.col("layer") * 0, "a key": pl.col("key") + 60_000,
+    "a sentence": pl.col("sentence") + 1_000_000, "a position": pl.col("position") + 60,
+    "what follows": pl.lit(1_000_000).alias("next_token"), "another text": pl.col("next_token").fill_null(4) + 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    write_inputs(folder, TYPES)
+    return run_steps(folder, config())
+
+
+@pytest.mark.parametrize("step", ["values", "mutations"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_triggers_of_another_run_are_refused_before_anything_is_computed(made, tmp_path, capsys, other, step):
+    frame = tables.read(made / "triggers.parquet")
+    frame.with_columns(OTHERS[other]).cast(frame.schema).write_parquet(tmp_path / "triggers.parquet")
+    said = says(capsys, step, "--config", made.parent / "config.yaml", "--weights", made / "model.safetensors",
+                "--description", made / "model.json", "--device", "cpu", "--threads", 1, "--batch-tokens", 512,
+                "--corpus", made / "corpus.safetensors", "--triggers", tmp_path / "triggers.parquet", f"--{step}",
+                tmp_path / f"{step}.parquet",
+                *(["--counts", tmp_path / "counts.parquet"] if step == "mutations" else []))  # fmt: skip
+    assert "triggers.parquet: not the triggers of this model in this text" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["triggers.parquet"]
+
+
+def test_a_table_that_lacks_values_is_refused(made, tmp_path):
+    frame = tables.read(made / "triggers.parquet")
+    frame.with_columns(key=pl.lit(None, pl.UInt16)).write_parquet(tmp_path / "triggers.parquet")
+    with pytest.raises(UserError, match=r"triggers\.parquet: values are missing in key"):
+        tables.read(tmp_path / "triggers.parquet")

@@ -326,10 +326,23 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"{path}: not readable: {error}") from None
 
 
+class _OnceEach(yaml.SafeLoader):
+    """Plain data, every key of a mapping once: YAML itself would let the last one win without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r} stands there a second time")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def yaml_of(text: str, where: str) -> Any:
-    """Return the data of a YAML text. Raises ``UserError`` with ``where`` it stands."""
+    """Return the data of a YAML text. Raises ``UserError`` with ``where`` it stands, also where a key stands twice."""
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _OnceEach)
     except Exception as error:  # PyYAML lets out whatever it runs into: an IndexError at "!!int" with nothing behind it
         raise UserError(f"{where}: not readable as YAML: {error}") from None
 

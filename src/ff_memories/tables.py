@@ -233,6 +233,8 @@ def read(path: str | Path) -> pl.DataFrame:
         raise UserError(f"{path}: not a readable table ({error})", made_again(path)) from None
     if dict(frame.schema) != schema.columns:
         raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", made_again(path))
+    if lacking := [name for name in frame.columns if frame[name].null_count() and name not in schema.nullable]:
+        raise UserError(f"{path}: values are missing in {', '.join(lacking)}", made_again(path))
     return frame
 
 

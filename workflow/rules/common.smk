@@ -1,5 +1,8 @@
 # One run: its config, checked before anything starts. All logic is in ff_memories.workflow.
+from pathlib import Path
+
 from ff_memories.artefacts.guard import refuse_beside_dvc, refuse_edited
+from ff_memories.config import read_yaml
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import DRAWN, FIGURES, title
 from ff_memories.killed import STARTED_BY, end_with_dvc, take_over
@@ -19,6 +22,7 @@ if not workflow.config_settings.configfiles:
 
 
 try:
+    read_yaml(Path(workflow.configfiles[-1]))  # Snakemake lets the last of equal keys win
     run_ = Run(config, str(workflow.configfiles[-1]))
     if not run_.inside_dvc:
         refuse_beside_dvc()

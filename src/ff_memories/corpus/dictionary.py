@@ -7,6 +7,8 @@ from ff_memories.errors import UserError
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 PAD, EOS, UNK = 1, 2, 3
+BYTE_ORDER_MARK = "\ufeff"
+REMOVE_MARK = "save the file as UTF-8 without one"
 _OVERWRITE = "#fairseq:overwrite"
 
 
@@ -40,6 +42,8 @@ class Dictionary:
             raise UserError(f"{path}: no such dictionary", "give model.dictionary the checkpoint's dict.txt") from None
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+        if text.startswith(BYTE_ORDER_MARK):
+            raise UserError(f"{path}: begins with a byte order mark, which would belong to the first word", REMOVE_MARK)
         lines = text.split("\n")
         types: list[str] = []
         place: dict[str, int] = {word: i for i, word in enumerate(SPECIALS)}

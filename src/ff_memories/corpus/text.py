@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
+from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter
 from ff_memories.errors import UserError
 
@@ -63,12 +63,15 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         with path.open("rb") as file:
             for number, raw in enumerate(file, 1):
                 try:
-                    yield number, raw.decode("utf-8")
+                    text = raw.decode("utf-8")
                 except UnicodeDecodeError as error:
                     raise UserError(
                         f"{path}, line {number}: not UTF-8 at byte {error.start} of the line",
                         "convert the file, for example: iconv -f latin1 -t utf-8",
                     ) from None
+                if number == 1 and text.startswith(BYTE_ORDER_MARK):
+                    raise UserError(f"{path}: begins with a byte order mark", REMOVE_MARK)
+                yield number, text
     except FileNotFoundError:
         raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
     except IsADirectoryError:
