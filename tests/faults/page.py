@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import branches
 import fuzzing
+import mutation as mutation_
 import test_hostile_checkpoints as checkpoints
 import test_hostile_config as configs
 import test_hostile_text as texts
@@ -107,7 +108,10 @@ def corruption() -> str:
     body = [[row["file"], row["way"], row["found"], holds(row["ok"])] for row in
             sorted(found["rows"], key=lambda row: (row["file"], row["way"]))]  # fmt: skip
     return (
-        f"\n## Corruption\n\nIn {len(body)} trials a file of a finished run was spoilt; then the same command. What "
+        f"\n## Corruption\n\nIn {len(body)} trials a file of a finished run was spoilt: a bit flipped, half of it cut, "
+        "emptied, or replaced by the file of the same name of a run of another model, dictionary, text and seed; then "
+        "the same command, of an input up to the claims. The SHA-256 of text, dictionary and checkpoint stood in the "
+        "config, as they do in the demo's; a config that remains one is another config. What "
         "DVC keeps is spoilt in `tests/test_artefacts_faults.py`: `dvc pull` refuses by name an object of the remote "
         "that was altered, cut or removed; `ff-memories restore` names the stages whose object in the cache, or whose "
         "row in `dvc.lock`, is not what it was.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
@@ -164,11 +168,11 @@ def mutation() -> str:
             for row in survivors if not row.get("since")
         ]  # fmt: skip
     head = ["part", "seed", "mutants in all", "tried", "noticed", "of all, with 95 % confidence",
-            "noticed since", "explained", "noticed or explained"]  # fmt: skip
+            "noticed since", "explained", "of those tried"]  # fmt: skip
     return (
         "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; then the "
-        "tests that run the changed function in their own process, quick ones first, half a minute of processor "
-        "time at most, until one fails. *Noticed since*: by tests written for them, or by slower ones that had been "
+        "tests that run the changed function in their own process, quick ones first, "
+        f"{mutation_.BUDGET} seconds of processor time at most, until one fails. *Noticed since*: by tests written for them, or by slower ones that had been "
         "left out. The campaigns of seed 2 were stopped and taken up again, so that one command does not draw "
         "quite the same; those of other seeds it draws.\n\n"
         + table(head, scores)
