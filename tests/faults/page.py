@@ -172,7 +172,8 @@ def mutation() -> str:
     return (
         "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; then the "
         "tests that run the changed function in their own process, quick ones first, "
-        f"{mutation_.BUDGET} seconds of processor time at most, until one fails. *Noticed since*: by tests written for them, or by slower ones that had been "
+        f"{mutation_.BUDGET} seconds of processor time at most, until one fails. *Noticed since*: by tests "
+        f"written for them, or by slower ones that had been "
         "left out. The campaigns of seed 2 were stopped and taken up again, so that one command does not draw "
         "quite the same; those of other seeds it draws.\n\n"
         + table(head, scores)

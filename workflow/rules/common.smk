@@ -22,7 +22,9 @@ if not workflow.config_settings.configfiles:
 
 
 try:
-    read_yaml(Path(workflow.configfiles[-1]))  # Snakemake lets the last of equal keys win
+    read_yaml(
+        Path(workflow.configfiles[-1])
+    )  # Snakemake lets the last of equal keys win
     run_ = Run(config, str(workflow.configfiles[-1]))
     if not run_.inside_dvc:
         refuse_beside_dvc()
