@@ -9,7 +9,10 @@ refused, or nothing reads them.
 import random
 import re
 import shutil
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
 import yaml
