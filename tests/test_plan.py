@@ -17,6 +17,11 @@ from ff_memories.planning import Shape, Speed
 from ff_memories.sources import registry
 from ff_memories.steps.model import PAPER_SIZE
 
+DESCRIBED = {
+    "layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "input_cutoffs": [48], "adaptive_input": False,
+    "output_cutoffs": [12, 48], "adaptive_output": True, "learned_positions": False, "final_norm": False,
+    "max_positions": 64, "embedding_scale": 4.0, "parameters": 9999, "aliases": {},
+}  # fmt: skip
 SPEED = Speed(layer=1e-5, logit=1e-11, word=1e-6)
 
 
@@ -105,10 +110,33 @@ def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_re
     assert f"3 layers of 24 keys, 48 types, {3 * planning.SENTENCE} + " in capsys.readouterr().out
     described = tmp_path / "results/small/model/model.json"
     described.parent.mkdir(parents=True)
-    sizes = {"layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "parameters": 9999, "output_cutoffs": [12]}
-    described.write_text(json.dumps(sizes))
+    described.write_text(json.dumps(DESCRIBED))
     assert run() == 0
     assert "5 layers of 7 keys" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ("", "not a model's description (Invalid JSON"),
+        ("[]", "not a model's description ("),
+        ("{}", "not a model's description (layers: Field required)"),
+        ("null", "not a model's description ("),
+        ("\0" * 99, "not a model's description (Invalid JSON"),
+        (json.dumps(DESCRIBED | {"keys": "7"}), "not a model's description (keys: Input should be a valid integer)"),
+        (json.dumps(DESCRIBED | {"layers": 0}), "not the sizes of a model"),
+        (json.dumps(DESCRIBED | {"heads": 3}), "not the sizes of a model"),
+        (json.dumps(DESCRIBED | {"output_cutoffs": []}), "not the sizes of a model"),
+    ],
+)
+def test_a_damaged_description_of_the_model_is_named(small, capsys, tmp_path, content, said):
+    small()
+    described = tmp_path / "results/small/model/model.json"
+    described.parent.mkdir(parents=True)
+    described.write_text(content)
+    assert run() == 2
+    told = capsys.readouterr().err
+    assert f"model.json: {said}" in told and "remove it and run snakemake again" in told
 
 
 def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):

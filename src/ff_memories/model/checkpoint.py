@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -410,6 +410,19 @@ def write(description: Description, weights: Weights, weights_path: str | Path, 
         text.write_text(json.dumps(asdict(description), indent=1) + "\n")
 
 
+def read_description(path: str | Path) -> Description:
+    """Read a converted model's description. Raises ``UserError`` where it is none."""
+    try:
+        description = TypeAdapter(Description).validate_json(Path(path).read_bytes(), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise UserError(f"{path}: not a model's description ({where}{first['msg']})", made_again(path)) from None
+    if not _makes_sense(description):
+        raise UserError(f"{path}: not the sizes of a model", made_again(path))
+    return description
+
+
 def load(weights_path: str | Path, description_path: str | Path) -> tuple[Description, Weights]:
     """Load a converted model. Raises ``UserError`` when a file is missing or damaged."""
     try:
@@ -433,12 +446,20 @@ def _describes(description: Description, weights: Weights) -> bool:
     """Whether a description is of these weights, as far as memory and shapes depend on it."""
     matrices = [t.shape for n, t in weights.items() if re.fullmatch(r"layers\.\d+\.(keys|values)", n)]
     embedded = sum(t.shape[0] for n, t in weights.items() if re.fullmatch(r"input\.\d+\.embedding", n))
-    ends = (description.input_cutoffs, description.output_cutoffs)
     return (
         len(matrices) == 2 * description.layers
         and all(shape == (description.keys, description.model) for shape in matrices)
-        and description.heads > 0
-        and description.model % description.heads == 0
         and embedded == description.vocab
-        and all(list(end) == sorted(set(end)) and min(end) > 0 and end[-1] == description.vocab for end in ends)
+        and _makes_sense(description)
+    )
+
+
+def _makes_sense(description: Description) -> bool:
+    """Whether a model can have these sizes."""
+    names = ("layers", "model", "keys", "heads", "vocab", "parameters")
+    ends = (description.input_cutoffs, description.output_cutoffs)
+    return (
+        all(getattr(description, name) > 0 for name in names)
+        and description.model % description.heads == 0
+        and all(end and list(end) == sorted(set(end)) and end[0] > 0 and end[-1] == description.vocab for end in ends)
     )

@@ -95,16 +95,15 @@ def _bytes(source: registry.Source) -> int:
 
 def _shape(run_: Run, source: registry.Source | None) -> planning.Shape:
     """The model's sizes: of the converted model or the checkpoint, or as the registry states them."""
-    described = Path(run_.path("model", "model.json"))
-    if described.is_file():
-        plain = json.loads(described.read_text(encoding="utf-8"))
-        return planning.Shape(head=plain["output_cutoffs"][0], **{
-            name: plain[name] for name in ("layers", "model", "keys", "heads", "vocab", "parameters")})  # fmt: skip
-    if not Path(run_.checkpoint).is_file() and source is not None and source.shape:
-        return planning.Shape(**source.shape)
     from ff_memories.model import checkpoint
 
-    found, _ = checkpoint.read(run_.checkpoint)
+    described = Path(run_.path("model", "model.json"))
+    if described.exists():
+        found = checkpoint.read_description(described)
+    elif not Path(run_.checkpoint).is_file() and source is not None and source.shape:
+        return planning.Shape(**source.shape)
+    else:
+        found, _ = checkpoint.read(run_.checkpoint)
     return planning.Shape(found.layers, found.model, found.keys, found.heads, found.vocab, found.output_cutoffs[0],
                           found.parameters)  # fmt: skip
 
