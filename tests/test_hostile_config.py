@@ -129,7 +129,8 @@ def test_an_annotation_file_that_cannot_be_one_is_refused(tmp_path, monkeypatch)
 
 
 def row(**changes):
-    plain = {"kind": "text", "folder": "data/x", "files": {"train": "a.txt"}, "unpacked_bytes": 1}
+    files = {"train": "a.txt", "validation": "b.txt"}
+    plain = {"kind": "text", "folder": "data/x", "files": files, "unpacked_bytes": 1}
     return plain | {"licence": "", "citation": "", "downloads": []} | changes
 
 
@@ -157,6 +158,34 @@ def test_a_registry_writes_nowhere_but_into_the_project(tmp_path, change):
     assert registry.read(tmp_path / "r.toml")["x"].path("train") == "data/x/a.txt"
     write_registry(tmp_path / "r.toml", row(**change))
     with pytest.raises(UserError, match=f"x.{next(iter(change))}"):
+        registry.read(tmp_path / "r.toml")
+
+
+MODEL = {"kind": "model", "files": {"checkpoint": "a", "dictionary": "b"}}
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"kind": "model", "files": {"dictionary": "dict.txt"}}, "x: files lacks checkpoint"),
+        ({"kind": "model", "files": {}}, "x: files lacks checkpoint, dictionary"),
+        ({"kind": "text", "files": {"train": "a.txt"}}, "x: files lacks validation"),
+        ({"kind": "pipeline", "files": {"model": "a"}}, "x: files lacks pipeline"),
+        (MODEL | {"shape": {"layers": 1}}, "x: shape lacks model, keys"),
+        (MODEL | {"shape": {"layers": 0}}, "x.shape.layers: Input should be"),
+        ({"kind": "model", "files": {"checkpoint": "a", "dictionary": "b"},
+          "shape": dict.fromkeys([*registry.SIZES, "width"], 1)}, "x: shape.width: unknown key"),
+    ],
+)  # fmt: skip
+def test_a_source_that_lacks_what_a_run_reads_is_refused_with_its_registry(tmp_path, changes, said):
+    write_registry(tmp_path / "r.toml", row(**changes))
+    with pytest.raises(UserError, match=f"r.toml: {said}"):
+        registry.read(tmp_path / "r.toml")
+
+
+def test_a_registry_nested_too_deeply_is_refused(tmp_path):
+    (tmp_path / "r.toml").write_text("x = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(UserError, match=r"r\.toml: not readable as TOML"):
         registry.read(tmp_path / "r.toml")
 
 

@@ -3,13 +3,16 @@
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from ff_memories.errors import UserError
+from ff_memories.files import require_file
 
 OWN = Path(__file__).with_name("registry.toml")
+NEEDED = {"text": ("train", "validation"), "model": ("checkpoint", "dictionary"), "pipeline": ("pipeline",)}
+SIZES = ("layers", "model", "keys", "heads", "vocab", "head", "parameters")
 _PART = r"\w[\w.-]*"  # of a path: nothing that leads upwards, or that a command would take for an option
 Name = Annotated[str, StringConstraints(pattern=rf"^{_PART}$")]
 Below = Annotated[str, StringConstraints(pattern=rf"^({_PART}/)*{_PART}$")]
@@ -42,15 +45,25 @@ class Source(Row):
 
     kind: Literal["text", "model", "pipeline"]
     folder: str = Field(pattern=rf"^data(/{_PART})+$")  # a download writes nothing else
-    files: dict[str, Below]
+    files: dict[str, Below]  # by what they are: those of NEEDED, and for a text its ``test``
     unpacked_bytes: int  # about, for the disk; archives that unpack to twice as much are refused
     licence: str
     citation: str
     inside: Below | None = None
     golden: Name | None = None
     tokens: dict[str, int] = {}  # of a text's splits
-    shape: dict[str, int] = {}  # a model's sizes
+    shape: dict[str, Annotated[int, Field(ge=1)]] = {}  # a model's sizes: all of SIZES, or none
     downloads: list[Download]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for key, given, needed in (("files", self.files, NEEDED[self.kind]), ("shape", self.shape, SIZES)):
+            lacking = [name for name in needed if name not in given]
+            if lacking and (given or key == "files"):
+                raise ValueError(f"{key} lacks {', '.join(lacking)}")
+        if unknown := set(self.shape) - set(SIZES):
+            raise ValueError(f"shape.{min(unknown)}: unknown key")
+        return self
 
     def path(self, role: str) -> str:
         """Return the path of one of the source's files: ``train``, ``checkpoint``, ..."""
@@ -63,6 +76,7 @@ class Source(Row):
 
 def read(path: Path) -> dict[str, Source]:
     """Read a registry file. Raises ``UserError`` naming the row that is wrong."""
+    require_file(path)
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
         return TypeAdapter(dict[str, Source]).validate_python(plain)
@@ -71,9 +85,14 @@ def read(path: Path) -> dict[str, Source]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path}: {where}: {first['msg']}", f"{OWN.name} of the package shows all keys") from None
+        raise UserError(
+            f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
+            f"{OWN.name} of the package shows all keys",
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not readable as TOML: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: not readable as TOML: it is nested too deeply") from None
 
 
 @cache
