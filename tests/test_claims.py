@@ -269,6 +269,8 @@ def test_stop_words_and_short_prefixes_come_with_their_base_rate():
 K22 = [composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5)]
 RISING = by_probability(lambda b: [5, 5, 6, 6, 7, 8, 8, 9, 10][b])
 STEPS = settled(lambda i: i if i <= 8 else 8 + 1.5 * (i - 8))
+EARLY_AND_LATE = {"early": [1, 8], "late": [8, 16]}
+ONLY_THERE = (STEPS[0], STEPS[1].filter(pl.col("layer").is_in([1, 8, 16])))
 EIGHT = labels(lambda i, r: "shallow" if i <= 8 or (i == 9 and r <= 5) else "semantic")
 FADING = mutations(last=lambda i: -0.8 + 0.04 * i)
 RISING_LATE = mutations(last=lambda i: 0.04 * i)  # ranks agree with the layer, but sizes grow
@@ -328,6 +330,8 @@ LIMITS = [
     (refinement_.settled_early, [settled(lambda i: 10)], {"layers": [1, 3], "within": [0.5, 0.5]}, True),
     (refinement_.settles_late, [STEPS], {"early": [1, 8], "late": [8, 16], "factor": 1.4, "at_least": 1}, True),
     (refinement_.settles_late, [STEPS], {"early": [1, 8], "late": [8, 16], "factor": 1.6, "at_least": 1}, False),
+    (refinement_.settles_late, [settled(lambda i: 10)], {**EARLY_AND_LATE, "factor": 1, "at_least": 0}, False),
+    (refinement_.settles_late, [ONLY_THERE], {**EARLY_AND_LATE, "factor": 1.4, "at_least": 1}, True),
     (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 1.9, "or_above": 1}, True),
     (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 0, "factor": 1.9, "or_above": 1}, False),
     (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 2, "or_above": 0.5}, False),
@@ -421,6 +425,23 @@ def test_reasons_name_what_was_compared():
     none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
                                                 within=[0, 1], factor=1)  # fmt: skip
     assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
+
+
+def test_one_agreeing_trigger_is_enough_and_values_without_any_have_no_say():
+    name, made = best_values(100, 50)
+    made = made.with_columns(agreeing_triggers=pl.col("agreeing_triggers").clip(0, 1), triggers=pl.lit(1, pl.UInt16))
+    found = agreement_.predictive_values_agree(evidence((name, made)), most=100, within=[0.5, 0.5])
+    assert (found.value, found.n, found.ok) == (0.5, 100, True)
+    made = made.with_columns(triggers=(pl.col("key") < 80).cast(pl.UInt16))
+    assert agreement_.predictive_values_agree(evidence((name, made)), most=100, within=[0, 1]).n == 80
+
+
+def test_what_is_not_there_is_said():
+    none = composition_.agreeing_stop_words(evidence(composition()), within=[0, 1])
+    assert (none.n, none.ok, none.reason) == (0, None, "no memory agrees with its layer anywhere")
+    name, made = composition()
+    dip = lambda frame: composition_.active_dip(evidence((name, frame)), dip=[8, 10], bottom=[1, 3], factor=1).reason
+    assert dip(made.filter(pl.col("layer") > 8)) == "too few layers" != dip(made.clear())
 
 
 def test_coverage_is_the_share_of_triggers_with_a_pattern():
