@@ -1,10 +1,18 @@
 """Foreign files that exports are made of: refused by name, and nothing is written beside or half."""
 
+import io
 import json
 import math
+import os
+import pickle
+import zipfile
+from pathlib import Path
 
 import pytest
+import torch
+from factories import convert, words, write_checkpoint, write_dictionary
 from pipeline import step
+from test_hostile_checkpoints import PROGRAMS, Touch, legacy, zipped
 
 
 def line_of(dim=3, **changes):
@@ -61,3 +69,73 @@ def test_an_empty_file_of_trigger_examples_is_refused(tmp_path, capsys):
         step("export-texts", "--jsonl", tmp_path / "triggers.jsonl", "--out", tmp_path / "texts")
     assert "triggers.jsonl: empty" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["triggers.jsonl"]
+
+
+def saved(content):
+    torch.save(content, out := io.BytesIO())
+    return out.getvalue()
+
+
+SOFTMAX = {"class_proj": torch.ones(2, 16), "tail.0": torch.ones(8, 16), "tail.1": torch.ones(4, 16)}
+PROJECTIONS = {
+    "nothing": (b"", "not a checkpoint"),
+    "rubbish": (b"\x80\x02K", "not a checkpoint"),
+    "text": (b"projections", "not a readable checkpoint"),
+    "a program": (saved(Touch()), "could run code"),
+    "a program among them": (saved(SOFTMAX | {"extra": Touch()}), "could run code"),
+    "a list": (saved([*SOFTMAX.values()]), "it is not a dictionary of tensors"),
+    "a number": (saved(3), "it is not a dictionary of tensors"),
+    "a tensor": (saved(SOFTMAX["tail.0"]), "it is not a dictionary of tensors"),
+    "a list for a tensor": (saved(SOFTMAX | {"class_proj": [1.0]}), "it is not a dictionary of tensors"),
+    "a number for a name": (saved(SOFTMAX | {3: torch.ones(1)}), "it is not a dictionary of tensors"),
+    "another name": (saved({"classes": torch.ones(2, 16)}), "class_proj"),
+    "another shape": (saved(SOFTMAX | {"tail.0": torch.ones(8)}), "tail.0 is (8,), the model's "),
+    "more than is stored": (saved(SOFTMAX | {"tail.0": torch.ones(1).expand(8, 16)}), "more than is stored"),
+    "whole numbers": (saved(SOFTMAX | {"class_proj": torch.ones(2, 16).long()}), "class_proj is not of finite"),
+    "NaN": (saved(SOFTMAX | {"class_proj": torch.full((2, 16), math.nan)}), "class_proj is not of finite"),
+}
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch, capsys):
+    """A model, and a function that gives its ``export-agreement`` projections to refuse and returns what it says."""
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint("model.pt", words(44))
+    convert("model.pt", "model.safetensors", "model.json")
+    write_dictionary("dict.txt", words(44))
+
+    def refused(path):
+        with pytest.raises(AssertionError, match="ended with 2"):
+            step("export-agreement", "--weights", "model.safetensors", "--description", "model.json",
+                 "--texts", "texts", "--dictionary", "dict.txt", "--projections-from", path,
+                 "--out", "out")  # fmt: skip
+        assert not os.path.exists("ran")
+        said = capsys.readouterr().err
+        assert f"{path}: " in said
+        return said
+
+    return refused
+
+
+@pytest.mark.parametrize("what", PROJECTIONS)
+def test_projections_that_are_none_are_refused_by_name(given, what):
+    content, said = PROJECTIONS[what]
+    Path("softmax.pt").write_bytes(content)
+    assert said in given("softmax.pt")
+
+
+@pytest.mark.parametrize("write", [zipped, legacy])
+@pytest.mark.parametrize("program", ["GLOBAL and REDUCE", "STACK_GLOBAL", "eval"])
+def test_no_program_in_projections_is_run(given, write, program):
+    write("softmax.pt", PROGRAMS[program])
+    given("softmax.pt")
+
+
+def test_compressed_projections_are_refused_before_they_are_unpacked(given):
+    zipped("softmax.pt", pickle.dumps({}, protocol=2), [("data/0", bytes(10**7))], zipfile.ZIP_DEFLATED)
+    assert "compressed" in given("softmax.pt")
+
+
+def test_projections_that_are_not_there_are_missed(given):
+    assert "no such file" in given("softmax.pt")
+    assert "no such file" in given("softmax.safetensors")

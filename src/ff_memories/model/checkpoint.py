@@ -82,10 +82,24 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint", "check model.checkpoint, or pull it with: dvc pull")
+    loaded = _unpickle(path)
+    if not isinstance(loaded, dict) or "model" not in loaded:
+        raise UserError(f"{path}: not a fairseq checkpoint, it has no 'model'")
+    return loaded
+
+
+def load_tensors(path: Path) -> Weights:
+    """Load a ``state_dict`` that torch saved, as a checkpoint is loaded. Raises ``UserError`` like ``load_pickle``."""
+    state = _unpickle(path)
+    _refuse_odd_tensors(state, path, "it")
+    return state
+
+
+def _unpickle(path: Path) -> Any:
     try:
         _check_zip(path)
         with torch.serialization.safe_globals(_ALLOWED), warnings.catch_warnings(action="ignore"):
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if found := re.search(r"(?:GLOBAL|Unsupported (?:class|global):?(?: GLOBAL)?) `?([\w.]+)", str(error)):
             raise UserError(
@@ -98,9 +112,6 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
     except Exception as error:  # whatever a damaged file makes torch stumble over
         first = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise UserError(f"{path}: truncated or not a checkpoint ({first})", "fetch the file again") from None
-    if not isinstance(loaded, dict) or "model" not in loaded:
-        raise UserError(f"{path}: not a fairseq checkpoint, it has no 'model'")
-    return loaded
 
 
 def _check_zip(path: Path) -> None:
@@ -355,14 +366,14 @@ def _read(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
     ), weights  # fmt: skip
 
 
-def _refuse_odd_tensors(state: Any, path: Path) -> None:
+def _refuse_odd_tensors(state: Any, path: Path, what: str = "its 'model'") -> None:
     """Refuse what is no tensor in memory, and tensors that would take more memory than the file has bytes of them."""
     if not isinstance(state, dict):
-        raise UserError(f"{path}: its 'model' is not a dictionary of tensors")
+        raise UserError(f"{path}: {what} is not a dictionary of tensors")
     total = 0
     for name, tensor in state.items():
         if not isinstance(tensor, torch.Tensor) or not isinstance(name, str):
-            raise UserError(f"{path}: its 'model' is not a dictionary of tensors ({str(name)[:60]})")
+            raise UserError(f"{path}: {what} is not a dictionary of tensors ({str(name)[:60]})")
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             raise UserError(f"{path}: {name} is no plain tensor of numbers")
         bytes_ = tensor.numel() * tensor.element_size()

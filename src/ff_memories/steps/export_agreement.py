@@ -8,7 +8,6 @@ and --projections-from takes it, or the `state_dict` that torch saved of the scr
 
 import argparse
 import json
-import pickle
 from pathlib import Path
 
 import torch
@@ -19,6 +18,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.exports import agreement
 from ff_memories.files import replacing, write_whole
+from ff_memories.model.checkpoint import load_tensors
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.options import whole
 from ff_memories.steps.common import load_decoder, model_arguments
@@ -60,19 +60,21 @@ def run(args: argparse.Namespace) -> None:
 
 def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Read projections that ``_export`` wrote, or the released script's softmax as torch saves it."""
+    mend = "give what --projections wrote, or torch.save(softmax.state_dict(), PATH)"
+    if not path.is_file():
+        raise UserError(f"{path}: no such file", mend)
     try:
-        found = load_file(path) if path.suffix == ".safetensors" else torch.load(path, weights_only=True)
+        found = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
         names = [("class_proj", "head.class_proj.weight")]
         names += [(f"tail.{k}", f"tail.{k}.0.weight") for k in range(len(vocabulary.clusters) - 1)]
         classes, *tails = (found[name] if name in found else found[long] for name, long in names)
-    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path}: no projections of a softmax ({error})",
-            "give what --projections wrote, or torch.save(softmax.state_dict(), PATH)",
-        ) from None
+    except (OSError, SafetensorError, KeyError) as error:
+        raise UserError(f"{path}: no projections of a softmax ({error})", mend) from None
     for tensor, like, (name, _) in zip((classes, *tails), vocabulary.projections(), names, strict=True):
         if tensor.shape != like.shape:
-            raise UserError(f"{path}: {name} is {tuple(tensor.shape)}, the model's {tuple(like.shape)}")
+            raise UserError(f"{path}: {name} is {tuple(tensor.shape)}, the model's {tuple(like.shape)}", mend)
+        if not tensor.is_floating_point() or not torch.isfinite(tensor.float()).all():
+            raise UserError(f"{path}: {name} is not of finite floating-point numbers", mend)
     return classes, tails
 
 
