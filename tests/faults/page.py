@@ -54,14 +54,12 @@ def holds(ok: bool | None) -> str:
     return {True: "yes", False: "**no**", None: "not tried"}[ok]
 
 
-def read(name: str) -> dict | None:
-    path = DATA / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+def read(name: str) -> dict:
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def killed() -> str:
-    if not (found := read("faults/kill")):
-        return ""
+    found = read("faults/kill")
     body, total = [], Counter[str]()
     for row in found["rows"]:
         total[row["of"]] += sum(row["kills"].values())
@@ -83,8 +81,7 @@ def shared(kills: dict[str, int]) -> str:
 
 
 def memory() -> str:
-    if not (found := read("faults/memory")):
-        return ""
+    found = read("faults/memory")
     body = [
         [row["what"], row["peak_mib"], row.get("long_mib", ""), row["limit"], holds(row["ok"])] for row in found["rows"]
     ]
@@ -96,15 +93,13 @@ def memory() -> str:
 
 
 def conditions() -> str:
-    if not (found := read("faults/conditions")):
-        return ""
+    found = read("faults/conditions")
     body = [[row["what"], row["found"], holds(row["ok"])] for row in found["rows"]]
     return "\n## Conditions\n\n" + table(["what", "found", "holds"], body)
 
 
 def corruption() -> str:
-    if not (found := read("faults/corruption")):
-        return ""
+    found = read("faults/corruption")
     body = [[row["file"], row["way"], row["found"], holds(row["ok"])] for row in
             sorted(found["rows"], key=lambda row: (row["file"], row["way"]))]  # fmt: skip
     return (
@@ -135,8 +130,7 @@ def held() -> str:
 
 
 def fuzzed() -> str:
-    if not (found := read("faults/fuzz")):
-        return ""
+    found = read("faults/fuzz")
     body = [[row["reader"], row["seed"], f"{row['seconds']:,}", f"{row['tried']:,}", row["found"] or "none"]
             for row in found["rows"]]  # fmt: skip
     return (
@@ -154,8 +148,6 @@ def mutation() -> str:
         for part in ("memories", "claims", "patterns")
         for path in sorted((DATA / "faults").glob(f"mutation-{part}*.json"), reverse=True)
     ]
-    if not samples:
-        return ""
     scores, left = [], []
     for part, found in samples:
         tried, killed, survivors = found["tried"], found["killed"], found["survivors"]
@@ -183,8 +175,7 @@ def mutation() -> str:
 
 
 def coverage() -> str:
-    if not (found := read("faults/coverage")):
-        return ""
+    found = read("faults/coverage")
     packages = found["packages"]
     packages["in all"] = {name: sum(row[name] for row in packages.values()) for name in branches.COUNTS}
     body = []
