@@ -1,13 +1,16 @@
 """What cannot be read, written or counted is refused in one clear sentence, before anything is loaded."""
 
 # ruff: noqa: F811
+import json
 import os
 import subprocess
 
 import pytest
 import torch
 from conftest import BIN
-from test_bad_input import folder, inputs, run_corpus, says  # noqa: F401  (fixtures)
+from factories import convert
+from pipeline import SMALL
+from test_bad_input import folder, inputs, model_step, run_corpus, says  # noqa: F401  (fixtures)
 
 from ff_memories.cli import main
 from ff_memories.options import threads, whole
@@ -22,7 +25,7 @@ def loop(folder, arguments):
 def no_card(folder, arguments):
     (folder / "card.json").unlink()
     (folder / "card.json").mkdir()
-    return [*arguments], "card.json: Is a directory"
+    return [*arguments], "card.json: a directory, not a file"
 
 
 def no_folder(folder, arguments):
@@ -91,3 +94,38 @@ def test_a_number_that_no_step_can_use_is_refused_as_it_is_read(step, option, nu
 def test_the_largest_numbers_that_are_taken():
     assert (threads("1024"), whole(0)("0"), whole()(str(2**63 - 1))) == (1024, 0, 2**63 - 1)
     assert torch.Generator().manual_seed(2**63 - 1).initial_seed() == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ("{}", "this step reads the config section 'values', which its rule does not declare"),
+        ('{"seed": 3}', "this step reads the config section 'values', which its rule does not declare"),
+        ("{", "--config: not readable as JSON"),
+        ('{"values": ' * 5000 + "}" * 5000, "--config: not readable as JSON"),
+        ('{"values": 3}', "values: "),
+        (json.dumps({"values": SMALL["values"] | {"projection_seed": 2**63}}), "values.projection_seed: "),
+        (json.dumps({"values": SMALL["values"] | {"projection_seed": 10**30}}), "values.projection_seed: "),
+    ],
+)
+def test_sections_on_the_command_line_that_are_none_or_too_few(folder, capsys, given, said):
+    names = ("weights", "description", "corpus", "triggers", "values")
+    paths = [part for name in names for part in (f"--{name}", folder / name)]
+    convert(folder / "model.pt", folder / "weights", folder / "description")
+    assert said in says(capsys, "values", "--config", given, "--threads", 1, *paths)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "dict.txt", "train.txt", "card.json"])
+def test_a_pipe_is_no_file_and_is_not_waited_for(folder, capsys, name):
+    arguments = run_corpus(folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert f"{name}: a pipe or a device, not a file" in says(capsys, *arguments)
+
+
+@pytest.mark.parametrize("name", ["dict.txt", "model.pt"])
+def test_nor_is_it_a_checkpoint_or_its_dictionary(folder, capsys, name):
+    arguments = model_step(folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert f"{name}: a pipe or a device, not a file" in says(capsys, *arguments)

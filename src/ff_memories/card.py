@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.errors import UserError, made_again
+from ff_memories.files import require_file
 
 NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "max_positions")
 
 
 def read_card(path: str | Path) -> dict[str, Any]:
     """Read a ``card.json``. Raises ``UserError`` when it is missing, damaged or names no known scope."""
+    require_file(path)
     try:
         card = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.fields import FieldInfo
 
 from ff_memories.errors import UserError
+from ff_memories.files import require_file
+from ff_memories.options import LARGEST
 
 # What `fidelity` makes of every key that says `auto`.
 FIDELITY = {
@@ -163,7 +165,7 @@ class Values(Section):
     projection: Literal["auto", "adaptive", "flat", "head", "random"] = Field(
         description="adaptive: the model's own softmax (paper) | flat | head | random (released)"
     )
-    projection_seed: int = Field(ge=0, description="of the random projections")
+    projection_seed: int = Field(ge=0, le=LARGEST, description="of the random projections")
 
 
 class Composition(Section):
@@ -318,6 +320,7 @@ def parse(data: Any, name: str = "config") -> Config:
 
 
 def read_yaml(path: Path) -> Any:
+    require_file(path)
     try:
         return yaml_of(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
@@ -358,6 +361,10 @@ else:
     _Keys = object  # and has those of its sections
 
 
+class Undeclared(UserError, AttributeError):
+    """Raised where a step reads a section that ``--config`` does not hold."""
+
+
 class Settings(_Keys):
     """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
 
@@ -375,11 +382,17 @@ class Settings(_Keys):
     if not TYPE_CHECKING:  # there, what is no key of the config is an error
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(f"this step reads the config section {name!r}, which its rule does not declare")
+            raise Undeclared(
+                f"this step reads the config section {name!r}, which its rule does not declare",
+                "give --config a run's config file, or that section, too",
+            )
 
     @classmethod
     def from_argument(cls, text: str) -> "Settings":
         """Read ``--config``: a config file's path, or the declared sections themselves as JSON."""
         if text.lstrip().startswith("{"):
-            return cls(json.loads(text))
+            try:
+                return cls(json.loads(text))
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"--config: not readable as JSON: {error}") from None
         return cls(load(text).resolved())

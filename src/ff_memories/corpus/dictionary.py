@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ff_memories.errors import UserError
+from ff_memories.files import require_file
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 PAD, EOS, UNK = 1, 2, 3
@@ -36,6 +37,7 @@ class Dictionary:
 
         Raises ``UserError`` with the line where the file is no dictionary or lists a type twice.
         """
+        require_file(path)
         try:
             text = Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:

@@ -13,6 +13,7 @@ import polars as pl
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter
 from ff_memories.errors import UserError
+from ff_memories.files import require_file
 
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
 
@@ -59,6 +60,7 @@ class Sentences:
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number, text) of a file's lines. Raises ``UserError`` naming file and line where it is not UTF-8."""
+    require_file(path)
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, 1):
@@ -74,8 +76,6 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, text
     except FileNotFoundError:
         raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
-    except IsADirectoryError:
-        raise UserError(f"{path}: a directory, not a text file") from None
 
 
 def is_heading(text: str) -> bool:
@@ -153,6 +153,7 @@ def sha256(files: list[Path]) -> str:
     """Return the SHA-256 of files, read one after the other."""
     digest = hashlib.sha256()
     for path in files:
+        require_file(path)
         with path.open("rb") as file:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)

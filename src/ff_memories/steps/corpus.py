@@ -66,7 +66,7 @@ def _segmenters(args: Configured) -> list[Segmenter]:
 
 def _digest(files: list[Path]) -> str:
     for path in files:
-        if not path.is_file():
+        if not path.exists():
             raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files")
     return text.sha256(files)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
-from ff_memories.files import replacing
+from ff_memories.files import replacing, require_file
 from ff_memories.model import checkpoint
 from ff_memories.steps.common import Configured, config_argument
 
@@ -62,6 +62,7 @@ def scope(settings: Settings, description: checkpoint.Description) -> str:
 
 
 def _sha256(path: str) -> str:
+    require_file(path)
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
