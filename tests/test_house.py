@@ -13,9 +13,9 @@ from conftest import ROOT
 
 SOURCES = ROOT / "src" / "ff_memories"
 LAYERS = (  # each imports only from those before it, and from within itself
-    ("errors",),
+    ("errors", "options"),
+    ("files",),
     (
-        "files",
         "progress",
         "seeding",
         "plain",
