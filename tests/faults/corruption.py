@@ -39,7 +39,7 @@ FILES: dict[str, str | Path] = {
     "figure's specification": RESULTS / "figures/figure4.vl.json",
     "claims": RESULTS / "tables/claims.parquet",
 }
-UNNAMED = "Config file must"  # Snakemake reads a run's one config before the Snakefile, and does not say its name
+UNNAMED = "Config file "  # Snakemake reads a run's one config before the Snakefile, and does not say its name
 PINNED = ("train.txt", "dict.txt", "model.pt")
 INPUTS = (*PINNED, "my.yaml")
 WAYS = ("flipped", "truncated", "emptied", "another's")

@@ -4,19 +4,17 @@ One forward pass serves all layers and keys. No vocabulary projection is made, n
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import torch
 
-from ff_memories import seeding, tables
+from ff_memories import seeding
 from ff_memories.corpus.store import Corpus
-from ff_memories.errors import UserError, made_again
+from ff_memories.errors import UserError
 from ff_memories.memories import plan
 from ff_memories.memories.checkpoints import Checkpoint
 from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
-from ff_memories.model.checkpoint import Description
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.memory import Space, by_halves
 from ff_memories.progress import Progress
@@ -261,21 +259,6 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
             ).with_columns(pl.when(pl.Series(inside, dtype=pl.Boolean)).then(pl.col("next_token")).alias("next_token"))
         )
     return pl.concat(parts)
-
-
-def read(path: str | Path, shape: Description, corpus: Corpus) -> pl.DataFrame:
-    """Read a ``triggers`` table. Raises ``UserError`` where it is not one of this model and text."""
-    frame = tables.read(path)
-    columns = ("layer", "key", "sentence", "position", "next_token")
-    layer, key, sentence, position, told = (frame[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in columns)
-    ours = bool(((layer >= 1) & (layer <= shape.layers) & (key < shape.keys) & (sentence < len(corpus))).all())
-    if ours:
-        length, at = corpus.lengths[sentence], corpus.offsets[sentence] + position
-        following = np.where(position < length, corpus.tokens[np.minimum(at, len(corpus.tokens) - 1)], -1)
-        ours = bool(((position <= length) & (told == following)).all())
-    if not ours:
-        raise UserError(f"{path}: not the triggers of this model in this text", made_again(path))
-    return frame
 
 
 def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
