@@ -108,7 +108,7 @@ def main() -> None:
             done = finish(folder, *([] if is_result else ["--until", "claims"]))
             log = folder.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
             said = "\n".join(
-                re.findall(r"^(?:error: |WorkflowError:\n).*|changed since they were made.*", log, re.MULTILINE)
+                re.findall(r"^(?:error: |WorkflowError[^\n]*:\n).*|changed since they were made.*", log, re.MULTILINE)
             )
             named = Path(FILES[kind]).name in said
             differ = differing(folder, expected)
