@@ -87,8 +87,8 @@ def memory() -> str:
     ]
     return (
         "\n## Memory\n\nPeaks in MiB. The steps that go over the whole text ran on a made-up one as long as the "
-        "demo's, and on one fifty times as long, on both with shards of one length; those after them, which look up sentences "
-        "for their tables and pages, did not.\n\n"
+        "demo's, and on one fifty times as long, on both with shards of one length; those after them, which look up "
+        "sentences for their tables and pages, did not.\n\n"
         + table(["what", "peak", "on the long text, or in the end", "at most", "holds"], body)
     )
 
