@@ -82,13 +82,22 @@ def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, sh
     ]  # fmt: skip
     where = {"sentence": np.arange(sentences), "split": ["train"] * sentences, "file": ["texts/train.txt"] * sentences,
              "line": np.arange(sentences) + 1, "first_token": np.zeros(sentences), "tokens": lengths}  # fmt: skip
-    shown = triggers.filter(pl.col("rank") <= shaded)["position"].cast(pl.Int64).to_numpy()
-    starts = np.concatenate([[0], shown.cumsum()])
+    shown = triggers.filter(pl.col("rank") <= shaded)
+    lengths = shown["position"].cast(pl.Int64).to_numpy()
+    shading = shown.select("layer", "key", "rank")[np.repeat(np.arange(len(shown)), lengths)].with_columns(
+        pl.Series("position", np.concatenate([np.arange(0), *(np.arange(1, n + 1) for n in lengths)])),
+        pl.Series("coefficient", rng.random(int(lengths.sum())).astype(np.float32)),
+    )
+    value, place = (a.ravel() for a in np.indices(tops.shape))
+    promoted = frame("promoted", {
+        "layer": value // keys + 1, "key": value % keys, "token_rank": place, "token": tops.ravel(),
+        "probability": probabilities.ravel(),
+    })  # fmt: skip
     return Material(
         layers, keys, Texts(corpus, Dictionary(types)), triggers, values,
         tables.conform(mutations, tables.TABLES["mutations"]), frame("annotations", found),
-        frame("pattern_labels", labels), frame("sentences", where), top, shaded,
-        (rng.random(starts[-1]).astype(np.float32), starts), (tops, probabilities),
+        frame("pattern_labels", labels), frame("sentences", where),
+        tables.conform(shading, tables.TABLES["shading"]), promoted, top, shaded,
     )  # fmt: skip
 
 

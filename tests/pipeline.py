@@ -72,13 +72,13 @@ def step(*arguments):
         assert end.code == 0, f"{arguments[0]} ended with {end.code}"
 
 
-def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out") -> Path:
+def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", device: str = "cpu") -> Path:
     """Run every step from model to composition, without Snakemake; return the folder of tables."""
     path, out = folder / "config.yaml", folder / out
     path.write_text(yaml.safe_dump(settings))
     f, t = lambda name: out / name, lambda name: out / f"{name}.parquet"
     c = lambda name: out / "counts" / f"{name}.parquet"
-    execution = ["--device", "cpu", "--threads", threads, "--batch-tokens", settings["execution"]["batch_tokens"]]
+    execution = ["--device", device, "--threads", threads, "--batch-tokens", settings["execution"]["batch_tokens"]]
     model = ["--weights", f("model.safetensors"), "--description", f("model.json")]
     corpus = ["--corpus", f("corpus.safetensors")]
     config_ = ["--config", path]
@@ -96,6 +96,8 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out") 
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
          "--counts", c("mutations"))  # fmt: skip
     step("values", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"))
+    step("gallery-tables", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"),
+         "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
     given = settings["composition"].get("sample_file")
     sample = ["--sample", folder / given, "--sentences", t("sentences")] if given else []
     step("composition", *config_, *model, *execution, *corpus, *sample, "--values", t("values"),

@@ -23,23 +23,24 @@ def git(folder, *arguments):
     return done.stdout
 
 
-def publish(planted_run, folder):
+def publish(planted_run, folder, name="planted", **env):
     """Make the project in a folder, adopt what Snakemake computed elsewhere, and push it into the checkout."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
-    for name in listed.split("\n"):
-        if name and not name.startswith(("artefacts/", "data/", "tests/")) and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    for name in INPUTS:
-        shutil.copy2(planted_run / name, folder / name)
+    for file in listed.split("\n"):
+        if file and not file.startswith(("artefacts/", "data/", "tests/")) and (ROOT / file).is_file():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, folder / file)
+    for file in INPUTS:
+        shutil.copy2(planted_run / file, folder / file)
     shutil.copy(planted_run / "my.yaml", folder / "config" / "config.yaml")
-    shutil.copytree(folder / "annotations" / "demo", folder / "annotations" / "planted")
-    for name in ("results", ".snakemake"):
-        shutil.copytree(planted_run / name, folder / name)
+    shutil.copytree(folder / "annotations" / "demo", folder / "annotations" / name)
+    for made in ("results", ".snakemake"):
+        if (planted_run / made).is_dir():
+            shutil.copytree(planted_run / made, folder / made)
     (folder / "dvc.lock").unlink(missing_ok=True)
     git(folder, "init", "-q")
     run(folder, "ff-memories", "dvc-yaml")
-    run(folder, "snakemake", "--cores", "2")  # the report names its config file, which is another one here
+    run(folder, "snakemake", "--cores", "2", **env)  # the report names its config file, which is another one here
     run(folder, "ff-memories", "adopt")
     run(folder, "dvc", "push", "--quiet")
     git(folder, "add", "-A")
@@ -47,11 +48,11 @@ def publish(planted_run, folder):
     return folder
 
 
-def restored(project, folder):
+def restored(project, folder, **env):
     """Clone a published project, pull its artefacts and restore."""
     subprocess.run(["git", "clone", "-q", project, folder], check=True, capture_output=True)
     run(folder, "dvc", "pull", "--quiet")
-    run(folder, "ff-memories", "restore")
+    run(folder, "ff-memories", "restore", **env)
     return folder
 
 

@@ -90,6 +90,10 @@ TAMPERED = {
     ("refinement", "residual_top"): lambda r: {"residual_top": (r["residual_top"] + 1) % 48},
     ("refinement", "residual_probability"): lambda r: {"residual_probability": r["residual_probability"] * 1.01},
     ("refinement", "kind"): lambda r: {"kind": "ffn" if r["kind"] != "ffn" else "residual"},
+    ("promoted", "token"): lambda r: {"token": r["token"] + 1},
+    ("promoted", "probability"): lambda r: {"probability": r["probability"] * 1.001},
+    ("shading", "coefficient"): lambda r: {"coefficient": r["coefficient"] + 0.01},
+    ("shading", "position"): lambda r: {"position": r["position"] + 60},
 }  # fmt: skip
 
 
@@ -101,7 +105,7 @@ def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column)
     place = f"{table}, " + " ".join(f"{name} {row[name]}" for name in tables.TABLES[table].key)
     (said,) = finding.differ
     assert said.startswith(place + ": ")
-    assert column in ("sentence", "removed") or column in said  # these two change what all else is computed from
+    assert column in ("sentence", "removed", "token") or column in said  # these change what all else is computed from
 
 
 def test_a_trigger_left_out_is_found_in_its_sentence(sound):

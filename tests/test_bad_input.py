@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import subprocess
+import time
 import zipfile
 from typing import Any
 
@@ -13,11 +14,11 @@ import polars as pl
 import pytest
 import torch
 import yaml
-from conftest import BIN, ROOT
+from conftest import BIN, ROOT, command
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import SMALL, config, run_steps, write_inputs
 
-from ff_memories import tables
+from ff_memories import stages, tables
 from ff_memories.card import read_card
 from ff_memories.cli import main
 from ff_memories.config import Settings, load, parse
@@ -26,6 +27,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
 from ff_memories.memories import shards
 from ff_memories.model import checkpoint
+from ff_memories.steps import export_triggers, init, show, verify
 from ff_memories.steps.common import shard_of
 from ff_memories.workflow import Run
 
@@ -408,6 +410,44 @@ def test_a_faulty_config_is_refused_with_the_keys_path(said):
         parse(config(**CONFIGS[said]))
 
 
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"trigers": {"top": 3}}, "trigers: unknown key (did you mean triggers?)"),
+        ({"triggers__tpo": 3}, "triggers.tpo: unknown key (did you mean top?)"),
+        ({"corpus__train__max_sentence": 3}, "corpus.train.max_sentence: unknown key (did you mean max_sentences?)"),
+        ({"figures": {"figure4": {"widht": 300}}}, "figures.figure4.widht: unknown key (did you mean width?)"),
+        ({"values__qqqq": 3}, "values.qqqq: unknown key\n"),
+        ({"corpus__train": {"files": ["train.txt"], "tpo": 1}}, "corpus.train.tpo: unknown key\n"),
+    ],
+)
+def test_a_mistyped_key_is_told_from_the_key_that_was_meant(changes, said):
+    with pytest.raises(UserError) as error:
+        parse(SMALL | changes if "trigers" in changes else config(**changes))
+    assert f"  {said}" in str(error.value)
+
+
+def test_a_mistyped_section_of_a_step_is_told_from_the_section_that_was_meant():
+    with pytest.raises(UserError, match=r"trigers: unknown key \(did you mean triggers\?\)"):
+        Settings({"trigers": {}})
+    with pytest.raises(UserError, match=r"triggers.tpo: unknown key \(did you mean top\?\)"):
+        Settings({"triggers": SMALL["triggers"] | {"tpo": 3}})
+
+
+@pytest.mark.parametrize(
+    "typed, said",
+    [
+        ("verfy", "verfy: no such command (did you mean verify?)\n"),
+        ("trigger_shard", "trigger_shard: no such command (did you mean trigger-shard?)\n"),
+        ("x\x1b[2J", "no such command\n"),
+    ],
+)
+def test_a_mistyped_command_is_told_from_the_command_that_was_meant(capsys, typed, said):
+    told = says(capsys, typed, "--configfile", "my.yaml")
+    assert said in told and "to mend it: ff-memories --help lists all commands" in told
+    assert "\x1b" not in told and len(told) < 200
+
+
 @pytest.mark.parametrize("path", ["seed", "corpus.headings", "composition.stop_words", "execution"])
 def test_a_missing_key_is_named(path):
     data = copy.deepcopy(SMALL)
@@ -437,19 +477,86 @@ def test_a_config_that_is_not_there_or_no_yaml(tmp_path):
         load(tmp_path / "my.yaml")
 
 
+COMMANDS = {
+    "verify": "", "adopt": "", "restore": "", "plan": "", "dvc-yaml": "", "fetch": "", "show": "--layer 1 --key 1",
+    "why": "results/small/claims.json", "crate": "--out crate",
+    "sensitivity-part": "--part values --corpus c --claims c --out sensitivity.parquet",
+}  # fmt: skip
+UNREADABLE = {
+    "no such config file": lambda path: None,
+    "a directory, not a file": lambda path: path.mkdir(),
+    "a pipe or a device, not a file": os.mkfifo,
+    "not readable: 'utf-8' codec can't decode": lambda path: path.write_bytes(b"run: \xff\n"),
+    "not readable as YAML": lambda path: path.write_text("run: [\n"),
+    "a config is a mapping of sections": lambda path: path.write_text(""),
+    "not readable: Too many levels of symbolic links": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("said", UNREADABLE)
+def test_a_config_that_cannot_be_read_is_named_by_every_command(tmp_path, monkeypatch, capsys, name, said):
+    monkeypatch.chdir(tmp_path)
+    UNREADABLE[said](tmp_path / "my.yaml")
+    told = says(capsys, name, *COMMANDS[name].split(), "--configfile", "my.yaml")
+    assert told.startswith(f"error: my.yaml: {said}")
+
+
+@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "dvc-yaml", "why x", "crate --out crate"])
+def test_so_is_the_default_config(tmp_path, monkeypatch, capsys, words):
+    for name in ("Snakefile", "profiles", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    assert "error: config/config.yaml: no such config file" in says(capsys, *words.split())
+
+
+def test_what_snakemake_refuses_is_no_traceback_of_a_command(folder):
+    for name in ("Snakefile", "profiles", "workflow"):
+        (folder / name).symlink_to(ROOT / name)
+    for changes, said in (
+        ({"corpus__validation__files": ["none.txt"]}, "error: Missing input files for rule corpus:"),
+        ({"model__checkpoint": "-x"}, "error: -x: a command would take it for an option"),
+    ):
+        (folder / "my.yaml").write_text(yaml.safe_dump(config(**changes)))
+        done = command("ff-memories", "dvc-yaml", "--configfile", "my.yaml", cwd=folder, check=False)
+        assert done.returncode == 2 and done.stderr.startswith(said) and "Traceback" not in done.stderr
+        assert "-x" in said or "put these files there, or correct their paths in the config" in done.stderr
+
+
 def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
                  "--validation", "validation.txt"]  # fmt: skip
     with pytest.raises(SystemExit) as end:
-        main([*arguments, "--set", "triggers.top=25", "mutations.top=20", "composition.memories=all"])
+        main([*arguments, "--set", "triggers.top=25", "mutations.top=20", "--set", "composition.memories=all"])
     assert end.value.code == 0
     made = load("my.yaml")
-    assert (made.run, made.triggers.top, made.composition.memories) == ("my", 25, "all")
+    assert (made.run, made.triggers.top, made.mutations.top, made.composition.memories) == ("my", 25, 20, "all")
     assert "there is such a file already" in says(capsys, *arguments)
     assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
     assert load("my.yaml") == made
     assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
+
+
+INIT = "my.yaml --checkpoint model.pt --dictionary dict.txt --train 0 --validation 0"
+
+
+@pytest.mark.parametrize(
+    "step, option, needed",
+    [
+        (init, "--set", INIT),
+        (init, "--train", INIT),
+        (init, "--validation", INIT),
+        (show, "--key", "--layer 1"),
+        (verify, "--only", ""),
+        (export_triggers, "--dims", "--triggers t --sentences s --card c --out o"),
+    ],
+)
+def test_an_option_given_again_adds_to_what_was_given(step, option, needed):
+    parser = argparse.ArgumentParser()
+    step.arguments(parser)
+    given = vars(parser.parse_args([*needed.split(), option, "1", "2", option, "3"]))
+    assert list(map(int, given[option.removeprefix("--")]))[-3:] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -542,6 +649,135 @@ def test_what_would_fail_late_is_refused_at_the_start():
     ):
         with pytest.raises(UserError, match=said):
             Run(config(**changes))
+
+
+PLACES: dict[str, tuple[str, dict[str, Any]]] = {
+    "corpus.train.files": ("train.txt", {}),
+    "corpus.validation.files": ("validation.txt", {}),
+    "model.checkpoint": ("model.pt", {}),
+    "model.dictionary": ("dict.txt", {}),
+    "composition.sample_file": ("sample.jsonl", {"composition__sample_file": "sample.jsonl"}),
+    "sources.registry": ("registry.toml", {"sources": {"registry": "registry.toml"}}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_input_is_a_file_when_a_run_starts(folder, monkeypatch, place):
+    monkeypatch.chdir(folder)
+    name, changes = PLACES[place]
+    (folder / name).unlink(missing_ok=True)
+    missing = Run(config(**changes), "my.yaml").check_inputs()
+    assert missing == [f"my.yaml: {place}: {name}: no such file"]
+    (folder / name).mkdir()
+    with pytest.raises(UserError, match=f"{name}: a directory, not a file"):
+        Run(config(**changes), "my.yaml")
+    (folder / name).rmdir()
+    os.mkfifo(folder / name)
+    with pytest.raises(UserError, match=f"{name}: a pipe or a device, not a file"):
+        Run(config(**changes), "my.yaml")
+
+
+def test_an_input_that_may_not_be_read_is_refused_when_a_run_starts(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != "train.txt")
+    with pytest.raises(UserError, match=r"corpus\.train\.files: train\.txt: no permission to read it"):
+        Run(config()).check_inputs()
+
+
+def test_what_a_rule_makes_may_be_missing_when_a_run_starts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    named: Any = {"corpus__source": "wikitext-103", "corpus__train__files": [], "corpus__validation__files": [],
+                  "model__source": "adaptive_lm_wiki103.v2", "model__checkpoint": None,
+                  "model__dictionary": None}  # fmt: skip
+    assert Run(config(**named)).check_inputs() == []
+    (tmp_path / "data/adaptive_lm_wiki103.v2/model.pt").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"model\.pt: a directory, not a file"):
+        Run(config(**named))
+
+
+def test_what_people_annotated_are_files_when_a_run_starts(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    place = folder / "annotations" / "small" / "inner"
+    place.mkdir(parents=True)
+    (place / "a.csv").touch()
+    (place / ".#a.csv").symlink_to("nobody@nowhere")  # an editor's mark
+    run = Run(config())
+    assert run.annotations == ["annotations/small/inner/a.csv"] and run.check_inputs() == []
+    (place / "b.csv").symlink_to("nowhere.csv")
+    with pytest.raises(UserError, match=r"inner/b\.csv: a link to nothing, not a file that people annotated"):
+        Run(config()).check_inputs()
+    (place / "b.csv").unlink()
+    os.mkfifo(place / "b.csv")
+    with pytest.raises(UserError, match=r"inner/b\.csv: a pipe or a device"):
+        Run(config()).check_inputs()
+
+
+SAMPLED = {"composition__sample_file": "sample.jsonl"}
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ('{"text": "a b"}', "line 2: no `text` and `random_pos`"),
+        ('{"random_pos": 1}', "line 2: no `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": 1.0}', "line 2: no `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": true}', "line 2: no `text` and `random_pos`"),
+        ('{"text": ["a"], "random_pos": 1}', "line 2: no `text` and `random_pos`"),
+        ('["text", "random_pos"]', "line 2: no `text` and `random_pos`"),
+        ("[" * 99_999, "line 2: no `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": -1}', "line 2: random_pos is -1, and a prefix has 0 tokens or more"),
+        ("\udcff", "line 2: not UTF-8 at byte 0"),
+    ],
+)
+def test_a_faulty_sample_is_refused_when_a_run_starts(tmp_path, monkeypatch, line, said):
+    monkeypatch.chdir(tmp_path)
+    good = '{"text": "a b", "random_pos": 1}\n'
+    (tmp_path / "sample.jsonl").write_bytes((good + line).encode(errors="surrogateescape"))
+    with pytest.raises(UserError, match=f"sample.jsonl, {said}"):
+        Run(config(**SAMPLED)).check_inputs()
+    (tmp_path / "sample.jsonl").write_text(good * 2)
+    Run(config(**SAMPLED)).check_inputs()
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_so_is_an_empty_one(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample.jsonl").write_text(content)
+    with pytest.raises(UserError, match=r"sample\.jsonl: an empty sample"):
+        Run(config(**SAMPLED)).check_inputs()
+
+
+def test_a_sample_is_looked_at_in_little_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = json.dumps({"text": "word " * 30, "random_pos": 3}) + "\n"
+    (tmp_path / "sample.jsonl").write_text(line * 4000)
+    run = Run(config(**SAMPLED))
+    run.check_inputs()  # imports, too
+    begun = time.process_time()
+    run.check_inputs()
+    assert time.process_time() - begun < 1
+
+
+def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_still_read_the_run(folder, monkeypatch):
+    run = lambda: subprocess.run(
+        [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],
+        cwd=folder, text=True, capture_output=True,
+    )  # fmt: skip
+    (folder / "my.yaml").write_text(yaml.safe_dump(config(**SAMPLED)))
+    (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": "1"}\n')
+    done = run()
+    assert done.returncode and "sample.jsonl, line 1: no `text` and `random_pos`" in done.stdout + done.stderr
+    monkeypatch.chdir(folder)
+    with stages.workflow(folder / "my.yaml", forceall=True, snakefile=ROOT / "Snakefile") as found:
+        assert any(job.rule.name == "composition" for job in found.dag.jobs)
+    assert not stages.only_read()
+    (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": 1}\n')
+    assert run().returncode == 0
+    (folder / "validation.txt").unlink()
+    done = run()
+    assert done.returncode
+    assert "my.yaml: corpus.validation.files: validation.txt: no such file" in done.stdout + done.stderr
+    assert "Missing input files for rule corpus" in done.stdout + done.stderr
 
 
 def test_only_the_papers_own_model_and_text_have_the_papers_scope():

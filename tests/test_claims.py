@@ -1,10 +1,13 @@
 """Every claim can hold and can fail, by tables made by hand; a surrogate reproduces nothing; gaps never crash."""
 
 import json
+import time
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import binom, norm
 
 from ff_memories import cli, tables
 from ff_memories.claims import Evidence, Measurement, judge, natural, register, verdicts
@@ -15,11 +18,18 @@ from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
 from ff_memories.claims.layers import at, between, both, tally
 from ff_memories.claims.numbers import measured, number, spread
-from ff_memories.claims.statistics import rank_correlation
+from ff_memories.claims.statistics import (
+    highest_of_independent,
+    lowest_of_joint,
+    rank_correlation,
+    share_interval,
+    wilson,
+)
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.claims.verdicts import PROXY
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
+from ff_memories.measures import interval
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000
 STOP = frozenset({10, 11})
@@ -544,6 +554,133 @@ def test_a_mean_difference_lies_inside_its_interval():
     row = verdict("K1", mutations())
     assert row["low"] < row["measured"] < row["high"] and row["n"] == 48
     assert row["measured"] == pytest.approx((-0.7 + 0.03 * 8.5) - -0.1)  # the last token against the first
+
+
+Z2 = norm.ppf(0.975) ** 2
+
+
+def test_a_share_of_no_cases_or_of_all_has_wilsons_interval():
+    assert wilson(0, 20) == pytest.approx((0, Z2 / (20 + Z2)))
+    assert wilson(20, 20) == pytest.approx((20 / (20 + Z2), 1))
+    centre, half = (4 + Z2 / 2) / (20 + Z2), (Z2 * (4 * 16 / 20 + Z2 / 4)) ** 0.5 / (20 + Z2)
+    assert wilson(4, 20) == pytest.approx((centre - half, centre + half))
+    assert np.isnan(wilson(0, 0)).all()
+    none, every = np.zeros(20, bool), np.ones(20, bool)
+    assert share_interval(none, 1) == wilson(0, 20) and share_interval(every, 1) == wilson(20, 20)
+    some = np.arange(20) < 5
+    assert share_interval(some, 1) == interval(some, 1) != wilson(5, 20)
+
+
+CERTAIN = {  # claims whose measured share is 0 or 1, tables, units
+    "K6": ([covered(5), annotations(lambda k: 1)], 32), "K10": ([values(lambda i: 0)], KEYS),
+    "K11": ([values(lambda i: 0)], KEYS), "K16": ([best_values(100, 50)], 100), "K17": ([best_values(100, 0)], 100),
+    "K20": ([composition()], 20), "K21": ([composition(agreeing=lambda e, i: 1, top=10)], 20),
+    "K22": ([composition(agreeing=lambda e, i: 1), examples(lambda e: 2)], 20), "K23": ([settled(lambda i: 20)], 20),
+    "K24": ([settled(lambda i: 20)], 20), "K26": ([mixture(residual=20)], 20), "K27": ([mixture(residual=20)], 20),
+    "K28": ([mixture(composition=20)], 20), "K29": ([mixture(residual=20)], 20), "K30": ([distances(20)], 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", CERTAIN)
+def test_a_claim_that_no_case_or_every_case_shows_is_not_thereby_certain(claim):
+    made, units = CERTAIN[claim]
+    row = verdict(claim, *made)
+    assert row["measured"] in (0, 1)
+    ends = (0, Z2 / (units + Z2)) if row["measured"] == 0 else (units / (units + Z2), 1)
+    assert (row["low"], row["high"]) == pytest.approx(ends)
+
+
+def test_a_pooled_share_counts_units_and_not_their_rows():
+    assert verdict("K29", mixture(residual=20))["high"] == pytest.approx(Z2 / (20 + Z2))
+    assert verdict("K29", mixture(residual=20))["n"] == 320
+    row = verdict("K29", refinement(lambda e, i: "third" if e == 0 else "residual"))
+    assert row["low"] == 0 and row["measured"] == pytest.approx(1 / 20)
+    assert row["high"] == pytest.approx(binom.ppf(0.975, 20, 1 / 20) / 20)
+
+
+def joint(*hits, layers=1):
+    """Examples' hits in layers: an array for each layer, or one for so many."""
+    return pl.concat(
+        pl.DataFrame({"example": np.arange(len(own)), "layer": [layer] * len(own), "hit": own})
+        for layer, own in enumerate(hits * layers, 1)
+    )
+
+
+def test_of_one_layer_alone_nothing_is_selected():
+    wanted = binom.ppf([0.025, 0.975], 4096, 0.05) / 4096
+    assert highest_of_independent(np.array([0.05]), np.array([4096]), 1) == pytest.approx(wanted, abs=5e-4)
+    wanted = binom.ppf([0.025, 0.975], 4000, 0.1) / 4000
+    assert lowest_of_joint(joint(np.arange(4000) < 400), 1) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_layers_that_say_the_same_of_every_example_cost_nothing():
+    """Else examples were not resampled jointly: sixteen independent layers have a wider interval."""
+    own = np.random.default_rng(0).random(2000) < 0.3
+    one, alike = (lowest_of_joint(joint(own, layers=n), 1) for n in (1, 16))
+    assert alike == one
+    others = [np.random.default_rng(seed).permutation(own) for seed in range(16)]
+    low, high = lowest_of_joint(joint(*others), 1)
+    assert low == pytest.approx(one[0], abs=0.003) and high > one[1] + 0.005
+
+
+def test_the_lowest_of_hits_mirrors_the_highest_of_misses():
+    rng = np.random.default_rng(3)
+    hits = [rng.random(3000) < share for share in (0.7, 0.8, 0.75, 0.9)]
+    low, high = lowest_of_joint(joint(*hits), 1)
+    shares = np.array([1 - own.mean() for own in hits])
+    mirrored = highest_of_independent(shares, np.full(4, 3000), 1)
+    assert (1 - high, 1 - low) == pytest.approx(mirrored, abs=0.002)
+    assert low < min(own.mean() for own in hits) < high
+
+
+def test_an_example_that_a_layer_lacks_leaves_that_layer_alone():
+    own = np.arange(2000) % 10 < 3
+    lacking = joint(own, own, own).filter((pl.col("layer") != 2) | (pl.col("example") < 100))
+    low, high = lowest_of_joint(lacking, 1)
+    assert low == pytest.approx(lowest_of_joint(joint(own[:100]), 1)[0], abs=0.02) and 0.3 < high < 0.33
+
+
+@pytest.mark.parametrize("share, layers, keys", [(0.3, 16, 1000), (0.01, 10, 4096), (0.01, 10, 512)])
+def test_the_interval_of_a_selected_layer_covers_where_all_layers_are_alike(share, layers, keys):
+    """A Monte Carlo trial; the selected layer's own interval lies above the true share too often."""
+    rng, trials = np.random.default_rng(4), 100
+    ours, naive = [], []
+    for trial in range(trials):
+        shares = rng.binomial(keys, share, layers) / keys
+        ours.append(highest_of_independent(shares, np.full(layers, keys), trial))
+        naive.append(interval(np.arange(keys) < round(shares.max() * keys), trial))
+        assert ours[-1][0] <= shares.max() <= ours[-1][1]
+    covers = lambda found: sum(low <= share <= high for low, high in found)
+    assert covers(ours) >= 0.93 * trials and covers(naive) <= covers(ours)
+    assert np.mean([low for low, _ in ours]) < np.mean([low for low, _ in naive])
+    assert share < 0.1 or covers(naive) < 0.8 * trials
+
+
+def test_it_covers_where_one_layer_stands_out():
+    rng, truth = np.random.default_rng(5), np.array([0.01] * 5 + [0.035])
+    found = [highest_of_independent(rng.binomial(2048, truth) / 2048, np.full(6, 2048), seed) for seed in range(100)]
+    assert sum(low <= 0.035 <= high for low, high in found) >= 90
+
+
+SELECTED = ["K10", "K11", "K13", "K20", "K26"]
+
+
+def test_the_seed_of_the_run_decides_the_intervals_of_selected_layers():
+    made = dict([values(lambda i: 20), composition(agreeing=TEN_OF_TWENTY), HALVES])
+    found = verdicts(register(), evidence(*made.items(), seed=3), "paper").filter(pl.col("claim").is_in(SELECTED))
+    assert found.equals(verdicts([CLAIMS[claim] for claim in SELECTED], evidence(*made.items(), seed=3), "paper"))
+    assert (found["low"] < found["measured"]).all() and (found["measured"] < found["high"]).all()
+    rates, keys = np.full(6, 0.0371), np.full(6, 30_000)
+    assert highest_of_independent(rates, keys, 1) == highest_of_independent(rates, keys, 1)
+    assert highest_of_independent(rates, keys, 1) != highest_of_independent(rates, keys, 2)
+
+
+def test_selected_intervals_of_a_whole_run_take_little_time():
+    rows = joint(*np.random.default_rng(0).random((16, 4000)) < 0.6)
+    begun = time.process_time()
+    lowest_of_joint(rows, 1)
+    highest_of_independent(np.full(16, 0.01), np.full(16, 4096), 1)
+    assert time.process_time() - begun < 3  # about half a second on an idle core
 
 
 def test_a_single_third_token_is_too_much_under_a_flat_softmax():

@@ -13,7 +13,7 @@ from conftest import ROOT
 
 SOURCES = ROOT / "src" / "ff_memories"
 LAYERS = (  # each imports only from those before it, and from within itself
-    ("errors", "options"),
+    ("arithmetic", "errors", "options"),
     ("files",),
     (
         "progress",
@@ -38,8 +38,7 @@ LAYERS = (  # each imports only from those before it, and from within itself
     ("cli",),
 )
 KNOWN = {  # who may import a library: the others need neither its time nor its habits
-    "torch": "api artefacts benchmark exports fairseq_tools gallery golden memories model patterns planning steps "
-    "training",
+    "torch": "api artefacts benchmark exports fairseq_tools golden memories model patterns planning steps training",
     "altair": "figures benchmark",
     "snakemake": "artefacts stages",
     "fairseq": "artefacts benchmark fairseq_tools",

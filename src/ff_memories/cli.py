@@ -7,12 +7,14 @@ import json
 import os
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
-from ff_memories.errors import UserError
+from ff_memories import arithmetic, files
+from ff_memories.errors import UserError, did_you_mean
 from ff_memories.killed import end_with_snakemake
 from ff_memories.plain import visible
-from ff_memories.report.cost import MACHINE, hardware
+from ff_memories.report.cost import MACHINE, MADE, hardware
 
 STEPS = Path(__file__).parent / "steps"
 GOES_ON = "run the same command again: what was done is kept, and a shard goes on from its last checkpoint"
@@ -31,11 +33,19 @@ def _about(name: str) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Run one step. Bad input ends with its message on stderr and status 2, with nothing half-written."""
     argv = sys.argv[1:] if argv is None else argv
+    as_job = "FF_MEMORIES_LOGS_MACHINE" in os.environ
+    if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
+        arithmetic.use(chosen_arithmetic[-1])
+    elif as_job:
+        arithmetic.use("portable")  # a step without a model has no reason to compute otherwise
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, and small
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long where they sleep at once
     parser = argparse.ArgumentParser(prog="ff-memories", description=__doc__)
     steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
     chosen = next((a for a in argv if not a.startswith("-")), None)
+    if chosen is not None and chosen not in names():
+        meant = did_you_mean(chosen, names())
+        sys.exit(_fail(f"{chosen}: no such command{meant}\n  to mend it: ff-memories --help lists all commands"))
     for name in names():
         step = steps.add_parser(name, help=_about(name))
         if name == chosen:  # import that one alone: torch and altair cost seconds
@@ -47,10 +57,12 @@ def main(argv: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         args = parser.parse_args(argv)
-        if "FF_MEMORIES_LOGS_MACHINE" in os.environ:  # a job of Snakemake: what it ran on is part of its log
+        if as_job:  # a job of Snakemake: its log begins with what it ran on and ends with what it made
             end_with_snakemake()
-            print(f"{MACHINE}{json.dumps(hardware())}", file=sys.stderr, flush=True)
+            print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
         status = args.run(args)
+        if as_job:
+            print(f"{MADE}{json.dumps(files.digests())}", file=sys.stderr, flush=True)
         sys.stdout.flush()  # here, where a reader that has gone is no error
     except UserError as error:
         sys.exit(_fail(str(error)))

@@ -6,13 +6,13 @@ so that a step cannot depend on a key that Snakemake and DVC do not watch.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from ff_memories.errors import UserError
+from ff_memories.errors import UserError, did_you_mean
 from ff_memories.files import require_file
 from ff_memories.options import LARGEST
 
@@ -118,6 +118,10 @@ class Execution(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU where there is one")
     shards: int = Field(ge=1, le=10_000, description="jobs that the trigger pass is cut into")
     batch_tokens: int = Field(ge=1, description="tokens in one forward pass")
+    arithmetic: Literal["portable", "fast"] = Field(
+        "portable",
+        description="on a CPU: portable, the same bits on every x86-64 CPU with AVX2, one thread a job | fast",
+    )
 
 
 class Extraction(Section):
@@ -294,13 +298,24 @@ def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:
     return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
 
 
+def _keys_in(sections: list[str]) -> list[str]:
+    """Return the keys of the section at a path; none where the path leads to no section."""
+    kind: Any = Config
+    for name in sections:
+        fields = getattr(kind, "model_fields", {})
+        inside = get_args(kind) or (None,)  # of dict[str, FigureOptions], where every name is a key
+        kind = fields[name].annotation if name in fields else inside[-1]
+    return list(getattr(kind, "model_fields", {}))
+
+
 def _faults(error: ValidationError, prefix: str = "") -> str:
     lines = []
     for fault in error.errors():
-        where = ".".join([prefix, *map(str, fault["loc"])]).strip(".") or "the config"
+        *sections, key = path = [*([prefix] if prefix else []), *map(str, fault["loc"])] or ["the config"]
+        where = ".".join(path)
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            message = "unknown key"
+            message = "unknown key" + did_you_mean(key, _keys_in(sections))
         elif fault["type"] == "missing":
             message = "missing key"
         elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):
@@ -320,13 +335,17 @@ def parse(data: Any, name: str = "config") -> Config:
 
 
 def read_yaml(path: Path) -> Any:
+    """Return a config file's data. Raises ``UserError`` where there is no such file, or it can't be read as YAML."""
     require_file(path)
     try:
         return yaml_of(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such config file", "write one with: ff-memories init my.yaml") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable: {error}") from None
+        mend = "check the path, or write a config with: ff-memories init my.yaml"
+        raise UserError(f"{path}: no such config file", mend) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not readable: {error}", "save the config as UTF-8") from None
+    except OSError as error:
+        raise UserError(f"{path}: not readable: {error.strerror}", "check the file and its permissions") from None
 
 
 class _OnceEach(yaml.SafeLoader):
@@ -372,7 +391,7 @@ class Settings(_Keys):
         for name, value in data.items():
             field = Config.model_fields.get(name)
             if field is None:
-                raise UserError(f"{name}: unknown key")
+                raise UserError(f"{name}: unknown key{did_you_mean(name, Config.model_fields)}")
             try:
                 value = TypeAdapter(field.rebuild_annotation()).validate_python(value)
             except ValidationError as error:

@@ -10,6 +10,12 @@ from typing import IO
 _held: list[IO[str]] = []  # a lock lasts as long as the process, however it ends
 
 
+def present() -> bool:
+    """Whether this machine shows a GPU, found without loading torch."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return not hidden and any(Path("/dev").glob("nvidia[0-9]*"))
+
+
 def take(devices: int, folder: str | Path | None = None, wait: float = 0.5) -> int:
     """Return the number of a device that no other job holds, waiting for one.
 

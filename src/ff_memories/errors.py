@@ -1,5 +1,7 @@
 """The one error a user can mend: what is wrong, where, and how to put it right."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -8,6 +10,12 @@ class UserError(Exception):
 
     def __init__(self, what: str, mend: str | None = None):
         super().__init__(what if mend is None else f"{what}\n  to mend it: {mend}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean …?)`` with the known name that is most like a mistyped one, or nothing if none is."""
+    close = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def made_again(*paths: str | Path) -> str:

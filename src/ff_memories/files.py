@@ -1,5 +1,6 @@
 """Files, written whole or not at all."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -7,6 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ff_memories.errors import UserError
+
+_written: dict[Path, None] = {}  # what this process wrote whole, in order
+
+
+def digests() -> dict[str, str]:
+    """Return {path: MD5} of the files that this process wrote whole and that are still there."""
+    return {str(p): hashlib.md5(p.read_bytes()).hexdigest() for p in _written if p.is_file()}
+
+
+def wrote(folder: Path) -> None:
+    """Count the files of a folder among those that this process wrote."""
+    _written.update(dict.fromkeys(file for file in sorted(folder.rglob("*")) if file.is_file()))
 
 
 def require_file(path: str | Path) -> None:
@@ -31,6 +44,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.umask(mask)
         partial.chmod(0o666 & ~mask)  # some writers leave files that only their owner can read
         partial.replace(path)
+        _written[path] = None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -44,6 +58,7 @@ def making(folder: Path) -> Iterator[Path]:
     try:
         yield partial
         partial.rename(folder)
+        wrote(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -19,6 +19,7 @@ from ff_memories.corpus.segment import rule
 from ff_memories.model.decoder import Batch, Layer
 
 SENTENCE = 22  # tokens of a mean sentence of the paper's text
+PAGE = 2e-3  # seconds for the page of a key
 SPACY_WORDS = 10_000  # words a second that a small spaCy pipeline parses on one core
 ENTRY_BYTES = 28  # of a trigger in a shard: key, coefficient, prefix, hash
 PROCESS = 0.7e9  # bytes of a process that has imported torch
@@ -162,7 +163,8 @@ def steps(
         Step("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
         Step("composition", 1, speed.start + layered, running + corpus_bytes, 0.02 * lists, running),
         Step("control", 1, speed.start + values_seconds, running + shape.loaded_bytes + corpus_bytes, 0.0, running),
-        Step("gallery", 1, speed.start + gallery, running + corpus_bytes, 1000 * cells, running),
+        Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes, 350 * cells, running),
+        Step("gallery", 1, 3 + cells * PAGE, PROCESS + corpus_bytes + 8 * lists, 1000 * cells),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
     return out

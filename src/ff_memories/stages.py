@@ -10,12 +10,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ff_memories.config import load
+from ff_memories.config import load, read_yaml
 from ff_memories.errors import UserError
 from ff_memories.files import write_whole
 from ff_memories.killed import withdraw
@@ -24,27 +25,51 @@ DEFAULT = Path("config/config.yaml")
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
 # What a run shares. All else shows text, if only as token ids, or is made again from what is shared within seconds:
 # DVC records its hash and keeps no copy, so that no push can publish it.
-SHARED = re.compile(r"/(tables|counts|figures|sensitivity|golden|proxy)/|/claims(\.json)?$|/model/(card|model)\.json$")
+SHARED = re.compile(
+    r"/(tables|counts|figures|sensitivity|golden|proxy)/|/claims(\.json)?$|/claims\.tex$|/model/(card|model)\.json$"
+)
+
+
+_reading: ContextVar[bool] = ContextVar("reading", default=False)
+
+
+def only_read() -> bool:
+    """Whether the Snakefile is being read by a command of ours that looks at the jobs and starts none."""
+    return _reading.get()
 
 
 @contextmanager
 def workflow(
     configfile: Path | None = None, forceall: bool = False, snakefile: Path = Path("Snakefile"), cores: int = 1
 ) -> Iterator[Any]:
-    """Yield Snakemake's workflow of a run, with its jobs found; ``forceall``: as if nothing had been made yet."""
+    """Yield Snakemake's workflow of a run, with its jobs found; ``forceall``: as if nothing had been made yet.
+
+    Raises:
+        UserError: the config file can't be read, or Snakemake refuses the run, with its reason.
+    """
     from snakemake.api import SnakemakeApi
+    from snakemake.exceptions import MissingInputException, RuleException, WorkflowError
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, Quietness, ResourceSettings
 
     profile = yaml.safe_load((snakefile.parent / "profiles/default/config.yaml").read_text(encoding="utf-8"))
     triggers = DAGSettings(rerun_triggers=_triggers(profile["rerun-triggers"])).rerun_triggers
+    read_yaml(configfile or DEFAULT)  # where it can't be read, Snakemake ends in a traceback
     config = ConfigSettings(configfiles=[configfile] if configfile else [])
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
-        made = api.workflow(ResourceSettings(cores=cores), config_settings=config, snakefile=snakefile)
-        made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
-        inner = made._workflow
-        withdraw()
-        inner._prepare_dag(forceall=forceall, ignore_incomplete=forceall, lock_warn_only=True)
-        inner._build_dag()
+        reading = _reading.set(True)
+        try:
+            made = api.workflow(ResourceSettings(cores=cores), config_settings=config, snakefile=snakefile)
+            made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
+            inner = made._workflow
+            withdraw()
+            inner._prepare_dag(forceall=forceall, ignore_incomplete=forceall, lock_warn_only=True)
+            inner._build_dag()
+        except MissingInputException as error:
+            raise UserError(str(error), "put these files there, or correct their paths in the config") from None
+        except (WorkflowError, RuleException) as error:
+            raise UserError(str(error)) from None
+        finally:
+            _reading.reset(reading)
         yield inner
 
 

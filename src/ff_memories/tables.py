@@ -60,6 +60,16 @@ TABLES = {
          "triggers": pl.UInt16},
         frozenset({"next_token", "next_token_rank", "agrees"}),
     ),
+    "promoted": Schema(
+        "the tokens that every value promotes most, for the gallery; `token_rank` counts from 0 = top",
+        ("layer", "key", "token_rank"),
+        {"layer": LAYER, "key": KEY, "token_rank": pl.UInt16, "token": TOKEN, "probability": pl.Float32},
+    ),
+    "shading": Schema(
+        "a key's memory coefficient after each token of its best triggers, for the gallery",
+        ("layer", "key", "rank", "position"),
+        {"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION, "coefficient": pl.Float32},
+    ),
     "examples": Schema(
         "the validation prefixes on which sections 5.1 and 5.2 observe the layers",
         ("example",),

@@ -6,16 +6,19 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from ff_memories import config as configs
+from ff_memories import devices
 from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import refuse_useless
+from ff_memories.files import require_file
 from ff_memories.plain import visible
 from ff_memories.sources import registry
 
@@ -34,10 +37,12 @@ class Run:
         self._refuse_what_would_fail_later()
 
     def _refuse_what_would_fail_later(self) -> None:
-        sample, others = self.config.composition.sample_file, self.config.sources.registry
-        paths = [self.file, *self.annotations, *(path for path in (sample, others) if path)]
-        refuse_odd_paths(*paths)
-        refuse_odd_paths(self.checkpoint, self.dictionary, *self.texts("train"), *self.texts("validation"))
+        own = [path for _, path in self.named]
+        refuse_odd_paths(self.file, *self.annotations, *own)
+        files = [self.checkpoint, self.dictionary, *self.texts("train"), *self.texts("validation")]
+        refuse_odd_paths(*files)
+        for path in [*own, *files]:
+            require_file(path)
         _ = self.source("pipeline")
         for name, options in self.config.figures.items():
             refuse_useless(name, vars(options))
@@ -46,6 +51,49 @@ class Run:
             raise UserError(
                 "the config asks for spaCy, which is not installed", "pip install -c constraints.txt -e '.[spacy]'"
             )
+
+    def check_inputs(self) -> list[str]:
+        """Refuse, before the first job, the inputs that a job would refuse hours later.
+
+        An input that is missing is no reason to refuse: what was made from it may be here. Snakemake knows, and
+        refuses before the first job if a job needs the file.
+
+        Returns:
+            A line for each file that the config names and that isn't there.
+
+        Raises:
+            UserError: a file that may not be read, an annotators' file that is none, a faulty ``sample_file``.
+        """
+        missing = []
+        for key, path in [*self.named, *((self.annotation_folder, path) for path in self.annotations)]:
+            if not os.path.exists(path):
+                missing.append(f"{self.file}: {key}: {path}: no such file")
+            elif not os.access(path, os.R_OK):
+                raise UserError(f"{key}: {path}: no permission to read it", f"chmod u+r {shlex.quote(path)}")
+        for entry in self._in_annotation_folder():
+            if not entry.is_dir() and not entry.is_file():
+                what = "a link to nothing" if entry.is_symlink() else "a pipe or a device"
+                raise UserError(f"{entry}: {what}, not a file that people annotated", "remove it from the folder")
+        given = self.config.composition.sample_file
+        if given is not None and os.path.exists(given):
+            from ff_memories.corpus import sample  # polars takes a while, and every job reads this module
+
+            sample.check(Path(given))
+        return missing
+
+    @property
+    def named(self) -> list[tuple[str, str]]:
+        """The files that the config names itself, so that no rule makes them, each with its key."""
+        corpus, model = self.config.corpus, self.config.model
+        found = [("corpus.train.files", path) for path in corpus.train.files]
+        found += [("corpus.validation.files", path) for path in corpus.validation.files]
+        others = {
+            "model.checkpoint": model.checkpoint,
+            "model.dictionary": model.dictionary,
+            "composition.sample_file": self.config.composition.sample_file,
+            "sources.registry": self.config.sources.registry,
+        }
+        return [*found, *((key, path) for key, path in others.items() if path)]
 
     @property
     def inside_dvc(self) -> bool:
@@ -62,6 +110,15 @@ class Run:
         """Whether the run itself, and not a target of its own, measures what its choices do to the claims."""
         return self.config.sensitivity.choices != "none"
 
+    def computes_on_cpu(self, executor: Any) -> bool:
+        """Whether steps that run the model use the CPU of this machine, so that they need not wait for one GPU.
+
+        ``executor``: Snakemake's plugin that runs the jobs. Another machine's jobs, on a cluster, may have a GPU where
+        the machine that starts them has none.
+        """
+        local = executor is None or executor.common_settings.local_exec
+        return local and (self.config.execution.device == "cpu" or not devices.present())
+
     def path(self, *parts: str) -> str:
         return "/".join([self.results, *parts])
 
@@ -71,9 +128,16 @@ class Run:
     @property
     def annotations(self) -> list[str]:
         """What people annotated for this run: all files of its folder and of folders in it."""
-        folder = Path("annotations", self.config.run)
-        files = (p for p in folder.rglob("*") if p.is_file())
-        return sorted(p.as_posix() for p in files if not any(part.startswith(".") for part in p.parts))
+        return sorted(path.as_posix() for path in self._in_annotation_folder() if path.is_file())
+
+    @property
+    def annotation_folder(self) -> str:
+        return f"annotations/{self.config.run}"
+
+    def _in_annotation_folder(self) -> Iterator[Path]:
+        for path in Path(self.annotation_folder).rglob("*"):
+            if not any(part.startswith(".") for part in path.parts):
+                yield path
 
     @property
     def checkpoint(self) -> str:
@@ -211,6 +275,17 @@ def name_inputs(rules: Iterable[Any]) -> None:
     """
     for rule in rules:
         rule.set_params(reads=partial(_inputs, rule))
+
+
+def find_producers_by_path(rules: Iterable[Any]) -> None:
+    """Make Snakemake look up who makes an input by its path alone, also where a rule writes ``rules.X.output``.
+
+    Snakemake binds such an input to rule X, and then runs X even if ``--allowed-rules`` leaves it out, for instance
+    because a pulled table is older than what it was made of. A path is looked up among the allowed rules only: a
+    stage of ``dvc.yaml`` runs its own rule and nothing else.
+    """
+    for rule in rules:
+        rule.dependencies.clear()
 
 
 def _inputs(rule: Any, wildcards: Any) -> str:

@@ -7,7 +7,13 @@ from ff_memories.errors import UserError
 from ff_memories.figures.catalogue import DRAWN, FIGURES, title
 from ff_memories.killed import STARTED_BY, end_with_dvc, take_over
 from ff_memories.patterns import SHEETS
-from ff_memories.workflow import Run, name_inputs, use_tools_of_this_environment
+from ff_memories.stages import only_read
+from ff_memories.workflow import (
+    Run,
+    find_producers_by_path,
+    name_inputs,
+    use_tools_of_this_environment,
+)
 from snakemake.exceptions import WorkflowError
 
 if workflow.config_settings.config:
@@ -31,6 +37,9 @@ try:
     if workflow.is_main_process:
         if run_.inside_dvc:
             end_with_dvc()
+        if not only_read():
+            for line in run_.check_inputs():
+                logger.warning(line)
         take_over()
 except UserError as error:
     raise WorkflowError(str(error))
@@ -66,10 +75,25 @@ SECTIONS = [
 ]
 
 
+def on_cpu():
+    """Whether the steps that run the model do so on this machine's CPU."""
+    return run_.computes_on_cpu(workflow.executor_plugin)
+
+
+def compute_threads(wildcards):
+    """CPU threads of a step that runs the model."""
+    return 1 if on_cpu() and run_.config.execution.arithmetic == "portable" else 4
+
+
 def execution():
     """How steps that run the model are carried out: resources, for no result depends on them."""
     chosen = run_.config.execution
-    return dict(gpu=1, device=chosen.device, batch_tokens=chosen.batch_tokens)
+    return dict(
+        gpu=lambda wildcards: 0 if on_cpu() else 1,
+        device=chosen.device,
+        batch_tokens=chosen.batch_tokens,
+        arithmetic=chosen.arithmetic,
+    )
 
 
 def registry():

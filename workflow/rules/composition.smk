@@ -20,7 +20,7 @@ rule composition:
         run_.path("logs", "composition.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -30,7 +30,8 @@ rule composition:
         "--sample {input.sample:q} --sentences {input.sentences} --weights {input.weights} --description {input.description} "
         "--examples {output.examples} --composition {output.composition} "
         "--refinement {output.refinement} --counts {output.counts} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"
 
 
 rule agreeing:

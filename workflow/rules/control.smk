@@ -15,7 +15,7 @@ rule control:
         run_.path("logs", "control.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -23,4 +23,5 @@ rule control:
     shell:
         "ff-memories control --config {params.config:q} --corpus {input.corpus} --weights {input.weights} "
         "--description {input.description} --control {output.control} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"

@@ -1,11 +1,39 @@
-# The gallery: built where the corpus is, for it shows its text.
+# The gallery: what it shows of the model, and the site, built where the corpus is, for it shows its text.
+
+
+rule gallery_tables:
+    """What the gallery shows of the model: coefficients along triggers, tokens that values promote."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        triggers=rules.triggers.output.triggers,
+        values=rules.values.output.values,
+    output:
+        shading=run_.table("shading"),
+        promoted=run_.table("promoted"),
+    log:
+        run_.path("logs", "gallery_tables.log"),
+    benchmark:
+        run_.path("logs", "gallery_tables.tsv")
+    conda:
+        "../envs/environment.yaml"
+    threads: compute_threads
+    resources:
+        **execution(),
+    params:
+        **run_.step("gallery_tables", "values", "gallery.shaded", "gallery.tokens"),
+    shell:
+        "ff-memories gallery-tables --config {params.config:q} --weights {input.weights} "
+        "--description {input.description} --corpus {input.corpus} --triggers {input.triggers} "
+        "--values {input.values} --shading {output.shading} --promoted {output.promoted} "
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"
 
 
 rule gallery:
     """A static site of every key's triggers beside its value, with search and filters."""
     input:
-        weights=rules.model.output.weights,
-        description=rules.model.output.description,
         card=rules.model.output.card,
         corpus=rules.corpus.output.corpus,
         sentences=rules.corpus.output.sentences,
@@ -14,6 +42,8 @@ rule gallery:
         mutations=rules.mutations.output.mutations,
         annotations=rules.patterns.output.annotations,
         labels=rules.patterns.output.labels,
+        shading=rules.gallery_tables.output.shading,
+        promoted=rules.gallery_tables.output.promoted,
         dictionary=run_.dictionary,
     output:
         site=directory(run_.path("gallery")),
@@ -23,14 +53,11 @@ rule gallery:
         run_.path("logs", "gallery.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
-    resources:
-        **execution(),
     params:
         **run_.step("gallery", "run", "gallery", "values", "mutations"),
     shell:
-        "ff-memories gallery --config {params.config:q} --weights {input.weights} --description {input.description} "
-        "--card {input.card} --corpus {input.corpus} --sentences {input.sentences} --dictionary {input.dictionary:q} "
-        "--triggers {input.triggers} --values {input.values} --mutations {input.mutations} "
-        "--annotations {input.annotations} --pattern-labels {input.labels} --out {output.site} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "ff-memories gallery --config {params.config:q} --card {input.card} --corpus {input.corpus} "
+        "--sentences {input.sentences} --dictionary {input.dictionary:q} --triggers {input.triggers} "
+        "--values {input.values} --mutations {input.mutations} --annotations {input.annotations} "
+        "--pattern-labels {input.labels} --shading {input.shading} --promoted {input.promoted} "
+        "--out {output.site} 2> {log}"

@@ -16,7 +16,7 @@ rule golden:
         run_.path("logs", "golden.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -26,7 +26,8 @@ rule golden:
     shell:
         "ff-memories golden --source {params.name:q} {params.registry:q} --weights {input.weights} "
         "--description {input.description} --dictionary {input.dictionary:q} --test {input.test:q} --out {output} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"
 
 
 rule golden_triggers:

@@ -17,7 +17,7 @@ rule mutations:
         run_.path("logs", "mutations.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -26,4 +26,5 @@ rule mutations:
         "ff-memories mutations --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
         "--weights {input.weights} --description {input.description} "
         "--mutations {output.mutations} --counts {output.counts} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"

@@ -17,7 +17,7 @@ rule released:
         run_.path("logs", "released.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -25,4 +25,5 @@ rule released:
     shell:
         "ff-memories released --weights {input.weights} --description {input.description} --corpus {input.corpus} "
         "--examples {input.examples} --released-layer {output.layer} --released-dim {output.dim} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"

@@ -20,7 +20,7 @@ rule sensitivity_part:
         run_.path("logs", "sensitivity", "{part}.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -28,7 +28,8 @@ rule sensitivity_part:
         configfile=run_.file,
     shell:
         "ff-memories sensitivity-part --configfile {params.configfile:q} --part {wildcards.part} "
-        "--corpus {input.corpus[1]} --claims {input.claims} --threads {threads} --out {output.table} 2> {log}"
+        "--corpus {input.corpus[1]} --claims {input.claims} --threads {threads} "
+        "--arithmetic {resources.arithmetic} --out {output.table} 2> {log}"
 
 
 rule sensitivity_table:

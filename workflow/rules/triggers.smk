@@ -15,7 +15,7 @@ rule trigger_shard:
         run_.path("logs", "trigger_shard/{scatteritem}.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -23,7 +23,8 @@ rule trigger_shard:
     shell:
         "ff-memories trigger-shard --config {params.config:q} --shard {wildcards.scatteritem} --corpus {input.corpus} "
         "--weights {input.weights} --description {input.description} --out {output.codes} --code {params.code} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"
 
 
 rule triggers:

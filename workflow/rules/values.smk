@@ -16,7 +16,7 @@ rule values:
         run_.path("logs", "values.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -24,7 +24,8 @@ rule values:
     shell:
         "ff-memories values --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
         "--weights {input.weights} --description {input.description} --values {output.values} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} 2> {log}"
+        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
+        "--arithmetic {resources.arithmetic} 2> {log}"
 
 
 rule projection_seeds_table:
@@ -41,7 +42,7 @@ rule projection_seeds_table:
         run_.path("logs", "projection_seeds.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4
+    threads: compute_threads
     resources:
         **execution(),
     params:
@@ -49,4 +50,4 @@ rule projection_seeds_table:
     shell:
         "ff-memories projection-seeds --config {params.config:q} --values {input.values} --weights {input.weights} "
         "--description {input.description} --device {resources.device} --threads {threads} "
-        "--batch-tokens {resources.batch_tokens} --out {output.table} 2> {log}"
+        "--batch-tokens {resources.batch_tokens} --arithmetic {resources.arithmetic} --out {output.table} 2> {log}"

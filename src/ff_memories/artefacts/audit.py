@@ -26,6 +26,8 @@ ROWS: dict[str, Callable[[Evidence, Row], Result]] = {
     "triggers": checks.trigger,
     "mutations": checks.mutation,
     "values": checks.value,
+    "promoted": checks.promoted,
+    "shading": checks.shading,
     "examples": checks.example,
     "composition": checks.composition,
     "refinement": checks.refinement,
@@ -91,10 +93,11 @@ def _sentences(evidence: Evidence, sentences: np.ndarray) -> Iterator[tuple[str,
 def _rows(evidence: Evidence, name: str, rows: np.ndarray) -> Iterator[tuple[str, Result]]:
     for row in evidence.tables[name][rows.tolist()].iter_rows(named=True):
         place = " ".join(f"{column} {row[column]}" for column in TABLES[name].key)
-        yield f"{name}, {place}", _recomputed(name, evidence, row)
+        yield f"{name}, {place}", recomputed(name, evidence, row)
 
 
-def _recomputed(name: str, evidence: Evidence, row: Row) -> Result:
+def recomputed(name: str, evidence: Evidence, row: Row) -> Result:
+    """Recompute one row of a table from the model and the text."""
     try:
         return ROWS[name](evidence, row)
     except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):

@@ -26,9 +26,13 @@ def page(part: Part) -> Iterator[str]:
 
 def verdict(parts: list[Part], seconds: float) -> str:
     """Return the last line of the page."""
-    left_out = [name for name in PARTS if name not in {part.name for part in parts}]
+    left_out = [name for name in PARTS if name not in {*(part.name for part in parts), "recomputed"}]
     only = f"; not looked at: {', '.join(left_out)}" if left_out else ""
-    return f"{'VERIFIED' if verified(parts) else 'NOT VERIFIED'} in {duration(seconds)}{only}"
+    if not verified(parts):
+        return f"NOT VERIFIED in {duration(seconds)}{only}"
+    again = next((part for part in parts if part.name == "recomputed"), None)
+    said = f", recomputed: {'; '.join([again.line, again.data['summary']])}," if again else ""
+    return f"VERIFIED{said} in {duration(seconds)}{only}"
 
 
 def certificate(parts: list[Part], seconds: float, run: str, scope: str, configfile: Path | None) -> dict[str, Any]:

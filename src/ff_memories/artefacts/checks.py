@@ -11,8 +11,9 @@ import torch
 
 from ff_memories import tables
 from ff_memories.artefacts import comparing as compare
-from ff_memories.artefacts.comparing import DIFFERS, LOGIT, NEAR_TIE, TIE, Result
+from ff_memories.artefacts.comparing import DIFFERS, NEAR_TIE, Result
 from ff_memories.artefacts.oracle import Oracle, Seen
+from ff_memories.artefacts.tolerances import LOGIT, NOISE, TIE
 from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
@@ -37,7 +38,8 @@ class Evidence:
     _tops: dict[tuple[int, int], list[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
+        if "triggers" in self.tables:
+            self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
 
     @classmethod
     def read(cls, run: Run, names: Iterable[str], at: Callable[[str], Path]) -> "Evidence":
@@ -95,12 +97,17 @@ def trigger(evidence: Evidence, row: Row) -> Result:
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is none of {allowed.start} to {allowed.stop - 1}")
     own = float(m[row["position"]])
-    results.append(compare.number("coefficient", row["coefficient"], own))
+    results.append(compare.number("coefficient", row["coefficient"], own, noise=_noise(seen)))
     best = float(m[allowed.start : allowed.stop].max())
     if evidence.config.triggers.per_sentence == "best" and best > own:
         say = f"position {row['position']} is not the best of its sentence, {int(m.argmax())} is"
         results.append(Result(NEAR_TIE if best <= own * (1 + TIE) else DIFFERS, say))
     return compare.together(results)
+
+
+def _noise(seen: Seen) -> float:
+    """Return how far any score of a layer may be off in float32."""
+    return NOISE * float(seen.score.abs().max())
 
 
 def mutation(evidence: Evidence, row: Row) -> Result:
@@ -115,7 +122,7 @@ def mutation(evidence: Evidence, row: Row) -> Result:
     change = row["mutated"] / row["coefficient"] - 1
     return compare.together([
         compare.same("coefficient", row["coefficient"], source["coefficient"]),
-        compare.number("mutated", row["mutated"], found, max(found, source["coefficient"])),
+        compare.number("mutated", row["mutated"], found, max(found, source["coefficient"]), _noise(seen)),
         compare.number("change", row["change"], change, 1 + abs(change)),
     ])  # fmt: skip
 
@@ -152,6 +159,25 @@ def _targets(evidence: Evidence, row: Row) -> list[int | None]:
     return [int(p[-1]) if len(p := evidence.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
 
 
+def promoted(evidence: Evidence, row: Row) -> Result:
+    """A token that a value promotes, and how much."""
+    said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
+    return compare.together([
+        compare.number("probability", row["probability"], float(said[row["token"]].exp())),
+        compare.rank("token_rank", row["token_rank"], said, row["token"]),
+    ])  # fmt: skip
+
+
+def shading(evidence: Evidence, row: Row) -> Result:
+    """A trigger's coefficient after one of its tokens."""
+    source = evidence.trigger(row)
+    if not 1 <= row["position"] <= source["position"]:
+        return Result(DIFFERS, f"position {row['position']} is none of 1 to {source['position']}")
+    seen = evidence.oracle.layers(evidence.prefix(source))[row["layer"] - 1]
+    found = float(seen.coefficients()[row["position"], row["key"]])
+    return compare.number("coefficient", row["coefficient"], found, noise=_noise(seen))
+
+
 def example(evidence: Evidence, row: Row) -> Result:
     """Section 5's prefixes: the token after one, and the model's own prediction."""
     last = evidence.oracle.layers(evidence.prefix(row))[-1]
@@ -166,7 +192,7 @@ def composition(evidence: Evidence, row: Row) -> Result:
     seen = _at(evidence, row)[row["layer"] - 1]
     score, residual, ffn = seen.score[-1], seen.residual[-1], seen.ffn[-1]
     says = row["ffn_top" if evidence.config.composition.layer_prediction == "ffn" else "output_top"]
-    noise = TIE * float(score.abs().max())
+    noise = _noise(seen)
     may = torch.ones_like(score, dtype=torch.bool) if evidence.config.composition.memories == "all" else score > 0
     unsure = score.abs() <= noise
     active, close = int((score > 0).sum()), int(unsure.sum())

@@ -1,8 +1,8 @@
 """When a recomputed number and a recorded one are the same.
 
 What is recorded was computed in float32, in batches; what it is compared with in float64, one sentence at a time. So
-numbers agree to ``NUMBER`` and only what lies closer together than float32 can tell apart may have changed places: that
-is a near-tie, which is counted apart and is no difference.
+numbers agree to ``tolerances.NUMBER`` and only what lies closer together than float32 can tell apart may have changed
+places: that is a near-tie, which is counted apart and is no difference.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-NUMBER = 1e-4  # coefficients and probabilities, relative
-TIE = 1e-5  # coefficients that may have changed places, relative
-LOGIT = 1e-4  # log-probabilities that may have changed places, absolute: probabilities within NUMBER of each other
+from ff_memories.artefacts.tolerances import LOGIT, NUMBER
+
 MATCH, NEAR_TIE, DIFFERS = "match", "near-tie", "differs"
 
 
@@ -38,9 +37,10 @@ def same(column: str, recorded: Any, found: Any) -> Result:
     return Result() if recorded == found else Result(DIFFERS, f"{column} is {recorded}, recomputed {found}")
 
 
-def number(column: str, recorded: float, found: float, scale: float | None = None) -> Result:
-    """Compare a number, relative to its own size or that of ``scale``."""
-    difference = abs(recorded - found) / max(abs(found if scale is None else scale), 1e-30)
+def number(column: str, recorded: float, found: float, scale: float | None = None, noise: float = 0.0) -> Result:
+    """Compare a number, relative to its own size or that of ``scale``; ``noise``: an absolute error that is none."""
+    scale = max(abs(found if scale is None else scale), noise / NUMBER, 1e-30)
+    difference = abs(recorded - found) / scale
     if difference <= NUMBER:
         return Result(difference=difference)
     return Result(DIFFERS, f"{column} is {recorded:.7g}, recomputed {found:.7g}", difference)

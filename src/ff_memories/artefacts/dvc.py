@@ -84,6 +84,23 @@ def out_of_date(configfile: Path | None = None, changed: Changes | None = None) 
     return found
 
 
+def not_cached(changed: Changes) -> set[str]:
+    """Return the stages with an output that is here as recorded, and not in DVC's cache."""
+    return {stage for stage, states in changed.items() if "not in cache" in states.values()}
+
+
 def commit(names: list[str], configfile: Path | None = None) -> None:
-    """Record the stages' present inputs and outputs in dvc.lock, and the outputs in the cache."""
-    call("commit", "--force", "--quiet", *(f"{stages.path_of(configfile)}:{name}" for name in names))
+    """Record the stages' present inputs and outputs in dvc.lock, and the outputs in the cache.
+
+    DVC reads and writes dvc.lock once for each stage that it is told, and once for a whole dvc.yaml. Stages that are up
+    to date stay as they are, so the whole is told where nothing of it is missing.
+    """
+    outs = [path for stage in lock.declared(configfile).values() for out in stage["outs"] for path in out]
+    complete = all(Path(path).exists() for path in outs)
+    told = [str(stages.path_of(configfile))] if complete else addresses(names, configfile)
+    call("commit", "--force", "--quiet", *told)
+
+
+def addresses(names: list[str], configfile: Path | None = None) -> list[str]:
+    """Return stages as DVC's commands name them."""
+    return [f"{stages.path_of(configfile)}:{name}" for name in names]

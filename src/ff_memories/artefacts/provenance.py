@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ff_memories import stages
 from ff_memories.artefacts import environment, lock
 from ff_memories.errors import UserError
@@ -127,7 +125,7 @@ def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job], s
 
 def _unread(configfile: Path | None, name: str, entry: dict[str, Any]) -> tuple[str, str, list[Job], set[str]]:
     """Describe a stage that Snakemake leaves out, because its inputs are not here, from dvc.yaml."""
-    declared = yaml.safe_load(stages.path_of(configfile).read_text(encoding="utf-8"))["stages"].get(name, {})
+    declared = lock.declared(configfile).get(name, {})
     sources = {dep["path"] for dep in entry.get("deps", []) if dep["path"].startswith("src/")}
     return name.partition("-")[0], declared.get("desc", ""), [Job(entry["cmd"])], sources
 

@@ -1,8 +1,8 @@
-"""All that takes no measurement, made again from the recorded tables and inputs in a folder of its own.
+"""Jobs run again in a folder of their own, by the same rules, on links to what they read.
 
-A job takes measurements where it asks for a GPU, or gathers what such jobs found. All others are rebuilt, by the same
-rules in an empty folder that holds links to what they read; what they make must have the recorded bytes. Downloads,
-which no source of the package determines, are not made again.
+``verify`` makes again what takes no measurement and compares it with what is recorded. ``restore`` makes again what is
+never shared. Both write in the folder alone, and only the rules that they name can run: no job of theirs can change a
+file of the run.
 """
 
 import os
@@ -19,8 +19,9 @@ from ff_memories.progress import Progress
 
 @dataclass
 class Task:
-    """A job to run again: its rule, what it reads and makes, and where it says what went wrong."""
+    """A job to run again: its stage and rule, what it reads and makes, and where it says what went wrong."""
 
+    stage: str
     rule: str
     reads: list[str]
     makes: list[str]
@@ -36,18 +37,28 @@ class Rebuilt:
 
 
 def measures(job: Any) -> bool:
-    """Whether a job's output is a measurement on the model."""
-    return bool(job.resources.get("gpu")) or any(map(stages.is_shard, job.dag.dependencies[job]))
+    """Whether a job's output is a measurement on the model: it runs the model, or gathers the shards of such jobs."""
+    before = [shard for shard in job.dag.dependencies[job] if stages.is_shard(shard)]
+    return any(one.resources.get("device") for one in (job, *before))
 
 
-def tasks(configfile: Path | None = None) -> tuple[list[Task], list[str]]:
-    """Return the jobs of a run that can be run again, and the inputs for whose absence others cannot."""
+def gathers(job: Any) -> bool:
+    """Whether a job belongs to work that is cut into shards because it takes hours."""
+    return stages.is_shard(job) or any(map(stages.is_shard, job.dag.dependencies[job]))
+
+
+def tasks(configfile: Path | None = None, sharded: bool = False) -> tuple[list[Task], list[str]]:
+    """Return the jobs of a run that measure nothing and can be run again, and the inputs that others lack.
+
+    Downloads, which no source of the package determines, are none of them; jobs in shards are if ``sharded`` says so.
+    """
     with stages.workflow(configfile, forceall=True) as found:
         every = [
-            Task(job.rule.name, list(map(str, job.input)), list(map(str, job.output)), next(map(str, job.log), None))
+            Task(stages.stage_of(job), job.rule.name, list(map(str, job.input)), list(map(str, job.output)),
+                 next(map(str, job.log), None))
             for job in found.dag.jobs
-            if job.output and job.params.get("sources") and not measures(job)
-        ]
+            if job.output and job.params.get("sources") and not measures(job) and (sharded or not gathers(job))
+        ]  # fmt: skip
     lacking: set[str] = set()
     while True:
         made = {path for task in every for path in task.makes}
@@ -58,26 +69,35 @@ def tasks(configfile: Path | None = None) -> tuple[list[Task], list[str]]:
         every = [task for task in every if not missing & set(task.reads)]
 
 
-def rebuild(folder: Path, todo: list[Task], configfile: Path | None = None, cores: int = 1) -> Rebuilt:
-    """Run jobs again in an empty ``folder`` and compare what they make with dvc.lock."""
+def run(folder: Path, todo: list[Task], configfile: Path | None = None, cores: int = 1) -> None:
+    """Run jobs again in an empty ``folder``; one that fails leaves nothing there."""
     made = [path for task in todo for path in task.makes]
     config = str(configfile or stages.DEFAULT)
     _link(folder, {config} | {path for task in todo for path in task.reads} - set(made))
     _run(folder, todo, made, config, cores)
-    return compare(folder, todo, configfile)
 
 
-def compare(folder: Path, todo: list[Task], configfile: Path | None = None) -> Rebuilt:
-    """Compare what jobs made in ``folder`` with dvc.lock."""
+def compare(
+    folder: Path, todo: list[Task], configfile: Path | None = None, own: frozenset[str] = frozenset()
+) -> Rebuilt:
+    """Compare what jobs made in ``folder`` with what is recorded.
+
+    ``own``: files of the run that were computed here, from other tables than the recorded ones. They are compared with
+    themselves, and what else follows from such tables and is not here is compared with nothing.
+    """
     recorded, out = lock.outputs(configfile), Rebuilt()
     for task in todo:
         for path in task.makes:
             if not (folder / path).exists():
-                out.differ.append(f"{path}: could not be made again{_reason(folder, task)}")
-            elif path in recorded and lock.content(folder / path) != recorded[path][1]:
-                out.differ.append(f"{path}: made again, it is not what {lock.path_of(configfile)} records")
-            elif path in recorded:
+                out.differ.append(f"{path}: could not be made again{reason(folder, task)}")
+            elif path not in recorded or (own and not Path(path).exists()):
+                continue
+            elif lock.content(folder / path) == (lock.content(path) if path in own else recorded[path][1]):
                 out.same.append(path)
+            elif path in own:
+                out.differ.append(f"{path}: made again, it is not what is here")
+            else:
+                out.differ.append(f"{path}: made again, it is not what {lock.path_of(configfile)} records")
     return out
 
 
@@ -110,7 +130,7 @@ def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: in
         work.communicate()  # closes what holds it, and waits
 
 
-def _reason(folder: Path, task: Task) -> str:
+def reason(folder: Path, task: Task) -> str:
     """Return a failed job's last words."""
     if absent := [path for path in task.reads if not (folder / path).exists()]:
         return f", for want of {absent[0]}"

@@ -1,20 +1,19 @@
 """After ``dvc pull`` or ``dvc checkout``: tell Snakemake, by content, what is up to date."""
 
 import os
-import shlex
+import shutil
 import sys
 import time
 from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ff_memories import stages
-from ff_memories.artefacts import dvc, lock, records, tether
+from ff_memories.artefacts import dvc, lock, rebuild, records
 from ff_memories.artefacts.run import option
 from ff_memories.errors import UserError
+
+AGAIN = Path(".dvc/tmp/again")  # on the disk of the run, and no part of the checkout
 
 
 @dataclass
@@ -29,13 +28,14 @@ class Restored:
 def restore(configfile: Path | None = None) -> Restored:
     """Write Snakemake's records of what is here as dvc.lock has it.
 
-    What is never pushed, because it shows text or takes seconds, is made again first. A stage that is not as recorded
-    is left for Snakemake to run; so is one whose output was here and is gone. What Snakemake made here since and
-    knows to be up to date stays as it is, for ``adopt``.
+    What is never shared, because it shows text or takes seconds, is made again first, in a folder of its own. Nothing
+    that is recorded is written. A stage that is not as recorded is left for Snakemake to run; so is one whose output
+    was here and is gone. What Snakemake made here since and knows to be up to date stays as it is, for ``adopt``.
     """
     stages.check(configfile)
-    out = Restored(again=_make_again(configfile))
-    reasons = _reasons(configfile)
+    again, other = _make_again(configfile)
+    out = Restored(again=again)
+    reasons = _reasons(configfile) | other
     now = time.time()
     with stages.workflow(configfile, forceall=True) as found:
         from snakemake.settings.types import ExecutionSettings
@@ -80,23 +80,52 @@ def _reasons(configfile: Path | None) -> dict[str, str]:
     return found
 
 
-def _make_again(configfile: Path | None) -> list[str]:
-    """Run the stages whose unshared outputs are missing or of another state; return their names.
+def _make_again(configfile: Path | None) -> tuple[list[str], dict[str, str]]:
+    """Make unshared outputs that are missing or of another state.
 
-    One at a time, by their own commands: Snakemake runs whatever lies between two jobs that it is to run.
+    Returns:
+        The stages whose outputs were put in their place, and {stage: why not} of the others: what such a stage shares
+        came out otherwise than recorded.
     """
     wanted = _unshared_to_make(configfile)
-    maker = {path: name for name, stage in wanted.items() for path in _outs(stage)}
-    after = {name: {maker[path] for path in stage["deps"] if path in maker} for name, stage in wanted.items()}
-    for name in TopologicalSorter(after).static_order():
-        print(f"making again: {name}", file=sys.stderr, flush=True)
-        command = shlex.split(wanted[name]["cmd"], comments=True)
-        command[0] = str(Path(sys.executable).with_name(command[0]))
-        done = tether.run(command)
-        if done.returncode:
-            print(done.stdout + done.stderr, file=sys.stderr)
-            raise UserError(f"{name} could not be made again", f"snakemake{option(configfile)}")
-    return sorted(wanted)
+    todo = [task for task in rebuild.tasks(configfile, sharded=True)[0] if task.stage in wanted] if wanted else []
+    if not todo:
+        return [], {}
+    print(f"making again: {', '.join(sorted(wanted))}", file=sys.stderr, flush=True)
+    shutil.rmtree(AGAIN, ignore_errors=True)
+    AGAIN.mkdir(parents=True)
+    try:
+        rebuild.run(AGAIN, todo, configfile, os.cpu_count() or 1)
+        if failed := next((task for task in todo if not all((AGAIN / path).exists() for path in task.makes)), None):
+            reason = rebuild.reason(AGAIN, failed)
+            raise UserError(f"{failed.stage} could not be made again{reason}", f"snakemake{option(configfile)}")
+        other = _otherwise(todo, configfile)
+        for task in todo:
+            for path in task.makes if task.stage not in other else ():
+                if not stages.SHARED.search(path):
+                    _put(AGAIN / path, Path(path))
+    finally:
+        shutil.rmtree(AGAIN, ignore_errors=True)
+    return sorted(wanted.keys() - other.keys()), other
+
+
+def _otherwise(todo: list[rebuild.Task], configfile: Path | None) -> dict[str, str]:
+    """Return {stage: why} of those that made another file than the recorded one, of those that are shared."""
+    recorded, where = lock.outputs(configfile), lock.path_of(configfile)
+    shared = [(task, path) for task in todo for path in task.makes if stages.SHARED.search(path) and path in recorded]
+    return {
+        task.stage: f"{path} comes out otherwise here than {where} records"
+        for task, path in shared
+        if lock.content(AGAIN / path) != recorded[path][1]
+    }
+
+
+def _put(made: Path, path: Path) -> None:
+    """Put a file or folder in the place of what stands there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made.replace(path)
 
 
 def _outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -105,7 +134,7 @@ def _outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _unshared_to_make(configfile: Path | None) -> dict[str, dict[str, Any]]:
     """Return the stages to run again: nothing about them has changed but outputs that DVC keeps no copy of."""
-    declared = yaml.safe_load(stages.path_of(configfile).read_text(encoding="utf-8"))["stages"]
+    declared = lock.declared(configfile)
     unshared = {p for stage in declared.values() for p, flags in _outs(stage).items() if not flags.get("cache", True)}
     recorded, differing = lock.outputs(configfile), lock.differing(configfile)
     wrong = {path for path in unshared & recorded.keys() if path in differing or not os.path.exists(path)}

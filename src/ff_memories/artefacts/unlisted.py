@@ -5,7 +5,8 @@ import polars as pl
 import torch
 
 from ff_memories.artefacts.checks import Evidence, lengths
-from ff_memories.artefacts.comparing import DIFFERS, MATCH, NEAR_TIE, NUMBER, TIE, Result
+from ff_memories.artefacts.comparing import DIFFERS, MATCH, NEAR_TIE, Result
+from ff_memories.artefacts.tolerances import NUMBER, TIE
 
 
 class Unlisted:

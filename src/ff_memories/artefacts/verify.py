@@ -1,4 +1,8 @@
-"""The reviewer's check of a run: its record, its files, what follows from them, its measurements, the environment."""
+"""The reviewer's check of a run: its record, its files, what follows from them, its measurements, the environment.
+
+A file that differs from the record is a fault, unless a job of this machine wrote it as it is. Then the run was
+computed anew, with other last bits, and its tables must be equal to the recorded ones (``compare``).
+"""
 
 import os
 import tempfile
@@ -8,15 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ff_memories.artefacts import audit, consistency, environment, lock, rebuild
+from ff_memories.artefacts import audit, compare, computed, consistency, environment, lock, rebuild, recomputed
 from ff_memories.artefacts.checks import Evidence
 from ff_memories.artefacts.sampling import Aim
 from ff_memories.config import load
 from ff_memories.errors import UserError
+from ff_memories.files import write_whole
 from ff_memories.stages import DEFAULT, SHARED
 from ff_memories.workflow import Run
 
-PARTS = ("record", "files", "rebuilt", "audit", "environment")
+PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "environment")
 TOLERATED = ("environment",)  # told, and no reason against: what matters is that the same comes out
 
 
@@ -45,6 +50,12 @@ class Check:
         """The jobs that can be run again here, and what others lack."""
         return rebuild.tasks(self.configfile)
 
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """The artefacts that differ from the record because this machine computed them."""
+        differing, known = lock.differing(self.configfile), computed.digests(self.run.results)
+        return frozenset(path for path in differing if computed.here(path, known))
+
     @property
     def run(self) -> Run:
         path = self.configfile or DEFAULT
@@ -62,9 +73,11 @@ def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say:
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
         check = Check(configfile, aim, cores, Path(folder))
         for name in PARTS:
-            if name in parts:
-                done.append(CHECKS[name](check))
-                say(done[-1])
+            wanted = name in parts or (name == "recomputed" and "files" in parts)  # what is excused must be equal
+            part = CHECKS[name](check) if wanted else None
+            if part is not None:
+                done.append(part)
+                say(part)
     return done
 
 
@@ -86,7 +99,7 @@ def _record(check: Check) -> Part:
 def _files(check: Check) -> Part:
     recorded, where = lock.outputs(check.configfile), lock.path_of(check.configfile)
     present = {path for path in recorded if os.path.exists(path)}
-    differing = lock.differing(check.configfile)
+    differing = lock.differing(check.configfile).keys() - check.own
     remade = {path for task in check.again[0] for path in task.makes}
     faults = [f"{path}: not what {where} records" for path in sorted(differing)]
     absent = sorted(recorded.keys() - present)
@@ -94,7 +107,9 @@ def _files(check: Check) -> Part:
     private = [path for path in absent if path not in remade and not SHARED.search(path)]
     notes = [f"not here, to be made again: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
     notes += [f"not here, for it is not shared: {_some(private)}"] if private else []
-    line = f"{len(present) - len(differing)} of {len(present)} files have the recorded content"
+    same = len(present) - len(differing) - len(check.own)
+    line = f"{same} of {len(present)} files have the recorded content"
+    line += f", {len(check.own)} were computed here" if check.own else ""
     return Part("files", line, notes, faults, {"recorded": len(recorded), "present": len(present), "absent": absent})
 
 
@@ -103,9 +118,27 @@ def _some(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
+def _recomputed(check: Check) -> Part | None:
+    """Compare the tables computed here with the recorded ones; nothing where all are the record's own."""
+    page = Path(check.run.path("report", recomputed.PAGE))
+    if not check.own:
+        page.unlink(missing_ok=True)
+        return None
+    found = compare.compare(lock.path_of(check.configfile), Path(check.run.results), check.configfile)
+    made, here = recomputed.machines(check.configfile), computed.machines(check.run.results)[-1:]
+    notes = [found.summary] if found.answer == "equal" else []
+    notes += [f"recorded on {machine}" for machine in made] + [f"computed here on {machine}" for machine in here]
+    part = Part("recomputed", f"{found.answer} to the record", notes, found.different, compare.data(found))
+    if found.different:
+        part.line = "different from the record"
+    write_whole(page, recomputed.page(found, made, here))
+    return part
+
+
 def _rebuilt(check: Check) -> Part:
     todo, lacking = check.again
-    found = rebuild.rebuild(check.folder, todo, check.configfile, check.cores)
+    rebuild.run(check.folder, todo, check.configfile, check.cores)
+    found = rebuild.compare(check.folder, todo, check.configfile, check.own)
     total = len(found.same) + len(found.differ)
     line = f"{len(found.same)} of {total} files made again from tables, checkpoint and text: same bytes"
     notes = [f"what follows from {path} was not made again: it is not here" for path in lacking]
@@ -148,4 +181,11 @@ def _environment(check: Check) -> Part:
     return Part("environment", line, faults=faults, data=data)
 
 
-CHECKS = {"record": _record, "files": _files, "rebuilt": _rebuilt, "audit": _audit, "environment": _environment}
+CHECKS: dict[str, Callable[[Check], Part | None]] = {
+    "record": _record,
+    "files": _files,
+    "recomputed": _recomputed,
+    "rebuilt": _rebuilt,
+    "audit": _audit,
+    "environment": _environment,
+}

@@ -15,7 +15,7 @@ class Measurement:
 
     Attributes:
         value: the number, ``None`` where nothing could be measured.
-        low, high: its 95 % bootstrap interval, ``None`` where the value is no mean.
+        low, high: its 95 % interval, ``None`` where the value is neither a mean nor the highest or lowest of several.
         n: units behind the value (keys, values, examples, pairs, layers).
         ok: whether the claim holds by it; ``None``: the question has no answer here.
         reason: what else a reader should know, or why there is no answer.

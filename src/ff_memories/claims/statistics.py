@@ -1,13 +1,16 @@
 """Small statistics that several checks share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import polars as pl
-from scipy.stats import spearmanr
+from scipy.stats import binomtest, spearmanr
 
-from ff_memories.measures import interval
+from ff_memories.measures import BLOCK, interval
 
 Share = tuple[float, float, float]  # with its 95 % interval
+OUTSIDE = 0.05  # of the resamples, half of them beyond either end of an interval
+RESAMPLES = 4000  # for the joint lower ends of many layers, which lie far out in each of them
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -29,16 +32,113 @@ def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
     return sum(found) / len(found) if found else None
 
 
+def share_interval(hits: np.ndarray, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share: the bootstrap's, or Wilson's where no unit is a hit, or every one.
+
+    Args:
+        hits: (n,) whether each independent unit is a hit.
+        seed: of the resampling.
+    """
+    cases = int(np.count_nonzero(hits))
+    return interval(hits, seed) if 0 < cases < len(hits) else wilson(cases, len(hits))
+
+
+def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
+    """Return Wilson's score interval of a share of ``cases`` in ``n`` independent units.
+
+    It stands in where a bootstrap says nothing: every resample of no cases has no cases, as if the share were known to
+    be zero. Wilson's interval then ends at z²/(n + z²), at 95 % about 3.8/n. That is a little wider than the exact
+    interval of Clopper and Pearson, about 3.7/n; the rule of three's 3/n leaves 5 % on one side, not 2.5 %.
+    """
+    if n == 0:
+        return float("nan"), float("nan")
+    found = binomtest(cases, n).proportion_ci(1 - outside, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of the highest of several shares, each of units of its own: keys of several layers.
+
+    Args:
+        shares: (layers,) as measured.
+        units: (layers,) how many units each is a share of.
+        seed: of the resampling.
+    """
+    drawn = np.random.default_rng(seed).binomial(units, shares, size=(RESAMPLES, len(shares))) / units
+    return _highest(shares, units, drawn)
+
+
+def lowest_of_joint(hits: pl.DataFrame, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of the lowest of several layers' shares, measured on the same examples.
+
+    Examples are resampled with their rows in all layers, since a layer's rows say much about the next layer's.
+
+    Args:
+        hits: ``example``, ``layer`` and ``hit``, at most one row of an example in a layer.
+        seed: of the resampling.
+    """
+    wide = hits.pivot("layer", index="example", values="hit").sort("example").drop("example")
+    misses = 1 - wide.cast(pl.Float64).to_numpy()  # the lowest share of hits is the highest share of misses
+    known = ~np.isnan(misses)
+    misses = np.where(known, misses, 0)
+    units = known.sum(0)
+    shares = misses.sum(0) / units
+    both = np.hstack([misses, known]).astype(np.float32)  # exact for whole numbers up to 16 million
+    sums = np.concatenate([counts @ both for counts in _resampled(len(both), seed)]).astype(np.float64)
+    cases, rows = np.hsplit(sums, 2)
+    low, high = _highest(shares, units, np.where(rows > 0, cases / np.maximum(rows, 1), shares))
+    return 1 - high, 1 - low
+
+
+def _resampled(n: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield (``BLOCK``, n) how often each of ``n`` units is drawn in a resample, until there are ``RESAMPLES``."""
+    rng = np.random.default_rng(seed)
+    first = np.arange(BLOCK)[:, None] * n
+    for _ in range(0, RESAMPLES, BLOCK):
+        draw = rng.integers(0, n, size=(BLOCK, n)) + first
+        yield np.bincount(draw.ravel(), minlength=BLOCK * n).reshape(BLOCK, n).astype(np.float32)
+
+
+def _highest(shares: np.ndarray, units: np.ndarray, drawn: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of the highest share, from resamples of all shares.
+
+    A layer that is selected for the highest share owes some of it to luck, and its own interval knows nothing of that.
+    So the lower ends of all layers are drawn at one level, such that in 97.5 % of the resamples no layer falls below
+    its end: in each resample, the layer that falls deepest is selected. No layer's true share lies below its end, then,
+    and the highest end is the interval's. The upper end needs no such care, for whichever layer is truly the highest,
+    its share lies below its own upper end, and so below the highest upper end.
+
+    The percentiles of the resamples' own highest shares are no such interval. A resample adds its chance to that of the
+    measurement, so that its highest share lies too high twice over: of 16 layers with one share, its interval lies
+    above that share almost always.
+
+    Args:
+        shares, units: (layers,) as measured.
+        drawn: (resamples, layers) shares, drawn anew.
+    """
+    ordered = np.sort(drawn, 0)
+    places = [np.searchsorted(own, again, "right") for own, again in zip(ordered.T, drawn.T, strict=True)]
+    beyond = int(OUTSIDE / 2 * len(drawn))  # as many resamples may have a layer below its end
+    lows = ordered[np.sort(np.min(places, 0))[beyond] - 1]
+    highs = np.percentile(drawn, 100 * (1 - OUTSIDE / 2), axis=0)
+    for layer in np.flatnonzero((shares == 0) | (shares == 1)):  # as in ``share_interval``
+        cases, n = int(shares[layer] * units[layer]), int(units[layer])
+        lows[layer], highs[layer] = wilson(cases, n, OUTSIDE / len(shares))[0], wilson(cases, n)[1]
+    return float(lows.max()), float(highs.max())
+
+
 def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int) -> Share | None:
     """Return a share over all rows with its interval, resampling whole units since their rows are not independent.
 
-    Returns ``None`` for no rows.
+    Where no row is a hit, or every one, the interval is Wilson's for as many trials as there are units. Returns
+    ``None`` for no rows.
     """
     if pairs.is_empty():
         return None
     units = pairs.group_by(unit).agg(hit.cast(pl.Float64).mean().alias("share"), pl.len().alias("rows")).sort(unit)
     share, rows = units["share"].to_numpy(), units["rows"].to_numpy()
-    low, high = interval(share, seed, rows)
+    one = share.min() == share.max() and share[0] in (0, 1)
+    low, high = wilson(int(share.sum()), len(share)) if one else interval(share, seed, rows)
     return float((share * rows).sum() / rows.sum()), low, high
 
 

@@ -51,27 +51,37 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
             )
         turn = seen[text] = seen.get(text, -1) + 1
         sentence = same[turn % len(same)]
-        if not 0 <= position <= lengths[sentence]:
+        if position > lengths[sentence]:
             raise UserError(
                 f"{path}, line {line}: random_pos is {position}, and the sentence has {lengths[sentence]} tokens",
                 "check corpus.tokenizer: positions count the tokens that the model reads",
             )
         rows.append((sentence, position))
-    if not rows:
-        raise UserError(f"{path}: an empty sample", f"give lines such as {FORM}")
     sentences, positions = zip(*rows, strict=True)
     return pl.DataFrame({"example": np.arange(len(rows)), "sentence": sentences, "position": positions})
 
 
+def check(path: Path) -> None:
+    """Read a file without the sentences it names. Raises ``UserError`` for a line that is not of this form, or none."""
+    for _ in _records(path):
+        pass
+
+
 def _records(path: Path) -> Iterator[tuple[int, str, int]]:
+    empty = True
     for number, content in lines(path):
         if not content.strip():
             continue
         try:
             record = json.loads(content)
             text, position = record["text"], record["random_pos"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             text = position = None
         if not isinstance(text, str) or type(position) is not int:
             raise UserError(f"{path}, line {number}: no `text` and `random_pos`", f"give lines such as {FORM}")
+        if position < 0:
+            raise UserError(f"{path}, line {number}: random_pos is {position}, and a prefix has 0 tokens or more")
         yield number, " ".join(text.split()), position
+        empty = False
+    if empty:
+        raise UserError(f"{path}: an empty sample", f"give lines such as {FORM}")

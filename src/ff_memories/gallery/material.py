@@ -1,4 +1,4 @@
-"""All that a gallery shows, joined by key: tables, texts, and what the model adds to them."""
+"""All that a gallery shows, joined by key: tables and texts."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,13 +21,9 @@ class Material:
     Attributes:
         layers, keys: L and d_m. A key's *ordinal* is (layer - 1) * d_m + key.
         texts: the corpus and its dictionary.
-        triggers, values, mutations, annotations, labels, sentences: tables.
+        triggers, values, mutations, annotations, labels, sentences, shading, promoted: tables.
         shown: triggers of each key that the gallery shows.
         shaded: of these, those that are shaded; 0 for none.
-        shades: coefficients after every token of the triggers up to rank ``shaded``, and where each one starts
-            (``shading.prefix_coefficients``), in the table's order; empty before the model has run.
-        tops: ids and probabilities of the tokens that each value promotes (``predictions.top_tokens``);
-            empty before the model has run.
 
     Raises ``UserError`` where tables and corpus do not belong to one model.
     """
@@ -41,10 +37,10 @@ class Material:
     annotations: pl.DataFrame
     labels: pl.DataFrame
     sentences: pl.DataFrame
+    shading: pl.DataFrame
+    promoted: pl.DataFrame
     shown: int
     shaded: int
-    shades: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.float32), np.zeros(1, np.int64))
-    tops: tuple[np.ndarray, np.ndarray] = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32))
     words: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +50,7 @@ class Material:
         object.__setattr__(self, "triggers", self.triggers.filter(pl.col("rank") <= self.shown))
 
     def _check(self) -> None:
-        for name in ("triggers", "values", "mutations", "annotations", "labels"):
+        for name in ("triggers", "values", "mutations", "annotations", "labels", "shading", "promoted"):
             frame = getattr(self, name)
             if ((frame["layer"] > self.layers) | (frame["key"] >= self.keys)).any():
                 raise UserError(
@@ -67,6 +63,12 @@ class Material:
             )
         if (self.triggers["sentence"] >= len(self.corpus)).any():
             raise UserError("triggers: a sentence that the corpus does not have", "run snakemake again")
+        if (self.promoted["token"] >= len(self.words)).any() or len(self.promoted) % self.size:
+            raise UserError("promoted: not the tokens of this model's values", "run snakemake again")
+        rows = self.shaded_triggers.filter(pl.col("position") > 0).select("layer", "key", "rank", "position")
+        known = self.shading.group_by("layer", "key", "rank", maintain_order=True).agg(pl.col("position").max())
+        if not known.filter(pl.col("rank") <= self.shown).equals(rows):
+            raise UserError("shading: not of these triggers", "run snakemake again")
 
     @property
     def corpus(self) -> Corpus:
@@ -76,6 +78,24 @@ class Material:
     def size(self) -> int:
         """Keys of all layers."""
         return self.layers * self.keys
+
+    @property
+    def shaded_triggers(self) -> pl.DataFrame:
+        """The rows of ``triggers`` that are shaded."""
+        return self.triggers.filter(pl.col("rank") <= min(self.shaded, self.shown))
+
+    @cached_property
+    def shades(self) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens,) coefficients after every token of the shaded triggers, (triggers + 1,) where each one starts."""
+        lengths = self.shaded_triggers["position"].cast(pl.Int64).to_numpy()
+        flat = self.shading.filter(pl.col("rank") <= self.shown)["coefficient"].to_numpy()
+        return flat, np.concatenate([[0], lengths.cumsum()]).astype(np.int64)
+
+    @cached_property
+    def tops(self) -> tuple[np.ndarray, np.ndarray]:
+        """(keys, n) ids and probabilities of the tokens that each value promotes, most probable first."""
+        grid = lambda name: self.promoted[name].to_numpy().reshape(self.size, -1)
+        return grid("token").astype(np.int64), grid("probability")
 
     def ordinals(self, frame: pl.DataFrame) -> np.ndarray:
         """(rows,) int64 the ordinal of each row's key."""

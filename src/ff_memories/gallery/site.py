@@ -9,7 +9,7 @@ import polars as pl
 
 from ff_memories.config import Settings
 from ff_memories.errors import UserError
-from ff_memories.files import write_whole
+from ff_memories.files import write_whole, wrote
 from ff_memories.gallery import parts
 from ff_memories.gallery.keys import LEVELS, key_parts
 from ff_memories.gallery.layers import layer_indices, summary
@@ -39,6 +39,7 @@ def build(folder: Path, material: Material, config: Settings, card: dict[str, An
         if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
+        wrote(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

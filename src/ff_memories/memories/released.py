@@ -15,6 +15,7 @@ import torch
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import plan
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.memory import by_halves, halved
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.progress import Progress
 
@@ -58,47 +59,57 @@ def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(h, vocabulary.classes).amax(1) > head
 
 
-def _batches(
-    decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int
-) -> Iterator[tuple[np.ndarray, Batch, torch.Tensor]]:
-    """Yield prefixes by length: which rows of ``examples`` they are, the batch, and each one's last row in it."""
-    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    for part in plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens):
-        batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
-        yield part, batch, torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
+def _parts(examples: pl.DataFrame, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Yield which rows of ``examples`` run together, by length."""
+    position = examples["position"].to_numpy().astype(np.int64)
+    return plan.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens)
+
+
+def _pack(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, part: np.ndarray) -> tuple[Batch, torch.Tensor]:
+    """Return the batch of some rows' prefixes, and each one's last row in it."""
+    sentence, position = (examples[c].to_numpy().astype(np.int64)[part] for c in ("sentence", "position"))
+    prefixes = [corpus.sentence(s)[:j] for s, j in zip(sentence, position, strict=True)]
+    return Batch.pack(prefixes, decoder.device), torch.from_numpy(np.cumsum(position + 1) - 1).to(decoder.device)
 
 
 def columns(
     decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables ``released_layer`` and ``released_dim`` of rows of ``examples``."""
-    vocabulary = decoder.vocabulary
-    layers, dims = [], []
+    vocabulary, names = decoder.vocabulary, examples["example"].to_numpy()
+    layers: list[pl.DataFrame] = []
+    dims: list[pl.DataFrame] = []
+
+    def run(part: np.ndarray) -> None:
+        batch, last = _pack(decoder, corpus, examples, part)
+        seen, x = [], decoder.embed(batch)
+        for layer in decoder.layers:
+            residual = layer.attend(x, batch)
+            coefficients = layer.coefficients(residual)
+            update = layer.combine(coefficients)
+            x = residual + update
+            seen.append((residual[last], update[last], coefficients[last]))
+        model_top = vocabulary.predict(vocabulary.output(x[last])).top
+        example, made = names[part], []
+        for index, (r, y, m) in enumerate(seen):
+            values = decoder.layers[index].values
+            own = _layer(vocabulary, r, y, model_top)
+            scaled = scaled_value_tops(vocabulary, values, m, tops[index], may_move[index])
+            own["ffn_matching_dims_count"] = (scaled == own["layer_output_argmax"][:, None]).sum(1)
+            weights = torch.cat([m * values.norm(dim=1), r.norm(dim=1, keepdim=True)], 1)
+            own["coeffs_l0"] = (weights > 0).sum(1)
+            own["coeffs_residual_rank"] = (weights > weights[:, -1:]).sum(1)
+            shown = {name: own[name].cpu().numpy() for name in LAYER_COLUMNS}
+            made.append(pl.DataFrame({"example": example, "layer": np.full(len(part), index + 1), **shown}))
+        # the loop ends at the last layer, the one that the 'dim' columns are of
+        dims.append(_dims(vocabulary, values, m, weights, scaled, own, model_top, example, len(seen)))
+        layers.extend(made)
+
     with torch.inference_mode(), Progress(len(examples), "examples", "released columns") as progress:
         tops = [vocabulary.predict(layer.values).top for layer in decoder.layers]
         may_move = [scalable(vocabulary, layer.values) for layer in decoder.layers]
-        for part, batch, last in _batches(decoder, corpus, examples, batch_tokens):
-            seen, x = [], decoder.embed(batch)
-            for layer in decoder.layers:
-                residual = layer.attend(x, batch)
-                coefficients = layer.coefficients(residual)
-                update = layer.combine(coefficients)
-                x = residual + update
-                seen.append((residual[last], update[last], coefficients[last]))
-            model_top = vocabulary.predict(vocabulary.output(x[last])).top
-            example = examples["example"].to_numpy()[part]
-            for index, (r, y, m) in enumerate(seen):
-                values = decoder.layers[index].values
-                own = _layer(vocabulary, r, y, model_top)
-                scaled = scaled_value_tops(vocabulary, values, m, tops[index], may_move[index])
-                own["ffn_matching_dims_count"] = (scaled == own["layer_output_argmax"][:, None]).sum(1)
-                weights = torch.cat([m * values.norm(dim=1), r.norm(dim=1, keepdim=True)], 1)
-                own["coeffs_l0"] = (weights > 0).sum(1)
-                own["coeffs_residual_rank"] = (weights > weights[:, -1:]).sum(1)
-                shown = {name: own[name].cpu().numpy() for name in LAYER_COLUMNS}
-                layers.append(pl.DataFrame({"example": example, "layer": np.full(len(part), index + 1), **shown}))
-            # the loop ends at the last layer, the one that the 'dim' columns are of
-            dims.append(_dims(vocabulary, values, m, weights, scaled, own, model_top, example, len(seen)))
+        for part in _parts(examples, batch_tokens):
+            by_halves(run, part, len(part), halved)
             progress.step(len(part))
     return pl.concat(layers), pl.concat(dims)
 
@@ -107,15 +118,17 @@ def output_distributions(decoder: Decoder, corpus: Corpus, examples: pl.DataFram
     """Return the model's output distribution (examples, vocab) float32 at rows of ``examples``."""
     vocabulary = decoder.vocabulary
     out = np.zeros((len(examples), vocabulary.size), dtype=np.float32)
+
+    def run(part: np.ndarray) -> None:
+        batch, last = _pack(decoder, corpus, examples, part)
+        x = decoder.forward(batch)
+        for start in range(0, len(part), FULL):
+            rows = vocabulary.output(x[last[start : start + FULL]])
+            out[part[start : start + FULL]] = vocabulary.log_probabilities(rows).exp().cpu().numpy()
+
     with torch.inference_mode(), Progress(len(examples), "examples", "output distributions") as progress:
-        for part, batch, last in _batches(decoder, corpus, examples, batch_tokens):
-            x = decoder.embed(batch)
-            for layer in decoder.layers:
-                residual = layer.attend(x, batch)
-                x = residual + layer.combine(layer.coefficients(residual))
-            for start in range(0, len(part), FULL):
-                rows = vocabulary.output(x[last[start : start + FULL]])
-                out[part[start : start + FULL]] = vocabulary.log_probabilities(rows).exp().cpu().numpy()
+        for part in _parts(examples, batch_tokens):
+            by_halves(run, part, len(part), halved)
             progress.step(len(part))
     return out
 

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.checkpoint import Description, Weights, load
 from ff_memories.model.forest import Forest, Level
+from ff_memories.model.products import attention, linear
 from ff_memories.model.vocabulary import Vocabulary
 
 
@@ -60,7 +61,7 @@ class Batch:
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)
             q, k, v = qkv[part].view(sentences, rows, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            out = v if rows == 1 else F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            out = v if rows == 1 else attention(q, k, v)
             mixed[part].view(sentences, rows, heads, -1).copy_(out.transpose(1, 2))
         return mixed
 
@@ -80,9 +81,9 @@ class Layer:
 
     def attend(self, x: torch.Tensor, batch: Batch | Level) -> torch.Tensor:
         """Return the residual r (rows, d): the layer's input plus its self-attention."""
-        qkv = F.linear(F.layer_norm(x, x.shape[1:], *self.attention_norm), *self.qkv)
+        qkv = linear(F.layer_norm(x, x.shape[1:], *self.attention_norm), *self.qkv)
         mixed = batch.mix(qkv, self.heads)
-        return x[: len(mixed)] + F.linear(mixed, *self.attention_out)
+        return x[: len(mixed)] + linear(mixed, *self.attention_out)
 
     def coefficients(self, residual: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the memory coefficients m (rows, d_m) = ReLU(x K^T + b1), x the normalised residual (equation 1).
@@ -90,11 +91,11 @@ class Layer:
         ``out``: (rows, d_m) memory to put them in.
         """
         x = F.layer_norm(residual, residual.shape[1:], *self.norm)
-        return torch.relu_(torch.addmm(self.key_bias, x, self.keys.t(), out=out))
+        return torch.relu_(linear(x, self.keys, self.key_bias, out))
 
     def combine(self, coefficients: torch.Tensor) -> torch.Tensor:
         """Return the feed-forward output y (rows, d) = m V + b2, the sum of values weighted by their coefficients."""
-        return torch.addmm(self.value_bias, coefficients, self.values)
+        return linear(coefficients, self.values.t(), self.value_bias)
 
 
 class Decoder:
@@ -144,7 +145,7 @@ def _input_table(description: Description, weights: Weights) -> torch.Tensor:
     for band in range(len(description.input_cutoffs)):
         table = weights[f"input.{band}.embedding"]
         projection = weights.get(f"input.{band}.projection")
-        bands.append(table if projection is None else F.linear(table, projection))
+        bands.append(table if projection is None else linear(table, projection))
     return (
         torch.cat(bands).mul_(description.embedding_scale) if len(bands) > 1 else bands[0] * description.embedding_scale
     )

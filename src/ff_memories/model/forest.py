@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from ff_memories.corpus.dictionary import EOS
+from ff_memories.model.products import attention
 
 WIDTH = 8  # paths are padded at their end to a multiple of it: causal attention never looks there
 
@@ -60,7 +60,7 @@ class Level:
         for paths, place, row in self.groups:
             along = qkv.index_select(0, paths.flatten()).view(*paths.shape, 3, heads, -1)
             q, k, v = along.permute(2, 0, 3, 1, 4)
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2).flatten(0, 1)
+            out = attention(q, k, v).transpose(1, 2).flatten(2).flatten(0, 1)
             mixed.index_copy_(0, row, out.index_select(0, place))
         return mixed
 

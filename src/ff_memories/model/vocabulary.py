@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from ff_memories.model import unloaded
 from ff_memories.model.checkpoint import Description, Weights
 from ff_memories.model.memory import by_halves, sliced
+from ff_memories.model.products import linear
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
 MARGIN = 1e-3  # on a tail's reach, for what float32 rounds away
@@ -54,7 +55,7 @@ class Cluster:
         return self.embedding.shape[0]
 
     def inner(self, h: torch.Tensor) -> torch.Tensor:
-        return h if self.projection is None else F.linear(h, self.projection)
+        return h if self.projection is None else linear(h, self.projection)
 
     def tiles(self, h: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first word of the tile within the cluster, logits (rows, tile))."""
@@ -63,7 +64,7 @@ class Cluster:
     def inner_tiles(self, z: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the same from vectors within the cluster's own space."""
         for start in range(0, self.size, TILE):
-            yield start, F.linear(z, self.embedding[start : start + TILE])
+            yield start, linear(z, self.embedding[start : start + TILE])
 
     def extent(self) -> tuple[float, torch.Tensor]:
         """Return the length of the longest word vector, and the mean of all (d_k,)."""
@@ -128,8 +129,9 @@ class Vocabulary:
 
     def word_vectors(self) -> torch.Tensor:
         """Return what every word is read by, (vocab, d): h . E of the paper's softmax(h E)."""
-        vectors = [c.embedding if c.projection is None else c.embedding @ c.projection for c in self.clusters]
-        return torch.cat(vectors)
+        return torch.cat(
+            [c.embedding if c.projection is None else linear(c.embedding, c.projection.t()) for c in self.clusters]
+        )
 
     def output(self, h: torch.Tensor) -> torch.Tensor:
         """Return layer vectors (rows, d) as the output softmax takes them: through the final norm, if there is one."""
@@ -137,11 +139,11 @@ class Vocabulary:
 
     def log_probabilities(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (rows, vocab) in full. For small cases; ``predict`` never builds it."""
-        h = h if self.out is None else F.linear(h, self.out)
+        h = h if self.out is None else linear(h, self.out)
         logits = [torch.cat([t for _, t in c.tiles(h)], 1) for c in self.clusters]
         if self.classes is None or self.kind == "flat":
             return torch.log_softmax(torch.cat(logits, 1), 1)
-        head = torch.log_softmax(torch.cat([logits[0], F.linear(h, self.classes)], 1), 1)
+        head = torch.log_softmax(torch.cat([logits[0], linear(h, self.classes)], 1), 1)
         tails = [torch.log_softmax(t, 1) + head[:, logits[0].shape[1] + k, None] for k, t in enumerate(logits[1:])]
         return torch.cat([head[:, : logits[0].shape[1]], *tails], 1)
 
@@ -165,7 +167,7 @@ class Vocabulary:
         return Prediction(*(torch.cat(column) for column in columns))
 
     def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
-        h = h if self.out is None else F.linear(h, self.out)
+        h = h if self.out is None else linear(h, self.out)
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
         top_logit, top = head.max(1)
         flat = self.kind == "flat"
@@ -173,7 +175,7 @@ class Vocabulary:
             classes = h.new_zeros(len(h), len(self.clusters) - 1)  # every word competes in one softmax
             norm = torch.logsumexp(head, 1)
         else:
-            classes = F.linear(h, self.classes)
+            classes = linear(h, self.classes)
             norm = torch.logsumexp(torch.cat([head, classes], 1), 1)
         tails = [_Tail(c, h, p, flat) for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)]
         for tail in tails:
@@ -232,7 +234,7 @@ class _Tail:
             self.reach = torch.full_like(prior, torch.inf)
         else:  # logit - lse: a logit is at most |z| |e|, and by Jensen lse at least log(n) + the logits' mean
             longest, mean = cluster.extent()
-            most = self.z.norm(dim=1) * longest - math.log(cluster.size) - self.z @ mean
+            most = self.z.norm(dim=1) * longest - math.log(cluster.size) - linear(self.z, mean[None]).squeeze(1)
             self.reach = prior + torch.clamp(most, max=0) + MARGIN
         self.max, self.lse, self.own = (torch.full_like(prior, torch.nan) for _ in range(3))
         self.argmax = torch.zeros(len(h), dtype=torch.long, device=h.device)

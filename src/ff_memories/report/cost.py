@@ -5,13 +5,17 @@ import os
 import platform
 import shutil
 import subprocess
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
+from ff_memories import arithmetic
 from ff_memories.errors import UserError
 
 MACHINE = "machine: "  # begins the line of a step's log that says what it ran on
+MADE = "made: "  # begins the line of a step's log that names the files it wrote, with their MD5
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,23 @@ def reading(text: str | None) -> float | None:
         return None
 
 
-def hardware() -> list[tuple[str, str]]:
-    """Return what this machine is made of, as far as it tells: processor, cores, memory, GPUs."""
+def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
+    """Return what this machine is made of, as far as it tells: processor, cores, memory, GPUs, versions.
+
+    ``step``: the arguments of a step that runs here, for the device, threads and arithmetic that it was given.
+    """
     facts = [("processor", _first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine())]
+    if known := arithmetic.instructions():
+        facts.append(("instructions", known[-1]))
     facts.append(("cores", str(os.cpu_count())))
     if kib := _first("/proc/meminfo", "MemTotal"):
         facts.append(("memory", f"{int(kib.split()[0]) / 2**20:.0f} GiB"))
     facts += [("GPU", name) for name in _gpus()]
-    return [*facts, ("system", f"{platform.system()}, Python {platform.python_version()}")]
+    facts.append(("system", f"{platform.system()}, Python {platform.python_version()}"))
+    if step is not None and hasattr(step, "device"):
+        facts += [("torch", version("torch")), ("device", step.device), ("threads", str(step.threads)),
+                  ("arithmetic", "portable" if arithmetic.portable() else "fast")]  # fmt: skip
+    return facts
 
 
 def _first(path: str, field: str) -> str | None:

@@ -122,5 +122,7 @@ def _composition(config: Settings) -> str:
     return (
         f"Sections 5.1 and 5.2 rest on {given if composition.sample_file else drawn}. The predictions of a layer's "
         f"{memories} were compared with that of {layer}; stop words are those of {words}. All random draws follow from "
-        f"the seed {config.seed}. Intervals are 95 % percentile bootstrap intervals over keys, values or examples."
+        f"the seed {config.seed}. Intervals are 95 % percentile bootstrap intervals over keys, values or examples. For "
+        "a claim's share of no cases, or of all, they are Wilson's score intervals. Where a claim is about the layer "
+        "with the highest or lowest share, the interval allows for that selection."
     )

@@ -55,12 +55,14 @@ def choices(config: Config) -> list[Choice]:
 def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
     """Return the choices as units of work: quick ones by section, each of the others by itself.
 
+    spaCy's stop words are by themselves, too: what a section measures must not depend on what is installed.
+
     Args:
         extent: ``quick``: only those of the values and the composition | ``all``.
     """
     found: dict[str, list[Choice]] = {}
     for choice in choices(config):
-        if choice.section in QUICK:
+        if choice.section in QUICK and choice.value != "spacy":
             found.setdefault(choice.section, []).append(choice)
         elif extent == "all":
             found[choice.name] = [choice]

@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from ff_memories import devices, tables
+from ff_memories import arithmetic, devices, tables
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.errors import UserError
@@ -39,6 +39,15 @@ def execution_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
     parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
     parser.add_argument("--batch-tokens", type=whole(), default=16_384, help="tokens in one forward pass")
+    arithmetic_argument(parser)
+
+
+def arithmetic_argument(parser: argparse.ArgumentParser) -> None:
+    """How numbers are rounded; it is chosen before this is read, for libraries take it up when they are loaded."""
+    parser.add_argument(
+        "--arithmetic", choices=["portable", "fast"], default="fast",
+        help="portable: the same bits on every CPU with AVX2, on one thread | fast: whatever is fastest here",
+    )  # fmt: skip
 
 
 def shard_of(text: str) -> tuple[int, int]:
@@ -69,7 +78,7 @@ def load_decoder(args: argparse.Namespace) -> "Decoder":
 
     from ff_memories.model.decoder import Decoder
 
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(arithmetic.THREADS if arithmetic.portable() else args.threads)
     device = chosen_device(args.device)
     if device == "cuda":
         device = f"cuda:{devices.take(torch.cuda.device_count())}"

@@ -30,7 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dictionary", required=True)
     parser.add_argument(
         "--projection", choices=["random", "adaptive", "flat", "head"], default="random",
-        help="random: the softmax projections that the released script never loads",
+        help="random: the softmax projections that the released script never loads | adaptive: the checkpoint's own, "
+        "the true softmax | flat | head",
     )  # fmt: skip
     parser.add_argument(
         "--projection-seed", type=whole(0), default=1, help="of the random projections and of the dropout"

@@ -16,7 +16,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
     parser.add_argument("--card", required=True, help="card.json")
     parser.add_argument("--top", type=whole(), default=50, help="records per key; places not filled hold zeros")
-    parser.add_argument("--dims", nargs="+", type=int, help="dimensions to write, from all layers; else all")
+    parser.add_argument(
+        "--dims", nargs="+", action="extend", type=int, help="dimensions to write, from all layers; else all"
+    )
     parser.add_argument("--out", required=True, help="trigger_examples.jsonl to write")
 
 

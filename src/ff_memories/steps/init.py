@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {  # the paper's choices
         "too_long": "refuse",
     },
     "model": {"source": None, "checkpoint": None, "dictionary": None},
-    "execution": {"device": "auto", "shards": 4, "batch_tokens": 16384},
+    "execution": {"device": "auto", "shards": 4, "batch_tokens": 16384, "arithmetic": "portable"},
     "extraction": {"precision": "float32"},
     "triggers": {"top": 50, "per_sentence": "best", "positions": "auto", "duplicates": "keep"},
     "mutations": {"keys_per_layer": 100, "top": 50, "random": "any", "single_token": "skip", "mean": "of_ratios"},
@@ -50,9 +50,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="config file to write")
     parser.add_argument("--checkpoint", required=True, help="a fairseq transformer_lm checkpoint")
     parser.add_argument("--dictionary", required=True, help="its dict.txt")
-    parser.add_argument("--train", required=True, nargs="+", help="text files in which triggers are sought")
-    parser.add_argument("--validation", required=True, nargs="+", help="text files on which layers are observed")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="other keys, such as triggers.top=25")
+    texts = {
+        "train": "text files in which triggers are sought",
+        "validation": "text files on which layers are observed",
+    }
+    for split, about in texts.items():
+        parser.add_argument(f"--{split}", required=True, nargs="+", action="extend", help=about)
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="other keys, such as triggers.top=25"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite an existing config")
 
 

@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.config import read_yaml
 
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_.check_inputs()
     config, device = run_.config, chosen_device(run_.config.execution.device)
     sources = {kind: run_.source(kind) for kind in ("text", "model", "pipeline")}
     shape, tokens = _shape(run_, sources["model"]), _tokens(run_, sources["text"])

@@ -40,6 +40,7 @@ from ff_memories.steps import (
     triggers,
     values,
 )
+from ff_memories.steps.common import arithmetic_argument
 
 STEPS = {
     "annotation-plan": annotation_plan,
@@ -64,6 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", required=True, help="the run's corpus.safetensors")
     parser.add_argument("--claims", required=True, help="the run's claims table")
     parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
+    arithmetic_argument(parser)
     parser.add_argument("--out", required=True, metavar="sensitivity.parquet", help="table to write")
 
 

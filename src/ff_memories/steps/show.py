@@ -22,7 +22,9 @@ from ff_memories.workflow import Run
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
     parser.add_argument("--layer", type=int, required=True, help="1 to L")
-    parser.add_argument("--key", type=int, required=True, nargs="+", metavar="KEY", help="0 to d_m - 1, one or more")
+    parser.add_argument(
+        "--key", type=int, required=True, nargs="+", action="extend", metavar="KEY", help="0 to d_m - 1, one or more"
+    )
     parser.add_argument("--top", type=whole(), default=10, help="triggers and tokens shown")
 
 

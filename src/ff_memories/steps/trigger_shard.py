@@ -37,7 +37,7 @@ def run(args: Configured) -> None:
         shard=args.shard,
         triggers=triggers.model_dump(),
         extraction=args.config.extraction.model_dump(),
-        arithmetic=[str(decoder.device), args.threads, args.batch_tokens, torch.__version__],
+        arithmetic=[_computes(decoder.device), args.threads, args.batch_tokens, torch.__version__],
         code=args.code,
     )
     checkpoint = Checkpoint(args.out, made_from, args.checkpoint_seconds)
@@ -54,3 +54,8 @@ def run(args: Configured) -> None:
     )
     save(best, args.out)
     checkpoint.remove()
+
+
+def _computes(device: torch.device) -> str:
+    """Return what a number's last bits depend on: ``cpu``, or a GPU's model, for a job may get any of several GPUs."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)

@@ -24,7 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--share", type=float, default=Aim.share, help="of rows that may differ unnoticed, at most")
     parser.add_argument("--seed", type=whole(0), help="of the audit's sample; left out: drawn, and printed")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write what was found as JSON")
-    parser.add_argument("--only", nargs="+", metavar="PART", help="record, files, rebuilt, audit, environment")
+    parser.add_argument(
+        "--only", nargs="+", action="extend", metavar="PART", help="a part of the check, such as files; docs/verify.md"
+    )
     parser.add_argument("--cores", type=threads, default=os.cpu_count(), help="jobs at a time when rebuilding")
 
 

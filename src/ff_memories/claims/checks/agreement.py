@@ -7,16 +7,29 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import PAPER, between
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.statistics import average, by_layer, percent, rank_correlation
-from ff_memories.measures import agreement, agreement_by_probability, interval, next_token_ranks, predictive_values
+from ff_memories.claims.statistics import (
+    average,
+    by_layer,
+    highest_of_independent,
+    percent,
+    rank_correlation,
+    share_interval,
+)
+from ff_memories.measures import agreement, agreement_by_probability, next_token_ranks, predictive_values
 
 UNKNOWN = "no value in these layers has a trigger with a known target"
 
 
 def _peak(evidence: Evidence, layers: list[int]) -> dict[str, Any] | None:
-    """Return the row of the layer among ``layers`` with the highest agreement rate, the lowest such layer."""
+    """Return the row of the layer among ``layers`` with the highest agreement rate, the lowest such layer.
+
+    Its interval is that of the highest rate among the layers, not of a layer that was named beforehand.
+    """
     rates = agreement(evidence.table("values"), evidence.seed).filter(pl.col("layer").is_in(layers))
-    return rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) if rates.height else None
+    if rates.is_empty():
+        return None
+    low, high = highest_of_independent(rates["mean"].to_numpy(), rates["n"].to_numpy(), evidence.seed)
+    return rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) | {"low": low, "high": high}
 
 
 def near_zero_below(evidence: Evidence, *, layers: list[int], below: float, lenient: float) -> Measurement:
@@ -112,9 +125,9 @@ def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int],
     best = predictive_values(evidence.table("values"), most)
     if evidence.table("values").height <= most:
         return Measurement(reason=f"the model has no more than {most} values, so all of them are among the top {most}")
-    above = best["layer"].is_in(between(layers, evidence.layers)).cast(pl.Float64).to_numpy()
+    above = best["layer"].is_in(between(layers, evidence.layers)).to_numpy()
     share = float(above.mean())
-    return Measurement(share, *interval(above, evidence.seed), n=len(above), ok=share >= at_least)
+    return Measurement(share, *share_interval(above, evidence.seed), n=len(above), ok=share >= at_least)
 
 
 def predictive_values_agree(evidence: Evidence, *, most: int, within: list[float]) -> Measurement:
@@ -122,7 +135,7 @@ def predictive_values_agree(evidence: Evidence, *, most: int, within: list[float
     best = predictive_values(evidence.table("values"), most).filter(pl.col("triggers") > 0)
     if best.is_empty():
         return Measurement(reason="no value among the most predictive has a trigger")
-    agree = (best["agreeing_triggers"] > 0).cast(pl.Float64).to_numpy()
+    agree = (best["agreeing_triggers"] > 0).to_numpy()
     share = float(agree.mean())
     ok = within[0] <= share <= within[1]
-    return Measurement(share, *interval(agree, evidence.seed), n=len(agree), ok=ok)
+    return Measurement(share, *share_interval(agree, evidence.seed), n=len(agree), ok=ok)

@@ -5,7 +5,7 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, both, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.statistics import Share, average, by_layer, percent, pooled_share
+from ff_memories.claims.statistics import Share, average, by_layer, lowest_of_joint, percent, pooled_share
 from ff_memories.measures import active_memories, agreeing_cases, zero_agreement
 
 EMPTY = "no examples"
@@ -52,8 +52,9 @@ def zero_agreement_dominates(evidence: Evidence, *, at_least: float) -> Measurem
     if shares.is_empty():
         return Measurement(reason=EMPTY)
     row = shares.sort("mean", "layer").row(0, named=True)
-    ok = row["mean"] >= at_least
-    return Measurement(row["mean"], row["low"], row["high"], row["n"], ok=ok, reason=f"in layer {row['layer']}")
+    zero = evidence.table("composition").select("example", "layer", hit=pl.col("agreeing_memories") == 0)
+    spread = lowest_of_joint(zero, evidence.seed)
+    return Measurement(row["mean"], *spread, row["n"], ok=row["mean"] >= at_least, reason=f"in layer {row['layer']}")
 
 
 def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:

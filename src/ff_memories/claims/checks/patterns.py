@@ -5,7 +5,7 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.statistics import average, by_layer, percent, pooled_share
+from ff_memories.claims.statistics import average, by_layer, percent, pooled_share, share_interval
 from ff_memories.measures import LABELS, interval, pattern_shares
 
 KEY = ["annotator", "layer", "key"]
@@ -28,10 +28,10 @@ def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, flo
 def keys_with_a_pattern(evidence: Evidence, *, people: float, proxy: float) -> Measurement:
     """K6: the share of annotated keys with at least one pattern."""
     keys, by_proxy = _patterns_per_key(evidence)
-    found = (keys["patterns"] > 0).cast(pl.Float64).to_numpy()
+    found = (keys["patterns"] > 0).to_numpy()
     share = float(found.mean())
     ok = share >= (proxy if by_proxy else people)
-    return Measurement(share, *interval(found, evidence.seed), n=len(found), ok=ok, proxy=by_proxy)
+    return Measurement(share, *share_interval(found, evidence.seed), n=len(found), ok=ok, proxy=by_proxy)
 
 
 def patterns_per_key(evidence: Evidence, *, within: list[float]) -> Measurement:

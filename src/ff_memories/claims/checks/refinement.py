@@ -7,8 +7,8 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import at, between, both, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.statistics import by_layer, percent, pooled_share
-from ff_memories.measures import interval, means, refinement_kinds, residual_predicts, residual_probabilities
+from ff_memories.claims.statistics import by_layer, lowest_of_joint, percent, pooled_share, share_interval
+from ff_memories.measures import means, refinement_kinds, residual_predicts, residual_probabilities
 
 EMPTY = "no examples"
 
@@ -39,10 +39,10 @@ def settles_late(
         return Measurement(reason="too few layers" if by else EMPTY)
     before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
     row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
+    final = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
     return Measurement(
         row["mean"],
-        row["low"],
-        row["high"],
+        *share_interval((final["residual_top"] == final["model_top"]).to_numpy(), evidence.seed),
         row["n"],
         ok=row["mean"] >= at_least and after > factor * before,
         reason=f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late",
@@ -68,16 +68,17 @@ def confidence_grows(evidence: Evidence, *, start: int, exceptions: int, factor:
 
 def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> Measurement:
     """K26: the lowest share, among the layers, of examples whose residual's prediction the layer leaves alone."""
-    table = evidence.table("refinement")
-    stands = table.with_columns(pl.col("kind").is_in(["residual", "agreement"]).alias("stands"))
-    shares = means(stands, ["layer"], "stands", evidence.seed)
+    kept = pl.col("kind").is_in(["residual", "agreement"])
+    stands = evidence.table("refinement").select("example", "layer", hit=kept)
+    shares = means(stands, ["layer"], "hit", evidence.seed)
     if shares.is_empty():
         return Measurement(reason=EMPTY)
     row = shares.sort("mean", "layer").row(0, named=True)
     reason = f"in layer {row['layer']}"
     if lenient <= row["mean"] < at_least:
         reason += f"; above the lenient limit of {percent(lenient)}"
-    return Measurement(row["mean"], row["low"], row["high"], row["n"], ok=row["mean"] >= at_least, reason=reason)
+    spread = lowest_of_joint(stands, evidence.seed)
+    return Measurement(row["mean"], *spread, row["n"], ok=row["mean"] >= at_least, reason=reason)
 
 
 def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> tuple[Measurement, bool | None, str]:
@@ -128,7 +129,7 @@ def no_third_token(evidence: Evidence, *, at_most: float) -> Measurement:
 def distant_compositions(evidence: Evidence, *, within: list[float]) -> Measurement:
     """K30: the share of last-layer compositions whose output is semantically distant from what it replaces."""
     labels, proxy = evidence.labels("distance_labels")
-    distant = (labels.sort("annotator", "example")["label"] == "distant").cast(pl.Float64).to_numpy()
+    distant = (labels.sort("annotator", "example")["label"] == "distant").to_numpy()
     share = float(distant.mean())
     ok = within[0] <= share <= within[1]
-    return Measurement(share, *interval(distant, evidence.seed), n=len(distant), ok=ok, proxy=proxy)
+    return Measurement(share, *share_interval(distant, evidence.seed), n=len(distant), ok=ok, proxy=proxy)

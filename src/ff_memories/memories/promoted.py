@@ -1,0 +1,53 @@
+"""The tokens that every value promotes most (the `promoted` table): the first as the ``values`` table has it."""
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.model.decoder import Decoder
+from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.progress import Progress
+
+LOGITS = 1 << 24  # log-probabilities held at once
+
+
+def table(decoder: Decoder, vocabulary: Vocabulary, values: pl.DataFrame, n: int) -> pl.DataFrame:
+    """Return the ``promoted`` table: the ``n`` most probable tokens of every value, ``token_rank`` from 0 = top."""
+    ids, probabilities = top_tokens(decoder, vocabulary, values, n)
+    rows, rank = (grid.ravel() for grid in np.indices(ids.shape))
+    return values.select("layer", "key")[rows].with_columns(
+        pl.Series("token_rank", rank), pl.Series("token", ids.ravel()), pl.Series("probability", probabilities.ravel())
+    )
+
+
+def top_tokens(decoder: Decoder, vocabulary: Vocabulary, values: pl.DataFrame, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ``n`` most probable tokens of every value, and their probabilities: (L * d_m, n) int64, float32.
+
+    Args:
+        values: the ``values`` table, whose top token and probability come first, so that no page shows another.
+        n: at most; of a smaller vocabulary all tokens.
+    """
+    rows = max(1, LOGITS // vocabulary.size)
+    n = min(n, vocabulary.size)
+    total = sum(len(layer.values) for layer in decoder.layers)
+    ids, probabilities = np.empty((total, n), np.int64), np.empty((total, n), np.float32)
+    at = 0  # filled in place: small results kept between large ones that are freed would hold their memory
+    with torch.inference_mode(), Progress(total, "values", "top tokens") as progress:
+        for layer in decoder.layers:
+            for part in layer.values.split(rows):
+                best = vocabulary.log_probabilities(part).topk(n, dim=1)
+                own = slice(at, at := at + len(part))
+                ids[own], probabilities[own] = best.indices.cpu().numpy(), best.values.exp().cpu().numpy()
+                progress.step(len(part))
+    return _with_first(values, ids, probabilities)
+
+
+def _with_first(values: pl.DataFrame, ids: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Put the table's top token first; of equals the model may have listed another."""
+    first = values["top_token"].to_numpy().astype(np.int64)
+    later = np.argsort(np.where(ids == first[:, None], -1, np.arange(ids.shape[1])), axis=1, kind="stable")
+    missing = ~(ids == first[:, None]).any(1)
+    later[missing] = np.roll(later[missing], 1, axis=1)  # its place is taken from the last one
+    ids, probabilities = (np.take_along_axis(a, later, axis=1) for a in (ids, probabilities))
+    ids[:, 0], probabilities[:, 0] = first, values["top_probability"].to_numpy()
+    return ids, probabilities

@@ -1,0 +1,88 @@
+"""A key's memory coefficient after every token of its triggers (the `shading` table), which the gallery shades by.
+
+Each sentence runs once for all keys that it triggers, no further than its last trigger and no deeper than their
+highest layer.
+"""
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories import plan
+from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.memory import by_halves, halved
+from ff_memories.progress import Progress
+
+
+def table(decoder: Decoder, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
+    """Return the ``shading`` table of the given rows of ``triggers``: a row per trigger and token of its prefix."""
+    flat, starts = prefix_coefficients(decoder, corpus, triggers, batch_tokens)
+    lengths = np.diff(starts)
+    row = np.repeat(np.arange(len(triggers)), lengths)
+    inside = np.arange(len(flat)) - np.repeat(starts[:-1], lengths)
+    columns = triggers.select("layer", "key", "rank")[row]
+    return columns.with_columns(pl.Series("position", inside + 1), pl.Series("coefficient", flat))
+
+
+def prefix_coefficients(
+    decoder: Decoder, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each trigger's coefficients after w_1, ..., w_j.
+
+    Args:
+        triggers: rows with ``layer``, ``key``, ``sentence`` and ``position`` (the prefix's length j).
+        batch_tokens: rows of one forward pass.
+
+    Returns:
+        (tokens,) float32, all triggers one after the other, and (triggers + 1,) int64 where each one starts.
+    """
+    starts = np.concatenate([[0], triggers["position"].cast(pl.Int64).to_numpy().cumsum()]).astype(np.int64)
+    out = np.zeros(starts[-1], dtype=np.float32)
+    sequences = (
+        triggers.filter(pl.col("position") > 0)
+        .group_by("sentence")
+        .agg(pl.col("position").max().cast(pl.Int64).alias("length"), pl.col("layer").max().alias("depth"))
+        .sort("depth", "length", "sentence", descending=[True, False, False])
+        .with_row_index("sequence")
+    )
+    rows = triggers.with_row_index("row").join(sequences.select("sentence", "sequence"), on="sentence")
+    rows = rows.filter(pl.col("position") > 0).sort("sequence", "row")
+    read = {name: rows[name].to_numpy().astype(np.int64) for name in ("row", "layer", "key", "position", "sequence")}
+    lengths, depth, sentence = (sequences[name].to_numpy() for name in ("length", "depth", "sentence"))
+    work = int(((lengths + 1) * depth.astype(np.int64)).sum())
+
+    def run(part: np.ndarray) -> None:
+        own = slice(*np.searchsorted(read["sequence"], [part[0], part[-1] + 1]))
+        tokens = [corpus.sentence(sentence[i])[: lengths[i]] for i in part]
+        _read(decoder, tokens, int(depth[part[0]]), {n: a[own] for n, a in read.items()}, part[0], starts, out)
+
+    with torch.inference_mode(), Progress(work, "token layers", "shading") as progress:
+        for layer in np.unique(depth)[::-1]:  # runs of one depth together: a batch stops where all its runs stop
+            for part in plan.sequences(lengths, np.flatnonzero(depth == layer), batch_tokens):
+                by_halves(run, part, len(part), halved)
+                progress.step(int((lengths[part] + 1).sum()) * int(layer))
+    return out, starts
+
+
+def _read(
+    decoder: Decoder, sentences: list[np.ndarray], depth: int, read: dict[str, np.ndarray], first: int,
+    starts: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
+    """Run sentences up to layer ``depth`` and put the coefficients of their triggers' keys where they belong."""
+    batch = Batch.pack(sentences, decoder.device)
+    begin = np.concatenate([[0], np.cumsum([len(s) + 1 for s in sentences])[:-1]])
+    x = decoder.embed(batch)
+    for index in range(depth):
+        block = decoder.layers[index]
+        residual = block.attend(x, batch)
+        coefficients = block.coefficients(residual)
+        here = np.flatnonzero(read["layer"] == index + 1)
+        if len(here):
+            count = read["position"][here]
+            inside = np.arange(count.sum()) - np.repeat(count.cumsum() - count, count)
+            row = np.repeat(begin[read["sequence"][here] - first] + 1, count) + inside
+            pick = torch.from_numpy(np.stack([row, np.repeat(read["key"][here], count)])).to(decoder.device)
+            out[np.repeat(starts[read["row"][here]], count) + inside] = coefficients[pick[0], pick[1]].cpu().numpy()
+        if index + 1 < depth:
+            x = residual + block.combine(coefficients)

@@ -1,0 +1,666 @@
+"""Everything that runs a model, on a device that is not the CPU: nothing is mixed, and the CPU's results come out."""
+
+import argparse
+import os
+import tempfile
+from contextlib import nullcontext
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import torch.nn.functional as F
+import yaml
+from factories import words, write_checkpoint, write_dictionary
+from pipeline import config, run_steps, step, write_inputs
+from polars.testing import assert_frame_equal
+from second_device import MEMORY, NAME, SecondDevice
+
+from ff_memories import api, devices, golden, planning, tables
+from ff_memories.benchmark import methods
+from ff_memories.benchmark.measures import plans
+from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
+from ff_memories.cli import main
+from ff_memories.corpus import store
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.text import Sentences
+from ff_memories.errors import UserError
+from ff_memories.exports import agreement
+from ff_memories.gallery import parts
+from ff_memories.memories import (
+    checkpoints,
+    composition,
+    control,
+    mutations,
+    plan,
+    promoted,
+    released,
+    shading,
+    shards,
+    triggers,
+    unloaded,
+    values,
+)
+from ff_memories.memories.topk import TopTriggers
+from ff_memories.model import checkpoint
+from ff_memories.model.decoder import Decoder
+from ff_memories.steps import gallery
+from ff_memories.steps.common import load_decoder
+
+TYPES = words(40)
+MODELS: dict[str, dict[str, Any]] = {
+    "adaptive softmax": {},
+    "untied": {"tie_adaptive_proj": False, "scale": 2.0},
+    "one softmax after a norm": {"adaptive": False, "no_decoder_final_norm": False},
+}
+PRODUCTS = ("linear", "addmm", "layer_norm", "matmul", "__matmul__")
+BATCH = 150  # rows of a forward pass: several batches of the text
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=str)
+def weights(request, tmp_path_factory):
+    """Small models' descriptions and weights."""
+    return written(tmp_path_factory, **MODELS[request.param])
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    """The same of the paper's architecture alone."""
+    return written(tmp_path_factory)
+
+
+def written(folders, **options):
+    path = folders.mktemp("model") / "model.pt"
+    write_checkpoint(path, TYPES, seed=5, **options)
+    return checkpoint.read(path)
+
+
+def model(weights, place="cpu"):
+    description, tensors = weights
+    return Decoder(description, tensors, place)
+
+
+def text(train=260):
+    """Return 300 sentences of 1 to 11 tokens; some occur again, and some begin alike."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.integers(4, 44, n).astype(np.int32) for n in rng.integers(1, 12, 200)]
+    drawn += drawn[:60] + [np.concatenate([s[:3], rng.integers(4, 44, 4).astype(np.int32)]) for s in drawn[100:140]]
+    shuffled = [drawn[i] for i in rng.permutation(len(drawn))]
+    return Corpus(np.concatenate(shuffled), np.cumsum([0, *map(len, shuffled)], dtype=np.int64), train)
+
+
+TEXT = text()
+
+
+def same(there, here):
+    """Fail where a result is not the CPU's; floats may differ in their last bits."""
+    if isinstance(here, pl.DataFrame):
+        assert_frame_equal(there, here, rel_tol=1e-5, abs_tol=1e-6)
+    elif isinstance(here, dict):
+        assert there.keys() == here.keys()
+        same(list(there.values()), list(here.values()))
+    elif isinstance(here, list | tuple):
+        assert len(there) == len(here)
+        for one, other in zip(there, here, strict=True):
+            same(one, other)
+    elif isinstance(here, np.ndarray):
+        np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
+    else:
+        assert there == (pytest.approx(here, rel=1e-5, abs=1e-6) if isinstance(here, float) else here)
+
+
+def both(work):
+    """Run work on the CPU and on the second device, and compare; return the CPU's result."""
+    here = work("cpu")
+    with SecondDevice() as device:
+        there = work("cuda:1")
+    assert used(device) == {"cuda:1"}, "the model did not run on its device"
+    same(there, here)
+    return here
+
+
+def used(device):
+    """Return the devices on which a model ran."""
+    return {place for place, name in device.calls if name in PRODUCTS}
+
+
+def found(decoder, **options):
+    """Return the triggers table of the text."""
+    kinds: dict[str, Any] = {"top": 5, "batch_tokens": BATCH} | options
+    best = triggers.trigger_examples(decoder, TEXT, plan.blocks(TEXT.lengths[: TEXT.train]), **kinds)
+    return triggers.table(best, TEXT)
+
+
+def examples():
+    """Return prefixes of the text's other sentences."""
+    return composition.sample_examples(
+        TEXT.lengths[TEXT.train :], TEXT.train, examples=30, sample="per_sentence", positions="0..N", seed=1
+    )
+
+
+def observed(decoder, tops, layer_prediction="ffn", memories="active"):
+    """Return what the model does at the examples."""
+    return composition.observe(
+        decoder, TEXT, examples(), tops, layer_prediction=layer_prediction, memories=memories, batch_tokens=BATCH
+    )
+
+
+# -- the device itself -------------------------------------------------------------------------------------------------
+
+MIXED = {
+    "sum": lambda here, there: here + there,
+    "sum in place": lambda here, there: here.add_(there),
+    "other number": lambda here, there: there + torch.ones(3, 3, device="cuda:0"),
+    "product": lambda here, there: F.linear(there, here),
+    "result": lambda here, there: torch.mm(there, there, out=here),
+    "norm": lambda here, there: F.layer_norm(there, there.shape[1:], here[0], here[0]),
+    "concatenation": lambda here, there: torch.cat([there, here]),
+    "concatenation with nothing": lambda here, there: torch.cat([there[0], torch.zeros(0)]),
+    "choice": lambda here, there: torch.where(there > 0, there, here),
+    "one number there": lambda here, there: here * there.sum(),
+    "index": lambda here, there: there[torch.arange(2)],
+    "index of the CPU's": lambda here, there: here[there.long()],
+    "filling in": lambda here, there: there.__setitem__(slice(1), here[:1]),
+    "counting": lambda here, there: torch.repeat_interleave(there, torch.arange(3), 0),
+    "drawing": lambda here, there: torch.randn(3, device="cuda", generator=torch.Generator()),
+    "no such number": lambda here, there: here.to("cuda:2"),
+}
+
+
+@pytest.mark.parametrize("mix", MIXED.values(), ids=list(MIXED))
+def test_what_mixes_devices_is_refused(mix):
+    with SecondDevice(), pytest.raises(RuntimeError, match=r"same device|a generator of cuda|device ordinal"):
+        mix(torch.ones(3, 3), torch.ones(3, 3, device="cuda:1"))
+
+
+@pytest.mark.parametrize("read", [torch.Tensor.numpy, np.asarray])
+def test_numpy_cannot_read_the_device(read):
+    with SecondDevice(), pytest.raises(TypeError, match="can't convert cuda:0"):
+        read(torch.ones(3, device="cuda"))
+
+
+def test_what_does_not_mix_them_stays_where_it_is():
+    before = torch.cuda.is_available()
+    with SecondDevice() as device, torch.inference_mode():
+        here = torch.arange(6.0).view(2, 3)
+        there = here.to("cuda:1")
+        made = [there + 1, there * torch.tensor(2.0), there.max(1).indices, there[there > 1], there.new_empty(4, 2),
+                there.t(), torch.zeros_like(there), *there, *there.split(1), there.double(), here.to(there),
+                torch.arange(3, device="cuda:1"), there.copy_(here + 7)]  # fmt: skip
+        assert {str(tensor.device) for tensor in made} == {"cuda:1"} and all(tensor.is_cuda for tensor in made)
+        there[0] = -1
+        there += 1
+        assert here.tolist() == [[0, 1, 2], [3, 4, 5]] and there.tolist() == [[0, 0, 0], [11, 12, 13]]
+        back = there.cpu()
+        there.zero_()
+        assert back.numpy().sum() == 36 and back.device.type == "cpu" and here.copy_(there).device.type == "cpu"
+        assert there.to("cuda:1") is there and there.to("cuda").device == torch.device("cuda:0")
+        module = torch.nn.Linear(3, 2).to("cuda:1")
+        assert isinstance(module.weight, torch.nn.Parameter) and module(there).device.index == 1
+    assert device.calls["cuda:1", "linear"] == 1 and not device.refused
+    assert torch.cuda.is_available() is before
+
+
+def test_a_large_tensor_finds_no_memory_when_it_is_its_turn():
+    with SecondDevice() as device, device.short(40, repeat(2)):
+        there = torch.zeros(10, device="cuda")
+        for _ in range(3):
+            assert len(torch.cat([there, there])) == 20
+            assert len(there.expand(9, 10)) == 9  # no memory of its own
+            with pytest.raises(torch.OutOfMemoryError):
+                there.repeat(3)
+    assert device.refused == ["repeat"] * 3
+
+
+@pytest.mark.parametrize("left", ["positions", "embedding"])
+def test_weights_that_stay_behind_are_found(paper, left):
+    with SecondDevice():
+        decoder = model(paper, "cuda:1")
+        setattr(decoder, left, getattr(decoder, left).cpu())
+        with pytest.raises(RuntimeError, match="same device, but found cpu and cuda:1"):
+            found(decoder)
+
+
+# -- what is measured --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "drop"])
+@pytest.mark.parametrize("per_sentence", ["best", "all"])
+@pytest.mark.parametrize("positions", triggers.POSITIONS)
+def test_triggers_of_all_kinds(paper, positions, per_sentence, duplicates):
+    kinds = {"positions": positions, "per_sentence": per_sentence, "duplicates": duplicates}
+    table = both(lambda place: found(model(paper, place), **kinds))
+    assert len(table) > 300
+
+
+@pytest.mark.parametrize("per_sentence", ["best", "all"])
+def test_triggers_whose_lists_overflow(weights, monkeypatch, per_sentence):
+    """More candidates than a list's log holds: lists are cut in the middle of the pass."""
+    cuts, cut = [], TopTriggers._cut
+
+    def counted(self, layer):
+        cuts.append(str(self.gate.device))
+        cut(self, layer)
+
+    monkeypatch.setattr(TopTriggers, "_cut", counted)
+    both(lambda place: found(model(weights, place), per_sentence=per_sentence, top=60, batch_tokens=90))
+    assert cuts.count("cuda:1") == cuts.count("cpu") > 3
+
+
+def test_triggers_of_some_keys(weights):
+    both(lambda place: found(model(weights, place), keys=[(2, 1), (1, 20)]))
+
+
+def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "BLOCK_TOKENS", 300)
+    lengths = TEXT.lengths[: TEXT.train]
+
+    def work(place):
+        whole = TopTriggers(3, 24, 5)
+        for i in range(3):
+            best = triggers.trigger_examples(
+                model(paper, place), TEXT, plan.shard(lengths, i, 3), top=5, batch_tokens=BATCH
+            )
+            shards.save(best, tmp_path / f"{place}-{i}")
+            whole.merge(shards.load(tmp_path / f"{place}-{i}"))
+        return triggers.table(whole, TEXT)
+
+    both(work)
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "drop"])
+@pytest.mark.parametrize("per_sentence", ["best", "all"])
+def test_a_pass_that_was_stopped_goes_on_from_its_state(paper, tmp_path, monkeypatch, per_sentence, duplicates):
+    runs, run = [], triggers._run
+
+    def counted(*a):
+        runs.append(1)
+        return run(*a)
+
+    def stops(*a):
+        if len(runs) == 4:
+            raise RuntimeError("CUDA error: stopped")
+        return counted(*a)
+
+    kinds = {"per_sentence": per_sentence, "duplicates": duplicates, "top": 20}
+    monkeypatch.setattr(triggers, "_run", counted)
+    whole = found(model(paper), **kinds)
+    every = len(runs)
+    with SecondDevice():
+        state = checkpoints.Checkpoint(tmp_path / "shard", "this", every=0)
+        runs.clear()
+        monkeypatch.setattr(triggers, "_run", stops)
+        with pytest.raises(RuntimeError, match="stopped"):
+            found(model(paper, "cuda:0"), checkpoint=state, **kinds)
+        monkeypatch.setattr(triggers, "_run", counted)
+        same(found(model(paper, "cuda:1"), checkpoint=state, **kinds), whole)
+    assert len(runs) == every > 8
+
+
+@pytest.mark.parametrize("random, single_token", [("any", "skip"), ("any", "bos"), ("inner", "skip")])
+def test_mutations(weights, random, single_token):
+    description, table = weights[0], found(model(weights))
+    rows = mutations.sample(
+        table, description.layers, description.keys, keys_per_layer=10, top=5, random=random, single_token=single_token,
+        seed=1,
+    ).rows  # fmt: skip
+    work = lambda place: mutations.mutated_coefficients(model(weights, place), TEXT, rows, BATCH)
+    both(lambda place: mutations.table(rows, work(place)))
+
+
+@pytest.mark.parametrize(
+    "projection, target", [("adaptive", "next"), ("flat", "last"), ("head", "next"), ("random", "last")]
+)
+def test_values_in_all_readings(weights, projection, target):
+    table = found(model(weights))
+
+    def work(place):
+        decoder = model(weights, place)
+        vocabulary = decoder.vocabulary.reading(projection, 7)
+        vectors = vocabulary.word_vectors().cpu().numpy()
+        return values.table(decoder, vocabulary, table, TEXT, target), values.value_tops(decoder, vocabulary), vectors
+
+    both(work)
+
+
+@pytest.mark.parametrize(
+    "projection, layer_prediction, memories",
+    [("adaptive", "ffn", "active"), ("flat", "output", "all"), ("head", "output", "active")],
+)
+def test_composition_and_refinement(weights, projection, layer_prediction, memories):
+    def work(place):
+        decoder = model(weights, place)
+        decoder.vocabulary = decoder.vocabulary.reading(projection)
+        tops = values.value_tops(decoder, decoder.vocabulary)
+        return composition.tables(examples(), observed(decoder, tops, layer_prediction, memories), TEXT)
+
+    both(work)
+
+
+def test_the_released_codes_columns_and_what_the_model_predicts(weights):
+    drawn = examples()
+    work = lambda what, place: what(model(weights, place), TEXT, drawn, BATCH)
+    both(partial(work, released.columns))
+    both(partial(work, released.output_distributions))
+
+
+@pytest.mark.parametrize("target", ["next", "last"])
+def test_the_untrained_control(weights, target):
+    def work(place):
+        decoder = Decoder(weights[0], control.untrained(weights[0], weights[1], 3), place)
+        tops = values.value_tops(decoder, decoder.vocabulary)
+        targets = control.top_targets(decoder, TEXT, np.arange(200), target, BATCH)
+        return control.table(targets, tops, observed(decoder, tops))
+
+    both(work)
+
+
+def test_ranks_over_seeds_of_projections_that_were_never_loaded(paper):
+    decoder = model(paper)
+    known = values.table(decoder, decoder.vocabulary, found(decoder), TEXT, "next")
+    both(lambda place: unloaded.rank_table(model(paper, place), known, range(1, 4)))
+
+
+def test_what_the_gallery_reads_from_the_model(weights):
+    table = found(model(weights)).filter(pl.col("rank") <= 3)
+    known = values.table(decoder := model(weights), decoder.vocabulary, table, TEXT, "next")
+    both(lambda place: shading.prefix_coefficients(model(weights, place), TEXT, table, BATCH))
+
+    def tokens(place):
+        decoder = model(weights, place)
+        return promoted.top_tokens(decoder, decoder.vocabulary, known, 5)
+
+    both(tokens)
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_the_released_agreement_script(paper, tmp_path, dropout):
+    """Every key's file names three words, one of which nobody knows."""
+    write_dictionary(tmp_path / "dict.txt", TYPES)
+    dictionary, shape = Dictionary.read(tmp_path / "dict.txt"), paper[0]
+    for layer in range(shape.layers):
+        for key in range(shape.keys):
+            lines = [f"1.0\t{word} *x*\n" for word in (TYPES[key % 40], TYPES[(5 * key + layer) % 40], "nobody")]
+            (tmp_path / f"{key}_{layer}.txt").write_text("".join(lines))
+
+    def work(place):
+        decoder = model(paper, place)
+        vocabulary = decoder.vocabulary.reading("random", 2)
+        state = vocabulary.generator_state if dropout else None
+        with torch.inference_mode():
+            return agreement.rows(decoder, vocabulary, dictionary, tmp_path, state)
+
+    both(work)
+
+
+def test_what_is_known_of_a_checkpoint(weights, tmp_path):
+    write_dictionary(tmp_path / "dict.txt", TYPES)
+    (tmp_path / "test.txt").write_text("".join(" ".join(TYPES[i : i + 9]) + "\n" for i in range(20)))
+    dictionary = Dictionary.read(tmp_path / "dict.txt")
+    known = {
+        "tops": [{"layer": 1 + i % 3, "key": 2 * i, "token": "the"} for i in range(9)],
+        "perplexity": {"context": 10, "counted": 20, "wrong_dictionary": 1.0},
+        "top_values": {"values": 10, "from_layer": 2}, "max_probability": [0, 1],
+    }  # fmt: skip
+
+    def work(place):
+        decoder = model(weights, place)
+        measured = golden.measure(decoder, dictionary, tmp_path / "test.txt", known, 5)
+        assert measured.pop("identity") < 1e-5  # nothing but rounding
+        return measured, golden.diagnose(decoder, dictionary, [1] * 40, measured, known)
+
+    both(work)
+
+
+def test_the_functions_for_python(tmp_path):
+    write_checkpoint(tmp_path / "model.pt", TYPES)
+    write_dictionary(tmp_path / "dict.txt", TYPES)
+    sentences = [" ".join(TYPES[i : i + 5]) for i in range(30)]
+
+    def work(place):
+        model = api.load_model(tmp_path / "model.pt", tmp_path / "dict.txt", device=place)
+        return (api.memory_coefficients(model, sentences[3], 2).numpy(),
+                api.trigger_examples(model, sentences, [(1, 2), (3, 7)], top=4),
+                api.value_predictions(model, 2, 5))  # fmt: skip
+
+    both(work)
+
+
+# -- memory that runs out ----------------------------------------------------------------------------------------------
+
+
+def waits(longest):
+    """Yield numbers from 1 to ``longest``, drawn for ever."""
+    rng = np.random.default_rng(2)
+    while True:
+        yield int(rng.integers(1, longest + 1))
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "drop"])
+@pytest.mark.parametrize("per_sentence", ["best", "all"])
+def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypatch, per_sentence, duplicates):
+    """Batches of more than four sentences find memory for some operations and not for others, whichever they are."""
+    run, select, finds = triggers._run, triggers._select, waits(250)
+    offered, failed, device = [], [], SecondDevice()
+
+    def little(decoder, corpus, prefixes, part, *rest):
+        offered.clear()
+        try:
+            with device.short(0, finds) if len(part.sentences) > 4 else nullcontext():
+                run(decoder, corpus, prefixes, part, *rest)
+        except torch.OutOfMemoryError:
+            failed.append(len(offered))
+            raise
+
+    def counted(*a):
+        select(*a)
+        offered.append(1)
+
+    monkeypatch.setattr(triggers, "_run", little)
+    monkeypatch.setattr(triggers, "_select", counted)
+    kinds = {"per_sentence": per_sentence, "duplicates": duplicates, "top": 10}
+    here = found(model(paper), **kinds)
+    with device:
+        same(found(model(paper, "cuda:1"), **kinds), here)
+    assert device.emptied == len(failed) > 15 and set(failed) == {0, 1, 2, 3}  # layers that had offered theirs
+    assert {"linear", "__getitem__"} < set(device.refused)
+
+
+def test_other_passes_go_on_in_halves(paper, capsys):
+    def scarce(work, largest, unit):
+        here = work(model(paper))
+        with SecondDevice() as device:
+            decoder = model(paper, "cuda:1")
+            with device.short(largest, waits(5)):
+                same(work(decoder), here)
+        assert device.emptied == len(device.refused) > 5
+        assert f"{unit}s goes on in halves" in capsys.readouterr().err
+
+    table = found(decoder := model(paper))
+    rows = mutations.sample(table, 3, 24, keys_per_layer=9, top=5, random="any", single_token="skip", seed=1).rows
+    tops = values.value_tops(decoder, decoder.vocabulary)
+    scarce(lambda decoder: mutations.mutated_coefficients(decoder, TEXT, rows, BATCH), 3500, "text")
+    scarce(lambda decoder: values.table(decoder, decoder.vocabulary, table, TEXT, "next"), 300, "vector")
+    scarce(lambda decoder: vars(observed(decoder, tops)), 2500, "sentence")
+    scarce(lambda decoder: [f.sort(f.columns[:3]) for f in released.columns(decoder, TEXT, examples(), BATCH)], 2500,
+           "sentence")  # fmt: skip
+    scarce(lambda decoder: released.output_distributions(decoder, TEXT, examples(), BATCH), 2500, "sentence")
+    scarce(lambda decoder: shading.prefix_coefficients(decoder, TEXT, table, BATCH), 2500, "sentence")
+    scarce(lambda decoder: control.top_targets(decoder, TEXT, np.arange(200), "next", BATCH), 2500, "sentence")
+
+
+def test_a_sentence_that_no_memory_holds_is_named(paper):
+    with SecondDevice() as device:
+        decoder = model(paper, "cuda")
+        with device.short(300, waits(1)), pytest.raises(UserError, match="out of memory with a single sentence"):
+            found(decoder)
+
+
+# -- the benchmark -----------------------------------------------------------------------------------------------------
+
+
+def kept(way):
+    """Return the running lists that a plain way fills."""
+    (running,) = (c.cell_contents for c in way.__closure__ if isinstance(c.cell_contents, methods.Running))
+    return running
+
+
+def test_all_ways_to_find_triggers():
+    size, corpus = SIZES["quick"], random_corpus(1500, SIZES["quick"].cutoffs[-1])
+
+    def work(place):
+        decoder = random_decoder(size, place)
+        best = TopTriggers(size.layers, size.keys, size.top, device=decoder.device)
+        engine = methods.engine(decoder, corpus, size.top, "all", best)
+        plain = [way(decoder, corpus, size.top) for way in (methods.concatenate, methods.hook_and_cache)]
+        torch.manual_seed(1)
+        theirs = methods.fairseq(decoder, corpus, 256)
+        hooked, running = theirs.hook_and_cache(decoder, size.top)
+        with torch.inference_mode():
+            for part in plans(corpus, 256):
+                for way in (engine, *plain, methods.floor(decoder, corpus), methods.products(decoder, corpus, 256)):
+                    way(part)
+            for tokens in theirs.batches:
+                hooked(tokens)
+        lists = [list_ for r in (*map(kept, plain), running) for list_ in (*r.value, *r.prefix)]
+        return theirs.rows, triggers.table(best, corpus), [list_.cpu().numpy() for list_ in lists]
+
+    both(work)
+
+
+def test_the_benchmark_measures_on_the_device(tmp_path):
+    with SecondDevice() as device:
+        step("benchmark", "--size", "quick", "--rounds", 1, "--tokens", 1000, "--device", "auto", "--threads", 1,
+             "--benchmark", tmp_path / "benchmark.parquet")  # fmt: skip
+    table = tables.read(tmp_path / "benchmark.parquet")
+    assert len(table.filter(pl.col("unit") != "% of forward")) == 30 and used(device) == {"cuda:0"}
+    assert table["machine"].unique().to_list() == [f"{NAME}, torch {torch.__version__}"]
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locks(tmp_path_factory, monkeypatch):
+    """The folder of the devices' locks; what is held at the end is let go."""
+    folder = tmp_path_factory.mktemp("locks")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    held = list(devices._held)
+    yield folder
+    for file in devices._held[len(held) :]:
+        file.close()
+    devices._held[:] = held
+
+
+def later_steps(folder, out, device):
+    """Run the steps after composition that need the model, on the tables in ``out``."""
+    t = lambda name: out / f"{name}.parquet"
+    model = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
+    there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
+    of_run = ["--config", folder / "config.yaml", *model, *there]
+    step("control", *of_run, *text, "--control", t("control"))
+    step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--out", t("projection_seeds"))
+    step("released", *model, *there, *text, "--examples", t("examples"), "--released-layer", t("released_layer"),
+         "--released-dim", t("released_dim"))  # fmt: skip
+    for name in ("annotations", "pattern_labels"):
+        tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
+    step("gallery-tables", *of_run, *text, "--triggers", t("triggers"), "--values", t("values"),
+         "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
+    given = [f"--{name.replace('_', '-')}={t(name)}" for name in gallery.TABLES]
+    step("gallery", "--config", folder / "config.yaml", *text, *given, "--dictionary", folder / "dict.txt",
+         "--card", out / "card.json", "--out", out / "gallery")  # fmt: skip
+
+
+def test_a_run_on_devices_of_any_number_makes_the_cpus_tables(tmp_path, locks):
+    write_inputs(tmp_path, TYPES, seed=3, train=90, validation=40)
+    settings = config(fidelity="released")
+    here = run_steps(tmp_path, settings, out="here")
+    later_steps(tmp_path, here, "cpu")
+    with SecondDevice([NAME] * 9) as device:  # in one process every step holds its device, and the next takes another
+        there = run_steps(tmp_path, settings, out="there", device="auto")
+        later_steps(tmp_path, there, "cuda")
+    assert used(device) == {f"cuda:{n}" for n in range(9)}
+    assert len(list(locks.iterdir())) == 9
+    names = sorted(path.relative_to(here) for path in here.rglob("*.parquet"))
+    assert len(names) > 15 and names == sorted(path.relative_to(there) for path in there.rglob("*.parquet"))
+    for name in names:
+        same(pl.read_parquet(there / name), pl.read_parquet(here / name))
+    shown = sorted(path.stem for path in (here / "gallery" / "data").iterdir())
+    for name in shown:
+        same(*(parts.read(out / "gallery", name) for out in (there, here)))
+
+
+@pytest.mark.parametrize("second, done_again", [(NAME, 0), ("another model", 5)])
+def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, monkeypatch, capsys, second, done_again):
+    """What was done on a GPU that failed is done again only where the next one may give other last bits."""
+    runs, run = [], triggers._run
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config()))
+    checkpoint.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
+    text = Sentences()
+    for number in range(TEXT.train):
+        text.add(TEXT.sentence(number).tolist(), "train.txt", number, 0)
+    store.write(text, Sentences(), tmp_path / "corpus.safetensors")
+
+    def counted(*a):
+        runs.append(str(a[0].device))
+        return run(*a)
+
+    def fails(*a):
+        if len(runs) == 5:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        return counted(*a)
+
+    def shard(name, device, batches=counted):
+        runs.clear()
+        monkeypatch.setattr(triggers, "_run", batches)
+        step("trigger-shard", "--config", tmp_path / "config.yaml", "--weights", tmp_path / "model.safetensors",
+             "--description", tmp_path / "model.json", "--corpus", tmp_path / "corpus.safetensors", "--shard", "1-of-1",
+             "--device", device, "--threads", 1, "--batch-tokens", 64, "--checkpoint-seconds", 0,
+             "--out", tmp_path / name)  # fmt: skip
+        return triggers.table(shards.load(tmp_path / name), TEXT)
+
+    whole, every = shard("whole", "cpu"), len(runs)
+    with SecondDevice([NAME, second]):
+        with pytest.raises(AssertionError, match="ended with 2"):
+            shard("again", "auto", fails)
+        assert runs == ["cuda:0"] * 5 and "the GPU failed: CUDA error" in capsys.readouterr().err
+        same(shard("again", "auto"), whole)
+    assert runs == ["cuda:1"] * (every - 5 + done_again)
+    assert not (tmp_path / "again.state").exists()
+
+
+def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, paper, locks, monkeypatch):
+    checkpoint.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
+    given = {"weights": tmp_path / "model.safetensors", "description": tmp_path / "model.json", "threads": 1}
+    load = lambda device: load_decoder(argparse.Namespace(device=device, **given))
+    if not torch.cuda.is_available():
+        assert load("auto").device.type == "cpu"
+    with SecondDevice():
+        assert str(load("cpu").device) == "cpu" and not list(locks.iterdir())
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+        for device, number, name in (("auto", 0, "5"), ("cuda", 1, "7")):
+            decoder = load(device)
+            held = [decoder.embedding, decoder.positions, *(t for layer in decoder.layers for t in layer.qkv)]
+            assert {str(tensor.device) for tensor in held} == {str(decoder.device)} == {f"cuda:{number}"}
+            assert (locks / f"ff-memories-gpu-{os.getuid()}-{name}.lock").exists()
+
+
+def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(planning, "_seconds", partial(planning._seconds, least=0.0))
+    write_inputs(tmp_path, TYPES)
+    for batch, code in ((256, 0), (10**6, 2)):
+        (tmp_path / "my.yaml").write_text(
+            yaml.safe_dump(config(execution__device="auto", execution__batch_tokens=batch))
+        )
+        with SecondDevice() as device, pytest.raises(SystemExit) as end:
+            main(["plan", "--configfile", "my.yaml", "--threads", "1"])
+        assert end.value.code == code and used(device) == {"cuda:0"}
+    said = capsys.readouterr()
+    assert "tokens/s on cuda" in said.out and "trigger_shard: it needs about" in said.err
+    assert f"GB on the GPU, {MEMORY / 1e9:.1f} GB are" in said.err
