@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from filelock import FileLock
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -34,15 +35,30 @@ def snakemake(folder, *arguments, check=True):
                    folder / "my.yaml", "--cores", "2", *arguments, cwd=folder, check=check)  # fmt: skip
 
 
+def made_once(tmp_path_factory, name, make):
+    """Return a folder that ``make(folder)`` fills, once for all worker processes of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, finished = shared / name, shared / f"{name}.finished"
+    with FileLock(shared / f"{name}.lock"):
+        if not finished.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # a worker that failed may have left one
+            folder.mkdir()
+            make(folder)
+            finished.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def planted_run(tmp_path_factory):
     """The whole workflow, by Snakemake, on the planted memories: the folder it ran in."""
     from test_planted import prepare
 
-    folder = tmp_path_factory.mktemp("planted")
-    prepare(folder)
-    snakemake(folder)
-    return folder
+    def run(folder):
+        prepare(folder)
+        snakemake(folder)
+
+    return made_once(tmp_path_factory, "planted", run)
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +66,7 @@ def recorded_run(planted_run, tmp_path_factory):
     """The project as a checkout whose default run is the planted one, recorded by DVC and pushed into the checkout."""
     from projects import publish
 
-    return publish(planted_run, tmp_path_factory.mktemp("recorded"))
+    return made_once(tmp_path_factory, "recorded", lambda folder: publish(planted_run, folder))
 
 
 @pytest.fixture
