@@ -60,7 +60,7 @@ onsuccess:
     # times and memory change from run to run: their page is no rule's output
     if run_.has_logs and not run_.inside_dvc:
         shell(
-            "ff-memories cost --logs {0}/logs --out {0}/report/cost.html".format(
+            "ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(
                 run_.results
             )
         )

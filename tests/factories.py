@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from ff_memories import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model import checkpoint
 
 

@@ -15,7 +15,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from ff_memories.errors import UserError
+from ff_memories.base.errors import UserError
 
 FOUND = Path(__file__).parent / "data" / "fuzz"
 
@@ -50,23 +50,23 @@ def config(path: Path) -> None:
 
 
 def annotations(path: Path) -> None:
-    from ff_memories.patterns import csv_files
-    from ff_memories.patterns.records import Problems
+    from ff_memories.patterns.readers import csv_files
+    from ff_memories.patterns.readers.records import Problems
 
     csv_files.read(path, "small", Problems())
 
 
 def exports(path: Path) -> None:
     """What Label Studio and doccano export."""
-    from ff_memories.patterns import tools
-    from ff_memories.patterns.records import Problems
+    from ff_memories.patterns.readers import tools
+    from ff_memories.patterns.readers.records import Problems
 
     tools.read_label_studio(path, "small", Problems())
     tools.read_doccano(path, "small", Problems())
 
 
 def registry(path: Path) -> None:
-    from ff_memories.sources import registry
+    from ff_memories.inputs import registry
 
     registry.read(path)
 
@@ -134,7 +134,7 @@ def one(reader: str, content: bytes, folder: Path) -> None:
 def guided(
     reader: str, seconds: int, out: Path, seed: int = 1, script: str | Path = __file__
 ) -> tuple[int, list[Path], str]:
-    """Look for faults of a reader for so long, in a process of its own, guided by coverage.
+    """FigureContext for faults of a reader for so long, in a process of its own, guided by coverage.
 
     Returns how many inputs were tried, the files in ``out`` that hold the faults, and what was said.
     """

@@ -7,8 +7,8 @@ from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.gallery import site
-from ff_memories.gallery.material import Material
+from ff_memories.report.gallery import site
+from ff_memories.report.gallery.material import Material
 from ff_memories.report.passages import Texts
 
 HOSTILE = [

@@ -83,9 +83,9 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     corpus = ["--corpus", f("corpus.safetensors")]
     config_ = ["--config", path]
     step("model", *config_, "--checkpoint", folder / "model.pt", "--dictionary", folder / "dict.txt", *model,
-         "--card", f("card.json"))  # fmt: skip
+         "--info", f("info.json"))  # fmt: skip
     step("corpus", *config_, "--train", folder / "train.txt", "--validation", folder / "validation.txt",
-         "--dictionary", folder / "dict.txt", "--card", f("card.json"), "--sentences", t("sentences"), *corpus,
+         "--dictionary", folder / "dict.txt", "--info", f("info.json"), "--sentences", t("sentences"), *corpus,
          "--counts", c("corpus"))  # fmt: skip
     n = settings["execution"]["shards"]
     shards = [f(f"{i}-of-{n}.safetensors") for i in range(1, n + 1)]

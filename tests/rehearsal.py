@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from factories import write_checkpoint
 from mirror import serving
 
-from ff_memories.report.cost import duration, hardware
+from ff_memories.base.machine import hardware
+from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parent.parent
 RECORD, SCALING = (ROOT / "docs" / "data" / f"{name}.json" for name in ("rehearsal", "scaling"))
@@ -124,7 +125,7 @@ def publish(web: Path, size: Size, style: str = "legacy") -> None:
 
 def registry(address: str, path: Path) -> None:
     """Write a registry like the package's, its addresses replaced; the made-up files' hashes aren't known to it."""
-    own = (ROOT / "src/ff_memories/sources/registry.toml").read_text(encoding="utf-8")
+    own = (ROOT / "src/ff_memories/inputs/registry.toml").read_text(encoding="utf-8")
     hosts = ("https://s3.amazonaws.com", "https://wikitext.smerity.com", "https://dl.fbaipublicfiles.com")
     for number, host in enumerate(hosts):
         own = own.replace(host, f"{address}/{number}")

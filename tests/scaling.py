@@ -17,7 +17,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 from rehearsal import PAGE, ROOT, SCALING, page, planned, snakemake
 
-from ff_memories.report.cost import hardware
+from ff_memories.base.machine import hardware
 
 SHARDS, AT_ONCE = 8, (1, 2)
 RULE = "trigger_shard"

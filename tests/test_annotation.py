@@ -15,20 +15,21 @@ from factories import words, write_dictionary
 from pipeline import config
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.claims.measures import LABELS
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.text import Sentences
-from ff_memories.errors import UserError
-from ff_memories.measures import LABELS
-from ff_memories.patterns import agreement, csv_files, plan, reading, scoring, simulate, tools
-from ff_memories.patterns.plan import Item
-from ff_memories.patterns.records import Judgement, Problems, Record, Shown, check, check_judgements
+from ff_memories.patterns import annotation_plan, inter_annotator, scoring, simulate
+from ff_memories.patterns.annotation_plan import Item
+from ff_memories.patterns.readers import csv_files, study, tools
+from ff_memories.patterns.readers.records import Judgement, Problems, Record, Shown, check, check_judgements
 
 ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
 NAMES = [i.item for i in ITEMS]
-SHOWN = Shown({name: 5 for name in NAMES}, plan.identities(2, 10))
+SHOWN = Shown({name: 5 for name in NAMES}, annotation_plan.identities(2, 10))
 
 
 def record(item=0, pattern="1", type="shallow", description="ends alike", ranks=(1, 2, 3), annotator="ann", **more):
@@ -51,7 +52,7 @@ def said(records):
 
 def read(path, run="mine"):
     problems = Problems()
-    records, judged = reading.read([path], run, problems)
+    records, judged = study.read([path], run, problems)
     problems.refuse()
     return records or judged
 
@@ -137,7 +138,7 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
     path.write_bytes(f"{HEADER}\n{text}".encode() if "\r" not in text else f"{HEADER}\r\n{text}".encode())
     with pytest.raises(UserError, match=message) as error:
         problems = Problems()
-        records, _ = reading.read([path], "mine", problems)
+        records, _ = study.read([path], "mine", problems)
         check(records, SHOWN, problems)
         problems.refuse()
     assert str(path) in str(error.value) and (row is None or f"row {row}" in str(error.value))
@@ -189,7 +190,7 @@ def test_each_fault_of_a_spreadsheet_is_named_once(tmp_path, row, column, text, 
     with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=";").writerows(cells)
     problems = Problems()
-    check(reading.read([tmp_path / "a.csv"], "mine", problems)[0], SHOWN, problems)
+    check(study.read([tmp_path / "a.csv"], "mine", problems)[0], SHOWN, problems)
     assert len(problems.found) == len(said)
     assert all(re.search(what, found) for what, found in zip(said, problems.found, strict=True))
 
@@ -213,7 +214,7 @@ def test_faults_are_said_once_and_in_the_order_of_files_and_rows(tmp_path):
         mixed = "\r\n".join(part) + "\n"
         (tmp_path / name).write_bytes(f"{HEADER}\r\n{mixed}".encode())
     problems = Problems()
-    records, _ = reading.read([tmp_path / "b.csv", tmp_path / "a.csv"], "mine", problems)
+    records, _ = study.read([tmp_path / "b.csv", tmp_path / "a.csv"], "mine", problems)
     check(records, SHOWN, problems)
     with pytest.raises(UserError) as error:
         problems.refuse()
@@ -223,20 +224,20 @@ def test_faults_are_said_once_and_in_the_order_of_files_and_rows(tmp_path):
 
 def test_labels_follow_their_text_through_a_new_extraction_and_the_others_are_listed():
     other = Item("key", 1, 0, (("other", "text"),) * 5)
-    moved = Shown({name: 5 for name in [other.item, *NAMES[1:]]}, plan.identities(2, 10))
+    moved = Shown({name: 5 for name in [other.item, *NAMES[1:]]}, annotation_plan.identities(2, 10))
     kept, stale = check([record(), record(1)], moved, problems := Problems())
     assert [r.item for r in kept] == [NAMES[1]] and [r.item for r in stale] == [NAMES[0]] and not problems.found
 
 
 def test_judgements_of_compositions_are_checked(tmp_path):
-    shown = {plan.identity("composition", None, n) + "-x": n for n in range(3)}
-    known = {plan.identity("composition", None, n) for n in range(9)}
+    shown = {annotation_plan.identity("composition", None, n) + "-x": n for n in range(3)}
+    known = {annotation_plan.identity("composition", None, n) for n in range(9)}
     first, second, _ = shown
     judged = [Judgement("here", "f", "ann", first, "distant"), Judgement("here", "f", "ann", second, "related")]
     (tmp_path / "d.csv").write_text(csv_files.distance_csv("mine", judged))
     assert [(j.item, j.label) for j in read(tmp_path / "d.csv")] == [(j.item, j.label) for j in judged]
     problems = Problems()
-    gone = Judgement("here", "f", "ann", plan.identity("composition", None, 8) + "-x", "distant")
+    gone = Judgement("here", "f", "ann", annotation_plan.identity("composition", None, 8) + "-x", "distant")
     kept, stale = check_judgements([*judged, gone], shown, known, ("distant", "related"), problems)
     assert (kept, stale, problems.found) == (judged, [gone], [])
     wrong = [replace(judged[0], label="distnt"), judged[0], replace(judged[1], item="i1-1")]
@@ -257,18 +258,18 @@ def test_agreement_of_a_published_example():
         for unit, label in enumerate(line.split()):
             if label != ".":
                 counts[unit, int(label) - 1] += 1
-    assert agreement.alpha_nominal(counts) == pytest.approx(0.743, abs=5e-4)
-    assert agreement.gwet_ac1(counts) == pytest.approx(0.77544, abs=5e-6)
+    assert inter_annotator.alpha_nominal(counts) == pytest.approx(0.743, abs=5e-4)
+    assert inter_annotator.gwet_ac1(counts) == pytest.approx(0.77544, abs=5e-6)
 
 
 def test_masi_is_the_distance_of_sets():
     s, m, b, none = frozenset({"shallow"}), frozenset({"semantic"}), frozenset({"shallow", "semantic"}), frozenset()
-    assert [agreement.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
-    assert agreement.masi(none, none) == 0
-    assert agreement.masi(frozenset("abc"), frozenset("bcd")) == pytest.approx(1 - 2 / 4 / 3)
-    mild, hard = (agreement.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
-    assert agreement.alpha_masi(mild) > agreement.alpha_masi(hard)
-    assert agreement.alpha_nominal(agreement.counted([["none"], ["both"]])) is None  # nobody to agree with
+    assert [inter_annotator.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
+    assert inter_annotator.masi(none, none) == 0
+    assert inter_annotator.masi(frozenset("abc"), frozenset("bcd")) == pytest.approx(1 - 2 / 4 / 3)
+    mild, hard = (inter_annotator.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
+    assert inter_annotator.alpha_masi(mild) > inter_annotator.alpha_masi(hard)
+    assert inter_annotator.alpha_nominal(inter_annotator.counted([["none"], ["both"]])) is None  # nobody to agree with
 
 
 def alpha_by_pairs(units, distance):
@@ -288,19 +289,19 @@ def test_alpha_is_what_its_definition_gives(raters):
         [str(label if rng.random() < 0.6 else rng.choice(LABELS)) for _ in range(rng.integers(1, raters + 1))]
         for label in truth
     ]
-    sets = dict(zip(LABELS, agreement.SETS, strict=True))
+    sets = dict(zip(LABELS, inter_annotator.SETS, strict=True))
     assert sets["both"] == {"shallow", "semantic"} and sets["none"] == set()
-    counts = agreement.counted(units)
-    assert agreement.alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
-    masi = alpha_by_pairs(units, lambda a, b: agreement.masi(sets[a], sets[b]))
-    assert agreement.alpha_masi(counts) == pytest.approx(masi)
+    counts = inter_annotator.counted(units)
+    assert inter_annotator.alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
+    masi = alpha_by_pairs(units, lambda a, b: inter_annotator.masi(sets[a], sets[b]))
+    assert inter_annotator.alpha_masi(counts) == pytest.approx(masi)
 
 
 def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():
     rng = np.random.default_rng(3)
-    keys = [agreement.counted([["none", "none" if rng.random() < 0.7 else "shallow"]] * 25) for _ in range(60)]
-    alike = [agreement.counted([["none", "none" if rng.random() < 0.7 else "shallow"]]) for _ in range(60 * 25)]
-    (_, low, high), (_, narrow, wide) = (agreement.over_keys(drawn, 1, "agreement") for drawn in (keys, alike))
+    keys = [inter_annotator.counted([["none", "none" if rng.random() < 0.7 else "shallow"]] * 25) for _ in range(60)]
+    alike = [inter_annotator.counted([["none", "none" if rng.random() < 0.7 else "shallow"]]) for _ in range(60 * 25)]
+    (_, low, high), (_, narrow, wide) = (inter_annotator.over_keys(drawn, 1, "agreement") for drawn in (keys, alike))
     # half the width for a share of 0.7 over 60 keys, and over 1,500 prefixes if they were independent
     assert (high - low) / 2 == pytest.approx(1.96 * (0.21 / 60) ** 0.5, rel=0.25)
     assert (wide - narrow) / 2 == pytest.approx(1.96 * (0.21 / 1500) ** 0.5, rel=0.25)
@@ -316,7 +317,7 @@ def simulated_study(errors, keys=600, seed=5):
     shown = [Item("key", 1, n, ((f"a{n}",),) * 10) for n in range(keys)]
     shown += [Item("repeat", 1, n, ((f"a{n}",),) * 10) for n in range(keys // 2)]
     shown += [Item("foil", None, n, ((f"f{n}",),) * 10) for n in range(keys // 2)]
-    asked = plan.table(shown)
+    asked = annotation_plan.table(shown)
     rows = [("proxy", 1, n, 1, "same", "shallow", list(range(1, 9))) for n in range(keys)]
     truth = pl.DataFrame(rows, schema=tables.TABLES["annotations"].columns, orient="row")
     labels = [("proxy", 1, n, r, "shallow" if r < 9 else "none") for n in range(keys) for r in range(1, 11)]
@@ -328,7 +329,7 @@ def simulated_study(errors, keys=600, seed=5):
 
 
 def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch):
-    monkeypatch.setattr(agreement, "RESAMPLES", 20)
+    monkeypatch.setattr(inter_annotator, "RESAMPLES", 20)
     errors = [simulate.Errors(0.0, 0.0, 0.0, 0), simulate.Errors(0.2, 0.1, 0.3, 0), simulate.Errors(0.4, 0.3, 0.6, 0)]
     scores = simulated_study(errors)
     for number, error in enumerate(errors, 1):
@@ -357,7 +358,7 @@ def test_people_agree_about_keys_that_two_of_them_labelled():
 
 
 def test_nothing_of_the_corpus_can_break_out_of_a_form():
-    from ff_memories.forms import pages
+    from ff_memories.patterns.forms import pages
 
     html = pages.pattern_form("mine", ITEMS)
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
@@ -452,7 +453,7 @@ def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():
     triggers = pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row")
     corpus = Corpus(np.arange(4, 54, dtype=np.int32), np.arange(0, 51, 5), train=10)
     dictionary = Dictionary([f"w{i}" for i in range(60)])
-    shown = plan.items(triggers, corpus, dictionary, 10, 3, seed=1)
+    shown = annotation_plan.items(triggers, corpus, dictionary, 10, 3, seed=1)
     kinds = [i.kind for i in shown]
     assert [kinds.count(kind) for kind in ("key", "repeat", "foil")] == [20, 2, 2]
     keys = {(i.layer, i.key): i for i in shown if i.kind == "key"}
@@ -465,23 +466,25 @@ def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():
             assert shown.index(keys[i.layer, i.key]) < 11 <= shown.index(i)
     assert sorted(shown.index(i) < 11 for i in shown if i.kind == "foil") == [False, True]
     assert all(i.layer is None and len(i.prefixes) == 3 for i in shown if i.kind == "foil")
-    assert len({i.item for i in shown}) == 24 and shown != plan.items(triggers, corpus, dictionary, 10, 3, seed=2)
-    known = plan.identities(2, 10)
+    assert len({i.item for i in shown}) == 24 and shown != annotation_plan.items(
+        triggers, corpus, dictionary, 10, 3, seed=2
+    )
+    known = annotation_plan.identities(2, 10)
     assert len(known) == 60 and all(i.item.partition("-")[0] in known for i in shown)
-    asked = plan.table(shown)
+    asked = annotation_plan.table(shown)
     assert asked["order"].to_list() == list(range(1, 25)) and set(asked["prefixes"]) == {3}
     assert asked.filter(pl.col("kind") == "foil")["key"].null_count() == 2 == asked["key"].null_count()
-    assert plan.items(triggers.clear(), corpus, dictionary, 10, 3, seed=1) == []
+    assert annotation_plan.items(triggers.clear(), corpus, dictionary, 10, 3, seed=1) == []
 
 
 def test_where_all_labels_are_one_there_is_nothing_to_agree_about():
-    same = agreement.counted([["none", "none"]] * 3 + [["both"]])
-    assert agreement.alpha_nominal(same) is agreement.alpha_masi(same) is None
-    assert agreement.agreement(same) == 1 and agreement.agreement(same[3:]) is None
-    assert agreement.gwet_ac1(same[3:]) is None and agreement.gwet_ac1(same) > 0.7
-    assert agreement.over_keys([], 1, "agreement") == (None, None, None)
-    assert agreement.over_keys([same[3:]], 1, "agreement") == (None, None, None)
-    assert agreement.over_keys([same], 1, "agreement") == (1, 1, 1)
+    same = inter_annotator.counted([["none", "none"]] * 3 + [["both"]])
+    assert inter_annotator.alpha_nominal(same) is inter_annotator.alpha_masi(same) is None
+    assert inter_annotator.agreement(same) == 1 and inter_annotator.agreement(same[3:]) is None
+    assert inter_annotator.gwet_ac1(same[3:]) is None and inter_annotator.gwet_ac1(same) > 0.7
+    assert inter_annotator.over_keys([], 1, "agreement") == (None, None, None)
+    assert inter_annotator.over_keys([same[3:]], 1, "agreement") == (None, None, None)
+    assert inter_annotator.over_keys([same], 1, "agreement") == (1, 1, 1)
 
 
 def test_judgements_of_distance_are_scored_by_annotator_and_between_them():
@@ -504,7 +507,7 @@ def test_judgements_of_distance_are_scored_by_annotator_and_between_them():
 def test_tables_hold_patterns_of_keys_and_labels_of_all_that_was_shown():
     prefixes = (("a",), ("b",), ("c",), ("d",))
     shown = [Item("key", 1, 4, prefixes), Item("repeat", 1, 4, prefixes), Item("foil", None, 0, (("x",),) * 4)]
-    asked, names = plan.table(shown), [i.item for i in shown]
+    asked, names = annotation_plan.table(shown), [i.item for i in shown]
     records = [
         Record("here", "f", "ann", names[0], "7", "semantic", "two", (3, 1, 2)),
         Record("here", "f", "ann", names[0], "9", "shallow", "one", (2, 3, 4)),
@@ -559,7 +562,7 @@ def test_mixed_line_ends_are_said_once_however_often_they_change(tmp_path):
     lines = [f"mine,ann,{name},1,shallow,alike,1 2 3" for name in NAMES]
     mixed = "".join(line + end for line, end in zip([HEADER, *lines], ["\n", "\r\n", "\n", "\r\n", "\n"], strict=True))
     (tmp_path / "a.csv").write_bytes(mixed.encode())
-    reading.read([tmp_path / "a.csv"], "mine", problems := Problems())
+    study.read([tmp_path / "a.csv"], "mine", problems := Problems())
     assert len(problems.found) == 1 and "row 2" in problems.found[0]
 
 
@@ -574,7 +577,7 @@ def simulated(tmp_path, monkeypatch):
     for name in ("annotations", "distance_labels", "examples", "refinement"):
         rows = pl.DataFrame(held.get(name, []), schema=tables.TABLES[name].columns, orient="row")
         tables.write(rows, f"{name}.parquet")
-    tables.write(plan.table([Item("key", 1, 4, (("a",), ("b",), ("c",)))]), "annotation_plan.parquet")
+    tables.write(annotation_plan.table([Item("key", 1, 4, (("a",), ("b",), ("c",)))]), "annotation_plan.parquet")
     given = {name: f"{name}.parquet" for name in ("annotations", "examples", "refinement")}
     given |= {"plan": "annotation_plan.parquet", "distances": "distance_labels.parquet", "config": "my.yaml"}
     given |= {"corpus": "corpus.safetensors", "dictionary": "dict.txt", "out": "said"}

@@ -16,7 +16,7 @@ from pipeline import config, write_inputs
 from projects import configure, due, files, publish, restored, run
 
 from ff_memories import tables
-from ff_memories.artefacts import compare, equality
+from ff_memories.audit import compare, equality
 
 ELSEWHERE = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"}
 HERE = {"MKL_CBWR": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
@@ -95,7 +95,7 @@ def test_a_stage_runs_its_one_rule_whatever_is_newer(pulled, tmp_path):
     folder = tmp_path / "clone"
     shutil.copytree(pulled, folder, symlinks=True)
     shutil.rmtree(folder / ".snakemake")  # nothing but time stamps to go by
-    (folder / "results/small/model/card.json").touch()
+    (folder / "results/small/model/info.json").touch()
     (folder / "results/small/tables/sentences.parquet").touch()
     command = yaml.safe_load((folder / "dvc.yaml").read_text())["stages"]["values"]["cmd"].partition("#")[0].split()
     shown = run(folder, command[0], "-n", *command[1:], **HERE)

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, command
 
 import ff_memories
-from ff_memories.errors import UserError
+from ff_memories.base.errors import UserError
 
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", PAGE, re.DOTALL)
@@ -61,5 +61,5 @@ def test_show_gives_the_same_from_the_table_and_without_it(planted_copy):
     assert refused.returncode == 2
     assert "has keys 0 to" in refused.stderr
     shutil.rmtree(next(planted_copy.glob("results/*/model")))
-    made = re.search(r"to mend it: make it first: (.*)", show(key).stderr)[1]
+    made = re.search(r"fix: make it first: (.*)", show(key).stderr)[1]
     assert command(*made.split(), "-n", "--snakefile", ROOT / "Snakefile", cwd=planted_copy).returncode == 0

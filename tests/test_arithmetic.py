@@ -12,9 +12,9 @@ from conftest import command
 from factories import words
 from pipeline import config, run_steps, write_inputs
 
-from ff_memories import arithmetic, devices
+from ff_memories.base import arithmetic, gpu_locks
 from ff_memories.model import products
-from ff_memories.workflow import Run
+from ff_memories.workflow.run import Run
 
 OTHERS = (  # environments that give other bits by themselves
     {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"},
@@ -115,7 +115,7 @@ def test_steps_wait_for_one_gpu_only_where_there_may_be_one(tmp_path, monkeypatc
     write_inputs(tmp_path, words(60), train=20, validation=10)
     (tmp_path / "my.yaml").write_text(yaml.safe_dump(config(execution__device=device)))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(devices, "present", lambda: gpu)
+    monkeypatch.setattr(gpu_locks, "present", lambda: gpu)
 
     class Executor:
         class common_settings:
@@ -126,4 +126,4 @@ def test_steps_wait_for_one_gpu_only_where_there_may_be_one(tmp_path, monkeypatc
 
 def test_a_hidden_gpu_is_not_there(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not devices.present()
+    assert not gpu_locks.present()

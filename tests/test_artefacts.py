@@ -10,10 +10,10 @@ import yaml
 from conftest import ROOT
 from projects import RESULTS, configure, due, files, restored, run, size, steps
 
-from ff_memories import stages
+from ff_memories.base.errors import UserError
 from ff_memories.claims import natural
-from ff_memories.errors import UserError
 from ff_memories.steps.triggers import remove_others
+from ff_memories.workflow import stages
 
 LIMIT = 40_000_000  # bytes in artefacts/, so that a clone stays light
 
@@ -187,7 +187,7 @@ def test_dvc_draws_what_a_step_is_made_of(fresh):
 
 
 def test_a_lock_that_is_missing_or_broken_is_named(copy):
-    from ff_memories.artefacts import lock
+    from ff_memories.workflow import lock
 
     here = os.getcwd()
     os.chdir(copy)

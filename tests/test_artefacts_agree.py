@@ -9,8 +9,8 @@ from projects import INPUTS, RESULTS, configure, due, relinked, run, steps
 from test_artefacts import fresh, published  # noqa: F401
 
 from ff_memories import tables
-from ff_memories.patterns import csv_files
-from ff_memories.patterns.records import Record
+from ff_memories.patterns.readers import csv_files
+from ff_memories.patterns.readers.records import Record
 
 pytestmark = pytest.mark.long
 

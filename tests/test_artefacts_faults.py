@@ -12,8 +12,7 @@ from conftest import BIN
 from projects import RESULTS, due, run
 from test_artefacts import copy, fresh, published  # noqa: F401
 
-from ff_memories import stages
-from ff_memories.artefacts import lock
+from ff_memories.workflow import lock, stages
 
 pytestmark = pytest.mark.long
 

@@ -11,11 +11,11 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.artefacts.audit import ROWS, audit, draws
-from ff_memories.artefacts.checks import Evidence
-from ff_memories.artefacts.sampling import Aim
-from ff_memories.errors import UserError
-from ff_memories.workflow import Run
+from ff_memories.audit.audit import ROWS, audit, draws
+from ff_memories.audit.checks import Evidence
+from ff_memories.audit.sampling import Aim
+from ff_memories.base.errors import UserError
+from ff_memories.workflow.run import Run
 
 TYPES = words(44)
 RUNS = {

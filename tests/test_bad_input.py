@@ -18,18 +18,20 @@ from conftest import BIN, ROOT, command
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import SMALL, config, run_steps, write_inputs
 
-from ff_memories import stages, tables
-from ff_memories.card import read_card
+from ff_memories import tables
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
+from ff_memories.commands import init, show, verify
+from ff_memories.commands.export import triggers as export_triggers
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import cuts, store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
 from ff_memories.memories import shards
 from ff_memories.model import checkpoint
-from ff_memories.steps import export_triggers, init, show, verify
+from ff_memories.model.info import read_info
 from ff_memories.steps.common import shard_of
-from ff_memories.workflow import Run
+from ff_memories.workflow import stages
+from ff_memories.workflow.run import Run
 
 TYPES = words(44)
 CARD = dict(scope="surrogate", layers=3, keys=24, vocab=48, adaptive_output=True, final_norm=False, max_positions=64)
@@ -64,15 +66,15 @@ def model_step(folder):
     (folder / "config.yaml").write_text(yaml.safe_dump(SMALL))
     return ["model", "--config", folder / "config.yaml", "--checkpoint", folder / "model.pt", "--dictionary",
             folder / "dict.txt", "--weights", folder / "out" / "m.safetensors", "--description",
-            folder / "out" / "m.json", "--card", folder / "out" / "card.json"]  # fmt: skip
+            folder / "out" / "m.json", "--info", folder / "out" / "info.json"]  # fmt: skip
 
 
 def run_corpus(folder, **changes):
     settings = config(**changes)
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    (folder / "card.json").write_text(json.dumps(CARD))
+    (folder / "info.json").write_text(json.dumps(CARD))
     return ["corpus", "--config", folder / "config.yaml", "--train", folder / "train.txt", "--validation",
-            folder / "validation.txt", "--dictionary", folder / "dict.txt", "--card", folder / "card.json",
+            folder / "validation.txt", "--dictionary", folder / "dict.txt", "--info", folder / "info.json",
             "--sentences", folder / "out" / "sentences.parquet", "--corpus", folder / "out" / "corpus.safetensors",
             "--counts", folder / "out" / "counts.parquet"]  # fmt: skip
 
@@ -444,7 +446,7 @@ def test_a_mistyped_section_of_a_step_is_told_from_the_section_that_was_meant():
 )
 def test_a_mistyped_command_is_told_from_the_command_that_was_meant(capsys, typed, said):
     told = says(capsys, typed, "--configfile", "my.yaml")
-    assert said in told and "to mend it: ff-memories --help lists all commands" in told
+    assert said in told and "fix: ff-memories --help lists the commands" in told
     assert "\x1b" not in told and len(told) < 200
 
 
@@ -549,7 +551,7 @@ INIT = "my.yaml --checkpoint model.pt --dictionary dict.txt --train 0 --validati
         (init, "--validation", INIT),
         (show, "--key", "--layer 1"),
         (verify, "--only", ""),
-        (export_triggers, "--dims", "--triggers t --sentences s --card c --out o"),
+        (export_triggers, "--dims", "--triggers t --sentences s --info c --out o"),
     ],
 )
 def test_an_option_given_again_adds_to_what_was_given(step, option, needed):
@@ -606,8 +608,8 @@ def test_a_reader_that_wants_no_more_is_no_error(unbuffered):
 
 def test_a_damaged_card(folder, capsys):
     arguments = run_corpus(folder)
-    (folder / "card.json").write_text("{")
-    assert "card.json: not readable as JSON" in says(capsys, *arguments)
+    (folder / "info.json").write_text("{")
+    assert "info.json: not readable as JSON" in says(capsys, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -810,7 +812,7 @@ READ = {
     "model.safetensors": lambda path: checkpoint.load(path, path),
     "shard.safetensors": shards.load,
     "triggers.parquet": tables.read,
-    "card.json": read_card,
+    "info.json": read_info,
 }
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
-from ff_memories.errors import UserError
-from ff_memories.memories import composition, mutations, plan, triggers, values
+from ff_memories.memories import batching, composition, mutations, triggers, values
 from ff_memories.model.decoder import Batch
 
 SENTENCES = st.lists(st.lists(st.integers(4, 5), max_size=4), min_size=1, max_size=30)
@@ -35,9 +35,9 @@ def prefixes(sentences, positions):
 def test_blocks_end_where_they_are_full_and_shards_share_them_out(lengths, size, shards):
     lengths = np.array(lengths, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "BLOCK_TOKENS", size)
-        blocks = plan.blocks(lengths)
-        shared = [plan.shard(lengths, index, shards) for index in range(shards)]
+        patch.setattr(batching, "BLOCK_TOKENS", size)
+        blocks = batching.blocks(lengths)
+        shared = [batching.shard(lengths, index, shards) for index in range(shards)]
     assert [s for first, end in blocks for s in range(first, end)] == list(range(len(lengths)))
     for first, end in blocks[:-1]:
         assert sum(lengths[first : end - 1] + 1) < size <= sum(lengths[first:end] + 1)
@@ -53,7 +53,7 @@ def test_a_batch_takes_what_fits_and_runs_a_text_once_for_all_its_sentences(sent
     end = data.draw(st.integers(first, len(sentences)))
     budget, shortest = data.draw(st.integers(1, 20)), data.draw(st.integers(0, 2))
     run_all = data.draw(st.booleans())
-    batches = list(plan.batches(corpus(sentences), first, end, budget, shortest, run_all))
+    batches = list(batching.batches(corpus(sentences), first, end, budget, shortest, run_all))
     need = lambda s: len(sentences[s]) + run_all
     seen = [s for batch in batches for copies in batch.copies for s in copies]
     assert sorted(seen) == [s for s in range(first, end) if len(sentences[s]) >= shortest]
@@ -78,7 +78,7 @@ def test_a_batch_takes_what_fits_and_runs_a_text_once_for_all_its_sentences(sent
 def test_sequences_fill_batches_in_their_order(lengths, budget):
     lengths = np.array(lengths, dtype=np.int64)
     order = np.argsort(lengths, kind="stable")
-    parts = list(plan.sequences(lengths, order, budget))
+    parts = list(batching.sequences(lengths, order, budget))
     assert [i for part in parts for i in part] == list(order)
     rows = [int((lengths[part] + 1).sum()) for part in parts]
     assert all(n <= budget or len(part) == 1 for n, part in zip(rows, parts, strict=True))

@@ -7,9 +7,9 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from ff_memories import citation
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.errors import UserError
+from ff_memories.commands import citation
 
 
 def test_the_files_in_the_repository_follow_from_pyproject(monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from ff_memories import cli, tables
+from ff_memories.base.errors import UserError
 from ff_memories.claims import Evidence, Measurement, judge, natural, register, verdicts
 from ff_memories.claims.checks import agreement as agreement_
 from ff_memories.claims.checks import composition as composition_
@@ -17,6 +18,7 @@ from ff_memories.claims.checks import mutations as mutations_
 from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
 from ff_memories.claims.layers import at, between, both, tally
+from ff_memories.claims.measures import interval
 from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.claims.statistics import (
     highest_of_independent,
@@ -28,8 +30,6 @@ from ff_memories.claims.statistics import (
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.claims.verdicts import PROXY
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
-from ff_memories.measures import interval
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000
 STOP = frozenset({10, 11})
@@ -752,7 +752,7 @@ CONFIG = {
 
 
 def run(folder, *more, counts="counts"):
-    (folder / "card.json").write_text(
+    (folder / "info.json").write_text(
         json.dumps(
             {
                 "scope": "surrogate",
@@ -770,7 +770,7 @@ def run(folder, *more, counts="counts"):
     tables.write(mutations()[1], folder / "mutations.parquet")
     tables.counts("corpus", {"split": 0}).write_parquet(folder / "counts/corpus.parquet")
     with pytest.raises(SystemExit) as end:
-        cli.main(["claims", "--config", json.dumps(CONFIG), "--card", f"{folder}/card.json", "--dictionary",
+        cli.main(["claims", "--config", json.dumps(CONFIG), "--info", f"{folder}/info.json", "--dictionary",
                   f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
                   *more, "--out", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
                   "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims"])  # fmt: skip

@@ -9,9 +9,10 @@ import torch
 from factories import words
 from pipeline import config, run_steps, step, write_inputs
 
-from ff_memories import measures, tables
+from ff_memories import tables
+from ff_memories.claims import measures
 from ff_memories.corpus import store
-from ff_memories.memories import composition, control, values
+from ff_memories.memories import composition, untrained, values
 from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Decoder, Layer
 
@@ -32,7 +33,7 @@ def test_on_the_trained_weights_and_all_sentences_it_measures_what_the_tables_sa
     decoder, corpus = Decoder(*trained(out)), store.read(out / "corpus.safetensors")
     read = {name: tables.read(out / f"{name}.parquet") for name in ("triggers", "values", "composition", "refinement")}
     keys = decoder.description.keys
-    targets = control.top_targets(decoder, corpus, np.arange(corpus.train), "next", 100)
+    targets = untrained.top_targets(decoder, corpus, np.arange(corpus.train), "next", 100)
     top = read["triggers"].filter(pl.col("rank") == 1)
     follows = defaultdict(set)  # the same prefix in several sentences has the same coefficient: any may be met first
     for sentence in map(corpus.sentence, range(corpus.train)):
@@ -47,7 +48,7 @@ def test_on_the_trained_weights_and_all_sentences_it_measures_what_the_tables_sa
     seen = composition.observe(
         decoder, corpus, examples, tops, layer_prediction="ffn", memories="active", batch_tokens=100
     )
-    made = control.table(targets, tops, seen)
+    made = untrained.table(targets, tops, seen)
     fires = targets >= 0
     assert made["agreement"].to_list() == pytest.approx(((targets == tops) & fires).sum(1) / fires.sum(1))
     assert (
@@ -65,7 +66,7 @@ def test_on_the_trained_weights_and_all_sentences_it_measures_what_the_tables_sa
 def test_the_last_token_is_the_prefixs_own(run):
     _, out = run
     decoder, corpus = Decoder(*trained(out)), store.read(out / "corpus.safetensors")
-    targets = control.top_targets(decoder, corpus, np.arange(corpus.train), "last", 100)
+    targets = untrained.top_targets(decoder, corpus, np.arange(corpus.train), "last", 100)
     top = tables.read(out / "triggers.parquet").filter(pl.col("rank") == 1)
     assert len(top) == (targets >= 0).sum() > 0
     for layer, key, sentence, position in top.select("layer", "key", "sentence", "position").iter_rows():
@@ -80,14 +81,14 @@ def test_a_key_that_never_fires_has_no_target_and_of_equals_the_first_counts(run
     for name in ("layers.1.keys", "layers.1.key_bias"):
         weights[name] = weights[name].clone()
         weights[name][:3] = 0  # no coefficient above 0
-    targets = control.top_targets(Decoder(description, weights), corpus, np.arange(corpus.train), "next", 100)
+    targets = untrained.top_targets(Decoder(description, weights), corpus, np.arange(corpus.train), "next", 100)
     assert (targets[1, :3] == -1).all() and (targets[1, 3:] >= 0).any()
 
 
 def test_a_device_that_holds_one_sentence_at_a_time_finds_the_same(run, monkeypatch):
     _, out = run
     decoder, corpus = Decoder(*trained(out)), store.read(out / "corpus.safetensors")
-    find = lambda: control.top_targets(decoder, corpus, np.arange(corpus.train), "last", 100)
+    find = lambda: untrained.top_targets(decoder, corpus, np.arange(corpus.train), "last", 100)
     whole, attend = find(), Layer.attend
 
     def one_at_a_time(self, x, batch):
@@ -102,7 +103,7 @@ def test_a_device_that_holds_one_sentence_at_a_time_finds_the_same(run, monkeypa
 def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
     _, out = run
     description, weights = trained(out)
-    one, same, other = (control.untrained(description, weights, seed) for seed in (1, 1, 2))
+    one, same, other = (untrained.untrained(description, weights, seed) for seed in (1, 1, 2))
     assert {n: w.shape for n, w in one.items()} == {n: w.shape for n, w in weights.items()}
     assert all(torch.equal(one[n], same[n]) for n in one)
     assert not torch.equal(one["layers.0.keys"], other["layers.0.keys"])
@@ -114,7 +115,7 @@ def test_matrices_drawn_anew_keep_a_vectors_length_and_the_rest_does_nothing(tmp
     """A vector of unit variance has it still after a matrix."""
     write_inputs(tmp_path, words(44), decoder_embed_dim=32, decoder_ffn_embed_dim=96, no_decoder_final_norm=False)
     description, weights = checkpoint.read(tmp_path / "model.pt")
-    drawn, vectors = control.untrained(description, weights, 1), torch.Generator().manual_seed(1)
+    drawn, vectors = untrained.untrained(description, weights, 1), torch.Generator().manual_seed(1)
     kinds = set()
     for name, made in drawn.items():
         if name in description.aliases:
@@ -144,4 +145,4 @@ def test_the_step_writes_the_same_bytes_twice_and_leaves_keys_that_never_fire_ou
     assert made["examples"].to_list() == [40, 40] and made["active"].is_between(0.3, 0.7).all()
     none = np.full((2, 3), -1)
     seen = composition.Observation.empty(examples=4, layers=2)
-    assert control.table(none, none, seen)["agreement"].to_list() == [None, None]
+    assert untrained.table(none, none, seen)["agreement"].to_list() == [None, None]

@@ -10,11 +10,11 @@ from conftest import change, snakemake
 from mirror import serving
 from test_planted import prepare
 
+from ff_memories.base.errors import UserError
 from ff_memories.corpus import cuts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
-from ff_memories.errors import UserError
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from conftest import ROOT
 from pipeline import SMALL
 
 from ff_memories import config, tables
+from ff_memories.claims.sensitivity.choices import SECTIONS, SHARES, SIZE
+from ff_memories.claims.sensitivity.table import changes
 from ff_memories.cli import main
 from ff_memories.deviations import page
 from ff_memories.deviations.register import register
-from ff_memories.sensitivity.choices import SECTIONS, SHARES, SIZE
-from ff_memories.sensitivity.table import changes
 
 EXTRACTION = (*SECTIONS, "extraction", "patterns")
 

@@ -5,8 +5,8 @@ import sys
 
 HOLD = """
 import sys, time
-from ff_memories.devices import take
-print(take(2, sys.argv[1], wait=0.02), flush=True)
+from ff_memories.base.gpu_locks import acquire
+print(acquire(2, sys.argv[1], wait=0.02), flush=True)
 time.sleep(float(sys.argv[2]))
 """
 
@@ -31,10 +31,10 @@ def test_two_jobs_hold_two_devices_and_a_third_gets_the_one_of_a_job_that_was_ki
 
 
 def test_a_job_takes_from_the_devices_it_was_given(tmp_path, monkeypatch):
-    from ff_memories.devices import _held, take
+    from ff_memories.base.gpu_locks import _held, acquire
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [take(2, tmp_path), take(2, tmp_path)] == [0, 1]
+    assert [acquire(2, tmp_path), acquire(2, tmp_path)] == [0, 1]
     assert sorted(path.name[-6:] for path in tmp_path.iterdir()) == ["5.lock", "7.lock"]
     for file in _held:
         file.close()

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import importlib
 import json
 import re
 import runpy
@@ -16,16 +15,17 @@ from dvc.cli.parser import get_main_parser
 from snakemake.cli import get_argument_parser
 
 from ff_memories import cli
-from ff_memories.card import NEEDED
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.guide import readme, steps
+from ff_memories.model.info import NEEDED
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
 
 
 TOOLS = ("ff-memories", "snakemake", "dvc")
 OPTION = re.compile(r"--?[A-Za-z][\w-]*")
-REFUSED = (argparse.ArgumentError, DvcParserError)
+REFUSED = (argparse.ArgumentError, DvcParserError, UserError)
 
 
 def lines(text):
@@ -44,19 +44,20 @@ def mentions(text):
         yield said.split()
 
 
-def step_parser(name):
-    """The arguments of one step."""
-    parser = argparse.ArgumentParser(prog=name, exit_on_error=False, allow_abbrev=False)
-    importlib.import_module(f"ff_memories.steps.{name.replace('-', '_')}").arguments(parser)
-    return parser
+def parser_of(words):
+    """The arguments of one command, and how many words name it."""
+    named = cli.resolve(words)
+    parser = argparse.ArgumentParser(prog=" ".join(named), exit_on_error=False, allow_abbrev=False)
+    cli.arguments(named, parser)
+    return parser, 2 if list(named) == words[:2] else 1
 
 
 def parsed(words):
     """Parse a line as its tool does; raises ``SystemExit`` or ``ArgumentError`` where the tool would refuse it."""
     tool, *rest = words
     if tool == "ff-memories":
-        assert rest[0] in cli.names(), f"no step {rest[0]}"
-        return step_parser(rest[0]).parse_args(rest[1:])
+        parser, named = parser_of(rest)
+        return parser.parse_args(rest[named:])
     if tool == "snakemake":
         asked = get_argument_parser().parse_args(rest)
         rules = re.findall(
@@ -78,8 +79,8 @@ def test_every_line_to_type_is_one_that_its_tool_takes(page):
                 pytest.fail(f"{page.name}: {' '.join(words)}: {error!r}")
     for tool, first, *rest in mentions(text):
         if tool == "ff-memories":
-            assert first in cli.names(), f"{page.name}: {first}"
-            unknown = {word for word in rest if OPTION.fullmatch(word)} - set(step_parser(first)._option_string_actions)
+            parser, _ = parser_of([first, *rest])
+            unknown = {word for word in rest if OPTION.fullmatch(word)} - set(parser._option_string_actions)
             assert not unknown, f"{page.name}: {first} {unknown}"
         elif not first.startswith("http"):
             parsed([tool, first, *rest])
@@ -175,7 +176,7 @@ def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path, 
     (run / "model").mkdir(parents=True)
     (run / "figures").mkdir()
     (run / "claims.json").write_text('{"K1": {"verdict": "holds"}}')
-    (run / "model" / "card.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
+    (run / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
     (run / "figures" / "figure11.svg").write_text("<svg/>")
     assert ends("readme", "--readme", page, "--results", run) == 0
     assert "**mine (surrogate): 1 hold**" in page.read_text(encoding="utf-8")

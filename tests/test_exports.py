@@ -14,14 +14,14 @@ from reference import Reference, rule_sentences
 from safetensors.torch import load_file
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
 from ff_memories.corpus import moses
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
 from ff_memories.corpus.texts import of_sentences
-from ff_memories.errors import UserError
-from ff_memories.exports.agreement import target
 from ff_memories.model import checkpoint
+from ff_memories.released.agreement_script import target
 
 TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]
 TOP = 6
@@ -46,7 +46,7 @@ def run(tmp_path_factory):
     step("released", *model_, "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet",
          "--released-layer", out / "released_layer.parquet",
          "--released-dim", out / "released_dim.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
-    step("export-triggers", "--triggers", out / "triggers.parquet", *texts, "--card", out / "card.json", "--top", TOP,
+    step("export-triggers", "--triggers", out / "triggers.parquet", *texts, "--info", out / "info.json", "--top", TOP,
          "--out", out / "triggers.jsonl")  # fmt: skip
     step("export-texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
     step("export-agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
@@ -122,8 +122,8 @@ def test_triggers_are_those_of_the_released_search(run, released):
 
 def test_single_dimensions_are_exported_alone(run, capsys):
     _, out, _ = run
-    options = ["--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--card",
-               out / "card.json", "--top", TOP, "--out", out / "few.jsonl", "--dims"]  # fmt: skip
+    options = ["--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--info",
+               out / "info.json", "--top", TOP, "--out", out / "few.jsonl", "--dims"]  # fmt: skip
     step("export-triggers", *options, 5, 2)
     every = (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()
     assert (out / "few.jsonl").read_text(encoding="utf-8").splitlines() == [every[5], every[2]]
@@ -404,7 +404,7 @@ def test_a_changed_text_is_refused_by_the_exports_of_it(run, tmp_path, capsys):
     examples = ["--examples", out / "examples.parquet"]
     for name, options in (
         ("sample", examples),
-        ("triggers", ["--triggers", out / "triggers.parquet", "--card", out / "card.json"]),
+        ("triggers", ["--triggers", out / "triggers.parquet", "--info", out / "info.json"]),
         ("layer", ["--released-layer", out / "released_layer.parquet", *examples]),
     ):
         with pytest.raises(AssertionError, match="ended with 2"):

@@ -13,13 +13,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ff_memories import measures, tables
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.claims import measures
 from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
-from ff_memories.errors import UserError
 from ff_memories.figures import draw, paper, render, theme
-from ff_memories.figures.catalogue import DRAWN, FIGURES, caption
-from ff_memories.figures.look import SURROGATE_MARK, Look, from_card
+from ff_memories.figures.context import SURROGATE_MARK, FigureContext, from_info
+from ff_memories.figures.registry import DRAWN, FIGURES, caption
 
 LAYERS, KEYS = 16, 12
 SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".html", ".csv")
@@ -69,8 +70,8 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]
     return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in typed.items()}
 
 
-def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options) -> Look:
-    return Look(figure, layers, KEYS, surrogate, FigureOptions(**options))
+def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options) -> FigureContext:
+    return FigureContext(figure, layers, KEYS, surrogate, FigureOptions(**options))
 
 
 def drawing(figure: str, frames: dict[str, pl.DataFrame] | None = None, **look) -> str:
@@ -90,18 +91,18 @@ def texts(svg: str) -> str:
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
-    """A run's tables and card, as the earlier steps leave them."""
+    """A run's tables and info, as the earlier steps leave them."""
     folder = tmp_path_factory.mktemp("run")
     for name, frame in synthetic().items():
         tables.write(frame, folder / f"{name}.parquet")
-    card = {"scope": "surrogate", "layers": LAYERS, "keys": KEYS, "vocab": 100, "max_positions": 64}
-    (folder / "card.json").write_text(json.dumps(card | {"adaptive_output": True, "final_norm": False}))
+    info = {"scope": "surrogate", "layers": LAYERS, "keys": KEYS, "vocab": 100, "max_positions": 64}
+    (folder / "info.json").write_text(json.dumps(info | {"adaptive_output": True, "final_norm": False}))
     return folder
 
 
 def command(folder, figure, out, *names):
     paths = [str(folder / f"{name}.parquet") for name in (names or FIGURES[figure].tables)]
-    return ["figure", "--figure", figure, "--config", json.dumps(SECTIONS), "--card", str(folder / "card.json"),
+    return ["figure", "--figure", figure, "--config", json.dumps(SECTIONS), "--info", str(folder / "info.json"),
             "--tables", *paths, "--out", str(out)]  # fmt: skip
 
 
@@ -317,13 +318,13 @@ def test_a_missing_table_and_a_broken_card_are_named(run_folder, tmp_path, capsy
     assert end.value.code == 2
     assert "values.parquet" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-    (tmp_path / "card.json").write_text("{}")
-    with pytest.raises(UserError, match=r"card\.json"):
-        from_card("figure4", tmp_path / "card.json", FigureOptions())
+    (tmp_path / "info.json").write_text("{}")
+    with pytest.raises(UserError, match=r"info\.json"):
+        from_info("figure4", tmp_path / "info.json", FigureOptions())
 
 
 def test_the_catalogue_is_light_enough_for_a_workflow_to_import():
-    code = "import sys, ff_memories.figures.catalogue; print({'altair', 'polars', 'torch'} & set(sys.modules))"
+    code = "import sys, ff_memories.figures.registry; print({'altair', 'polars', 'torch'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert out.strip() == "set()"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.mutations import mutated_paths
-from ff_memories.model import checkpoint, forest
+from ff_memories.model import checkpoint, prefix_tree
 from ff_memories.model.decoder import Batch, Decoder
 
 PATHS = st.lists(st.lists(st.integers(4, 6), max_size=20), min_size=1, max_size=12, unique_by=tuple)
@@ -36,7 +36,7 @@ def test_rows_are_the_distinct_prefixes_each_as_deep_as_it_is_read(paths, seed):
         for shorter in range(n + 1):
             prefix = tuple(paths[p][:shorter])
             depth[prefix] = max(depth[prefix], deep)
-    made = forest.Forest(paths, path, position, layer)
+    made = prefix_tree.PrefixTree(paths, path, position, layer)
     assert len(made.tokens) == len(depth)
     assert made.work == sum(depth.values())
     assert made.depth == max(depth.values())
@@ -47,7 +47,7 @@ def test_reads_are_those_of_sentences_alone(tmp_path):
     paths = sorted({tuple(rng.integers(4, 7, rng.integers(0, 19))) for _ in range(40)})
     paths = [np.array(p, dtype=np.int64) for p in paths]
     path, position, layer = reads_of(paths, rng, 90)
-    made = forest.Forest(paths, path, position, layer)
+    made = prefix_tree.PrefixTree(paths, path, position, layer)
     x, seen = model.embed(made), {}
     for index, block in enumerate(model.layers[: made.depth]):
         level = made.level(index + 1)
@@ -69,7 +69,7 @@ def test_reads_are_those_of_sentences_alone(tmp_path):
 @given(PATHS, st.integers(1, 40))
 def test_cut_keeps_all_paths_in_order_and_within_the_budget(paths, budget):
     paths = [np.array(p, dtype=np.int64) for p in sorted(paths)]
-    parts = list(forest.cut(paths, budget))
+    parts = list(prefix_tree.cut(paths, budget))
     assert [i for part in parts for i in range(part.start, part.stop)] == list(range(len(paths)))
     for part in parts:
         prefixes = {tuple(p[:n]) for p in paths[part] for n in range(1, len(p) + 1)}

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from test_planted import TYPES, planted
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.errors import UserError
-from ff_memories.gallery import parts, site
-from ff_memories.gallery.keys import LEVELS
-from ff_memories.gallery.text import number, shown
-from ff_memories.gallery.words import EVERYWHERE, fold, order, word_parts
 from ff_memories.memories import promoted
 from ff_memories.model.decoder import Decoder
+from ff_memories.report.gallery import parts, site
+from ff_memories.report.gallery.keys import LEVELS
+from ff_memories.report.gallery.text import number, shown
+from ff_memories.report.gallery.words import EVERYWHERE, fold, order, word_parts
 
 STATIC = ROOT / "src" / "ff_memories" / "gallery" / "static"
 
@@ -138,7 +138,7 @@ def test_the_index_of_words_finds_every_key_and_no_other(made):
 
 
 def test_a_word_stands_in_one_part_of_the_index_whatever_its_case(monkeypatch):
-    monkeypatch.setattr("ff_memories.gallery.words.NUMBERS_OF_A_PART", 1)
+    monkeypatch.setattr("ff_memories.report.gallery.words.NUMBERS_OF_A_PART", 1)
     starts = [start for start, _ in word_parts(material())]
     assert len(starts) == len(set(starts)) > 100
     both = next(entries for start, entries in word_parts(material()) if start == "the")
@@ -219,7 +219,7 @@ def arguments(results, **other):
         "config": json.dumps(
             {"run": "planted", "gallery": SHOWN, "values": VALUES, "mutations": MUTATE}
         ),
-        "card": results / "model" / "card.json", "corpus": results / "corpus" / "corpus.safetensors",
+        "info": results / "model" / "info.json", "corpus": results / "corpus" / "corpus.safetensors",
         "dictionary": results.parent.parent / "dict.txt",
         **{name: at(name.replace("-", "_")) for name in
            ("triggers", "values", "mutations", "annotations", "pattern-labels", "sentences", "shading",
@@ -249,13 +249,13 @@ def test_a_search_finds_only_triggers_that_are_shown(planted_run, tmp_path):
 
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted_run, tmp_path, capsys):
     results = planted_run / "results" / "planted"
-    card = json.loads((results / "model" / "card.json").read_text())
-    (tmp_path / "card.json").write_text(json.dumps(card | {"keys": 7}))
+    info = json.loads((results / "model" / "info.json").read_text())
+    (tmp_path / "info.json").write_text(json.dumps(info | {"keys": 7}))
     values = tables.read(results / "tables" / "values.parquet")
     tables.write(values.head(5), tmp_path / "values.parquet")
     (tmp_path / "dict.txt").write_text("only 1\n")
     for change, says in [
-        ({"card": tmp_path / "card.json"}, "beyond layer"),
+        ({"info": tmp_path / "info.json"}, "beyond layer"),
         ({"values": tmp_path / "values.parquet"}, "values: 5 rows, the model has"),
         ({"dictionary": tmp_path / "dict.txt"}, "fewer token types"),
         ({"triggers": tmp_path / "none" / "triggers.parquet"}, "no such table"),

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from galleries import HOSTILE, build, material
 
-from ff_memories.gallery.text import shown
+from ff_memories.report.gallery.text import shown
 
 browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
 

@@ -11,14 +11,15 @@ import pytest
 import torch
 from factories import convert, fairseq_model, words, write_checkpoint
 
-from ff_memories import golden, tables
+from ff_memories import tables
+from ff_memories.audit import golden
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.text import Sentences
-from ff_memories.errors import UserError
+from ff_memories.inputs.registry import OWN
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.sources.registry import OWN
 
 TYPES = words(44)
 SOURCE = (

@@ -18,11 +18,11 @@ import pytest
 import torch
 from factories import convert, words, write_checkpoint, write_dictionary
 
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store
-from ff_memories.errors import UserError
+from ff_memories.inputs.unpack import unpack
 from ff_memories.model import checkpoint
-from ff_memories.sources.unpack import unpack
 
 TYPES = words(44)
 
@@ -410,7 +410,7 @@ def test_archives_that_unfold_take_neither_memory_nor_disk(folder):
         info.size = 3 * 10**8
         archive.addfile(info, Zeros(info.size))
         archive.addfile(tarfile.TarInfo("model.pt"), io.BytesIO())
-    call = "from pathlib import Path; from ff_memories.sources.unpack import unpack; p = Path(sys.argv[1]); "
+    call = "from pathlib import Path; from ff_memories.inputs.unpack import unpack; p = Path(sys.argv[1]); "
     call += "unpack(p, p.suffixes[-2:] == ['.tar', '.bz2'] and 'tar.bz2' or 'zip', ['model.pt'], Path('out'), 10**6)"
     for name in ("bomb.zip", "bomb.tar.bz2"):
         assert "unpacks to more than" in read_apart(folder / name, call)
@@ -456,7 +456,7 @@ def test_a_step_on_a_hostile_checkpoint_ends_with_one_sentence(folder, capsys):
     with pytest.raises(SystemExit) as end:
         main(["model", "--config", '{"model": {"source": null, "checkpoint": "model.pt", "dictionary": "dict.txt"}}',
               "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--weights", "w", "--description", "j",
-              "--card", "c"])  # fmt: skip
+              "--info", "c"])  # fmt: skip
     assert end.value.code == 2
     assert "could run code" in capsys.readouterr().err
     assert sorted(os.listdir()) == ["dict.txt", "model.pt"]

@@ -11,11 +11,11 @@ from conftest import ROOT, snakemake
 from pipeline import config
 from test_planted import prepare
 
-from ff_memories import stages
+from ff_memories.base.errors import UserError
 from ff_memories.config import parse
-from ff_memories.errors import UserError
-from ff_memories.sources import registry
-from ff_memories.workflow import Run
+from ff_memories.inputs import registry
+from ff_memories.workflow import stages
+from ff_memories.workflow.run import Run
 
 NASTY = {
     "model.pt": "a; touch ran; b.pt",

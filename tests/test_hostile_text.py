@@ -16,13 +16,13 @@ from conftest import snakemake
 from factories import words, write_dictionary
 from test_planted import TYPES, prepare
 
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import cell, escape_invisible
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
-from ff_memories.errors import UserError
 from ff_memories.patterns import SHEETS
-from ff_memories.plain import cell, visible
 from ff_memories.report.text import latex
 
 # every word of the planted model, as somebody else would have it
@@ -113,7 +113,7 @@ def test_no_page_holds_an_element_that_a_word_made(harmed):
         assert not re.search(r"[\x00\x1b\u202e\u2066\u2069]", page.text), path
         shown += page.text
     for word in HARMFUL.values():
-        assert visible(word) in shown, word
+        assert escape_invisible(word) in shown, word
     assert "49" not in re.findall(r"\S*raw\S*", shown)
 
 

@@ -12,8 +12,7 @@ import pytest
 from conftest import BIN, ROOT, snakemake
 from dvc.lock import make_lock
 
-from ff_memories import killed
-from ff_memories.artefacts import dvc, lock
+from ff_memories.workflow import dvc, lock, stale_locks
 
 TARGET = "results/planted/tables/sentences.parquet"
 
@@ -68,10 +67,11 @@ def test_a_second_run_beside_one_at_work_is_refused(tmp_path):
         process.wait()
 
 
-@pytest.mark.parametrize("parent, ends", [("999999999", True), (str(os.getpid()), False), ("0", False), ("1", False)])
+@pytest.mark.parametrize("parent, ends", [("999999999", True), ("its own", False), ("0", False), ("1", False)])
 def test_a_process_ends_with_the_one_it_is_told_of(parent, ends):
-    code = "from ff_memories.killed import end_with_snakemake; import time; end_with_snakemake(); time.sleep(3)"
-    child = subprocess.run([sys.executable, "-c", code], env={**os.environ, killed.STARTED_BY: parent})
+    parent = str(os.getpid()) if parent == "its own" else parent  # no test's name may differ between its workers
+    code = "from ff_memories.workflow import stale_locks; import time; stale_locks.end_with_snakemake(); time.sleep(3)"
+    child = subprocess.run([sys.executable, "-c", code], env={**os.environ, stale_locks.STARTED_BY: parent})
     assert child.returncode == (-signal.SIGKILL if ends else 0)
 
 
@@ -97,7 +97,7 @@ def test_a_stage_ends_with_the_dvc_that_runs_it(tmp_path, writer, ends):
     pid = {"its own": dvc.pid, "dead": 999999999, "another": another.pid}.get(writer)
     content = {"write": {"out": {"pid": pid, "cmd": "dvc repro"}} if pid else {}, "read": {}}
     (tmp_path / "written").write_text(json.dumps(content))
-    (tmp_path / "written").rename(tmp_path / killed.RWLOCK)
+    (tmp_path / "written").rename(tmp_path / stale_locks.RWLOCK)
     if writer != "dead":
         wait_for((tmp_path / "began").exists)
     dvc.kill()
@@ -108,15 +108,15 @@ def test_a_stage_ends_with_the_dvc_that_runs_it(tmp_path, writer, ends):
     assert (tmp_path / "done").exists() is not ends
 
 
-DEAD = f"{killed.HOST} 999999999 1.00"
-ALIVE = f"{killed.HOST} {os.getppid()} {psutil.Process(os.getppid()).create_time():.2f}"
-REUSED = f"{killed.HOST} {os.getppid()} 1.00"  # the process's number has become another's
+DEAD = f"{stale_locks.HOST} 999999999 1.00"
+ALIVE = f"{stale_locks.HOST} {os.getppid()} {psutil.Process(os.getppid()).create_time():.2f}"
+REUSED = f"{stale_locks.HOST} {os.getppid()} 1.00"  # the process's number has become another's
 ELSEWHERE = "another-machine 1 1.00"
 
 
 def take_over(folder):
     """As a Snakemake does that begins in a folder, and ends."""
-    code = "from ff_memories.killed import take_over; take_over()"
+    code = "from ff_memories.workflow.stale_locks import take_over; take_over()"
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
 
 
@@ -129,38 +129,40 @@ def take_over(folder):
 )  # fmt: skip
 def test_locks_are_removed_only_where_nobody_can_hold_them(tmp_path, records, released):
     for name in records:
-        (tmp_path / killed.RUNNING / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / killed.RUNNING / name).touch()
-    (tmp_path / killed.LOCKS).mkdir(parents=True)
-    (tmp_path / killed.LOCKS / "0.output.lock").touch()
+        (tmp_path / stale_locks.RUNNING / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / stale_locks.RUNNING / name).touch()
+    (tmp_path / stale_locks.LOCKS).mkdir(parents=True)
+    (tmp_path / stale_locks.LOCKS / "0.output.lock").touch()
     take_over(tmp_path)
-    assert (tmp_path / killed.LOCKS / "0.output.lock").exists() is not released
+    assert (tmp_path / stale_locks.LOCKS / "0.output.lock").exists() is not released
 
 
 def test_a_zombie_holds_no_lock(tmp_path):
     child = subprocess.Popen(["sleep", "60"])
-    name = f"{killed.HOST} {child.pid} {psutil.Process(child.pid).create_time():.2f}"
+    name = f"{stale_locks.HOST} {child.pid} {psutil.Process(child.pid).create_time():.2f}"
     child.kill()
     try:
         wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
-        for path in (killed.RUNNING / name, killed.LOCKS / "0.output.lock"):
+        for path in (stale_locks.RUNNING / name, stale_locks.LOCKS / "0.output.lock"):
             (tmp_path / path).parent.mkdir(parents=True)
             (tmp_path / path).touch()
         take_over(tmp_path)
-        assert not list((tmp_path / killed.LOCKS).iterdir()) and not list((tmp_path / killed.RUNNING).iterdir())
+        assert not list((tmp_path / stale_locks.LOCKS).iterdir()) and not list(
+            (tmp_path / stale_locks.RUNNING).iterdir()
+        )
     finally:
         child.wait()
 
 
 def test_what_was_killed_is_remembered_until_its_locks_can_go(tmp_path):
-    for path in (killed.RUNNING / DEAD, killed.RUNNING / ALIVE, killed.LOCKS / "0.output.lock"):
+    for path in (stale_locks.RUNNING / DEAD, stale_locks.RUNNING / ALIVE, stale_locks.LOCKS / "0.output.lock"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     take_over(tmp_path)
-    assert list((tmp_path / killed.LOCKS).iterdir())
-    (tmp_path / killed.RUNNING / ALIVE).unlink()
+    assert list((tmp_path / stale_locks.LOCKS).iterdir())
+    (tmp_path / stale_locks.RUNNING / ALIVE).unlink()
     take_over(tmp_path)
-    assert not list((tmp_path / killed.LOCKS).iterdir())
+    assert not list((tmp_path / stale_locks.LOCKS).iterdir())
 
 
 def test_reading_the_workflow_is_no_work(tmp_path):
@@ -192,11 +194,11 @@ def test_a_lock_that_dvc_was_killed_over_is_put_back(tmp_path, monkeypatch, leng
     with lock.kept():
         assert copy.read_text() == LOCK
         path.write_text(LOCK[:length])  # and nothing of this process would run any more
-        lock.mend()
+        lock.repair()
         assert path.read_text() == LOCK
     copy.write_text("of an earlier one\n")
     path.write_text(LOCK.replace("00", "11"))
-    lock.mend()  # DVC wrote it to the end, or somebody mended it
+    lock.repair()  # DVC wrote it to the end, or somebody mended it
     assert path.read_text() == LOCK.replace("00", "11")
     assert not copy.exists()
 
@@ -207,12 +209,12 @@ def test_a_record_of_who_works_here_that_dvc_was_killed_over_is_removed(tmp_path
     dvc.call("init", "--no-scm", "--quiet")
     (tmp_path / "input").touch()
     (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: 'true', deps: [input]}}")
-    rwlock = tmp_path / killed.RWLOCK
+    rwlock = tmp_path / stale_locks.RWLOCK
     rwlock.parent.mkdir(exist_ok=True)
     rwlock.write_text(content)
     with make_lock(str(rwlock.with_name("rwlock.lock"))):  # another DVC is just writing it
         monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0)
-        dvc.mend()
+        dvc.repair()
     assert rwlock.read_text() == content
     assert "one" in dvc.call("status")
     assert json.loads(rwlock.read_text())["write"] == {}

@@ -9,10 +9,10 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
 from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
-from ff_memories.errors import UserError
-from ff_memories.memories import plan, triggers
-from ff_memories.model import memory
+from ff_memories.memories import batching, triggers
+from ff_memories.model import buffers
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ def test_batches_are_halved_until_they_fit(error, capsys):
             raise error
         seen.append(list(part))
 
-    memory.by_halves(run, list(range(13)), 13, lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
+    buffers.retry_smaller(run, list(range(13)), 13, lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
     assert [i for part in seen for i in part] == list(range(13)) and max(map(len, seen)) == 3
     assert "a batch of 13 sentences goes on in halves" in capsys.readouterr().err
 
@@ -40,19 +40,19 @@ def test_one_sentence_that_is_too_much_is_a_plain_error_and_other_errors_pass():
         raise torch.OutOfMemoryError
 
     with pytest.raises(UserError, match="single sentence"):
-        memory.by_halves(fail, [1], 1, lambda p: (p, p))
+        buffers.retry_smaller(fail, [1], 1, lambda p: (p, p))
 
     def other(part):
         raise RuntimeError("shapes differ")
 
     with pytest.raises(RuntimeError, match="shapes differ"):
-        memory.by_halves(other, [1, 2], 2, lambda p: (p[:1], p[1:]))
+        buffers.retry_smaller(other, [1, 2], 2, lambda p: (p[:1], p[1:]))
 
 
 def test_an_allocation_that_the_machine_refuses_is_recognised():
     with pytest.raises(RuntimeError) as refused:
         torch.empty(1 << 60, dtype=torch.uint8)
-    assert memory.out_of_memory(refused.value)
+    assert buffers.out_of_memory(refused.value)
 
 
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
@@ -74,7 +74,7 @@ def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(m
 
             monkeypatch.setattr(triggers, "_select", select)
         best = triggers.trigger_examples(
-            decoder, corpus, plan.blocks(corpus.lengths), top=40, batch_tokens=300, per_sentence=per_sentence,
+            decoder, corpus, batching.blocks(corpus.lengths), top=40, batch_tokens=300, per_sentence=per_sentence,
             duplicates=duplicates,
         )  # fmt: skip
         found.append(triggers.table(best, corpus))
@@ -88,7 +88,7 @@ def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(m
 def test_keys_that_are_asked_for_get_the_triggers_that_they_have_among_all(keys):
     size = SIZES["quick"]
     decoder, corpus = random_decoder(size), random_corpus(1500, size.cutoffs[-1])
-    blocks = plan.blocks(corpus.lengths)
+    blocks = batching.blocks(corpus.lengths)
     few, every = (
         triggers.table(triggers.trigger_examples(decoder, corpus, blocks, top=5, keys=asked), corpus)
         for asked in (keys, None)

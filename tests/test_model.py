@@ -9,7 +9,7 @@ import torch
 from factories import convert, words, write_checkpoint
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import plan, triggers, values
+from ff_memories.memories import batching, triggers, values
 from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Batch, Decoder
 
@@ -122,7 +122,7 @@ def every_coefficient(decoder, corpus, budget, threads):
     was, found = torch.get_num_threads(), {}
     torch.set_num_threads(threads)
     try:
-        for part in plan.batches(corpus, 0, corpus.train, budget, 0, True):
+        for part in batching.batches(corpus, 0, corpus.train, budget, 0, True):
             batch, seen = Batch.pack([corpus.sentence(s) for s in part.sentences]), []
             x = decoder.embed(batch)
             for layer in decoder.layers:

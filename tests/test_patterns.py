@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories import cli, tables
+from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.text import Sentences
-from ff_memories.errors import UserError
-from ff_memories.patterns import distance, embedding, null, proxy, quality, sample, semantic, shallow, tfidf
+from ff_memories.patterns import distance, embedding, permutation_test, proxy, quality, sample, semantic, shallow, tfidf
 from ff_memories.patterns.sample import Key
 from ff_memories.patterns.words import is_content, shape, stem
 
@@ -273,10 +273,10 @@ def test_a_common_word_is_no_pattern_where_it_is_as_common_as_anywhere(annotator
 
 @given(st.lists(st.sets(st.integers(0, 24), min_size=3), min_size=1, max_size=8), st.randoms())
 def test_listed_patterns_do_not_depend_on_the_order_of_candidates(members, rng):
-    candidates = [null.Found((f"w{i % 3}",), "end", frozenset(m), i / 10) for i, m in enumerate(members)]
-    kept = null.distinct(candidates)
+    candidates = [permutation_test.Found((f"w{i % 3}",), "end", frozenset(m), i / 10) for i, m in enumerate(members)]
+    kept = permutation_test.distinct(candidates)
     rng.shuffle(candidates)
-    assert null.distinct(candidates) == kept
+    assert permutation_test.distinct(candidates) == kept
     assert kept[0].p == 0
 
 
@@ -285,12 +285,14 @@ def test_binomial_tail_is_the_sum_of_its_terms():
 
     for held in range(1, 8):
         exact = sum(comb(7, k) * 0.3**k * 0.7 ** (7 - k) for k in range(held, 8))
-        assert null.tail(np.array([held]), 7, np.array([0.3]))[0] == pytest.approx(exact)
+        assert permutation_test.tail(np.array([held]), 7, np.array([0.3]))[0] == pytest.approx(exact)
 
 
 def test_corrected_p_values_of_random_sets_are_uniform():
     draw = np.random.default_rng(0).random(4000)
-    corrected = null.Correction(lambda indices: float(draw[indices].min()), 4000, lambda n: np.random.default_rng(n))
+    corrected = permutation_test.Correction(
+        lambda indices: float(draw[indices].min()), 4000, lambda n: np.random.default_rng(n)
+    )
     fresh = [corrected(float(p), 5) for p in np.random.default_rng(1).random((4000, 5)).min(1)]
     assert np.quantile(fresh, [0.05, 0.5, 0.95]) == pytest.approx([0.05, 0.5, 0.95], abs=0.03)
 
@@ -560,7 +562,10 @@ class Says:
     answers: dict
 
     def annotate(self, key):
-        return [(kind, "", null.Found(("w",), "end", frozenset(held), 0.001)) for kind, held in self.answers[key.key]]
+        return [
+            (kind, "", permutation_test.Found(("w",), "end", frozenset(held), 0.001))
+            for kind, held in self.answers[key.key]
+        ]
 
 
 def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
@@ -697,9 +702,9 @@ def test_how_often_a_feature_is_expected_is_pooled_over_lengths():
     features, p = one._frequent([one.features(x) for x in prefixes], shallow.length_classes(prefixes))
     chance = 14 / 24 * rate[1] + 10 / 24 * rate[2]
     known = dict(zip(features, p, strict=True))
-    assert known["end", (4,)] == pytest.approx(null.tail(np.array([22]), 24, np.array([chance]))[0])
+    assert known["end", (4,)] == pytest.approx(permutation_test.tail(np.array([22]), 24, np.array([chance]))[0])
     unseen = 100 / 101 / 150 * 10 / 24 + 100 / 101 / 150 * 14 / 24
-    assert known["end", (5, 4)] == pytest.approx(null.tail(np.array([10]), 24, np.array([unseen]))[0])
+    assert known["end", (5, 4)] == pytest.approx(permutation_test.tail(np.array([10]), 24, np.array([unseen]))[0])
     assert ("end", (6,)) not in known  # two are no pattern
     assert [len(part) for part in one._frequent([], np.empty(0, int))] == [0, 0]
     assert one._smallest(np.array([0])) == 1
@@ -714,12 +719,16 @@ def test_two_forms_of_a_word_are_one_pattern_with_both():
 
 
 def test_a_pattern_akin_to_a_kept_one_adds_three_prefixes_and_another_is_none_of_its_twins():
-    found = lambda words, members, p: null.Found(tuple(words), "end", frozenset(members), p)
+    found = lambda words, members, p: permutation_test.Found(tuple(words), "end", frozenset(members), p)
     first = found("ab", range(5), 0.001)
     three, two = found("b", range(8), 0.002), found("b", range(7), 0.002)
-    assert null.distinct([first, three]) == [first, three] and null.distinct([first, two]) == [first]
+    assert permutation_test.distinct([first, three]) == [first, three] and permutation_test.distinct([first, two]) == [
+        first
+    ]
     other, twin = found("c", range(7), 0.002), found("c", range(4), 0.002)
-    assert null.distinct([first, other]) == [first, other] and null.distinct([first, twin]) == [first]
+    assert permutation_test.distinct([first, other]) == [first, other] and permutation_test.distinct([first, twin]) == [
+        first
+    ]
 
 
 @pytest.mark.parametrize("kind, words, said", [
@@ -727,15 +736,17 @@ def test_a_pattern_akin_to_a_kept_one_adds_three_prefixes_and_another_is_none_of
     ("form", ("a", "b", "c", "d"), "ends with a form of: a, b, c"), ("number", ("7",), "ends with a number"),
 ])  # fmt: skip
 def test_shallow_patterns_are_described(kind, words, said):
-    assert shallow.describe(null.Found(words, kind, frozenset(), 0.1)) == said
-    assert semantic.describe(null.Found(tuple("abcdef"), "topic", frozenset(), 0.1)) == "topic: a, b, c, d, e"
+    assert shallow.describe(permutation_test.Found(words, kind, frozenset(), 0.1)) == said
+    assert (
+        semantic.describe(permutation_test.Found(tuple("abcdef"), "topic", frozenset(), 0.1)) == "topic: a, b, c, d, e"
+    )
 
 
 def test_a_pattern_is_three_prefixes_and_three_times_what_is_expected():
     held, chance = np.array([2, 3, 3, 9, 9]), np.array([0.0, 0.0, 0.1, 0.1, 0.101])
-    assert null.frequent(held, 30, chance).tolist() == [False, True, False, True, False]
-    shares = null.Correction(lambda indices: len(indices) / 100, 40, lambda n: np.random.default_rng(n))
-    assert shares(0.05, 5) == 1 and shares(0.04, 5) == 1 / (1 + null.SETS)
+    assert permutation_test.frequent(held, 30, chance).tolist() == [False, True, False, True, False]
+    shares = permutation_test.Correction(lambda indices: len(indices) / 100, 40, lambda n: np.random.default_rng(n))
+    assert shares(0.05, 5) == 1 and shares(0.04, 5) == 1 / (1 + permutation_test.SETS)
     assert shares(0.41, 50) == 1 and shares(0.39, 50) < 1e-3  # no more than there are
 
 
@@ -780,7 +791,10 @@ def test_topics_are_searched_around_every_term_at_hand():
         if held:
             rates = [lexicon.chance[int(opening), way, term, size] for opening in opens]
             chance = np.mean([1 - np.exp(-r * len(own)) for r, own in zip(rates, terms, strict=True)])
-            expected[way, term, size] = pytest.approx(float(4 * null.tail(len(held), 25, chance))), list(held)
+            expected[way, term, size] = (
+                pytest.approx(float(4 * permutation_test.tail(len(held), 25, chance))),
+                list(held),
+            )
     assert {(w, t, s): (p, np.flatnonzero(m).tolist()) for p, w, t, s, m in found} == expected
     assert least == min(p for p, *_ in found)
     for some in (terms[8:13], terms[10:], []):  # nothing in three prefixes; nothing at all

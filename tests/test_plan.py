@@ -10,12 +10,12 @@ from conftest import ROOT
 from factories import words
 from pipeline import config, write_inputs
 
-from ff_memories import planning
 from ff_memories.cli import main
 from ff_memories.config import load
-from ff_memories.planning import Shape, Speed
-from ff_memories.sources import registry
+from ff_memories.inputs import registry
 from ff_memories.steps.model import PAPER_SIZE
+from ff_memories.workflow import estimate
+from ff_memories.workflow.estimate import Shape, Speed
 
 DESCRIBED = {
     "layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "input_cutoffs": [48], "adaptive_input": False,
@@ -31,7 +31,7 @@ def shape():
 
 def paper_plan(speed=SPEED):
     tokens = registry.source("wikitext-103").tokens
-    return planning.steps(load(ROOT / "config/paper.yaml"), shape(), tokens, speed, 10**9, golden=True)
+    return estimate.steps(load(ROOT / "config/paper.yaml"), shape(), tokens, speed, 10**9, golden=True)
 
 
 def test_every_planned_step_is_a_rule():
@@ -53,7 +53,7 @@ def test_shards_run_side_by_side_and_everything_else_in_a_row(devices, rounds):
     assert plan["trigger_shard"].elapsed(devices) == pytest.approx(rounds * plan["trigger_shard"].seconds)
     assert plan["values"].elapsed(devices) == plan["values"].seconds
     others = sum(step.elapsed(devices) for rule, step in plan.items() if rule != "trigger_shard")
-    assert planning.elapsed(list(plan.values()), devices) == pytest.approx(
+    assert estimate.elapsed(list(plan.values()), devices) == pytest.approx(
         others + rounds * plan["trigger_shard"].seconds
     )
 
@@ -65,11 +65,11 @@ def test_the_trigger_pass_costs_what_its_tokens_cost():
 
 def test_what_does_not_fit_is_named():
     plan = paper_plan()
-    assert planning.unfit(plan, 64e9, 1e12, 40e9) == []
-    memory = planning.unfit(plan, 4e9, 1e12, None)
+    assert estimate.unfit(plan, 64e9, 1e12, 40e9) == []
+    memory = estimate.unfit(plan, 4e9, 1e12, None)
     assert any(line.startswith("trigger_shard: it needs about") for line in memory)
-    assert "on the disk" in planning.unfit(plan, 64e9, 1e9, None)[0]
-    assert all("GPU" in line for line in planning.unfit(plan, 64e9, 1e12, 2e9))
+    assert "on the disk" in estimate.unfit(plan, 64e9, 1e9, None)[0]
+    assert all("GPU" in line for line in estimate.unfit(plan, 64e9, 1e12, 2e9))
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_batch_that_no_memory_holds_is_refused(small, capsys):
 def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_read(small, capsys, tmp_path):
     small(corpus__train__max_sentences=3)
     assert run() == 0
-    assert f"3 layers of 24 keys, 48 types, {3 * planning.SENTENCE} + " in capsys.readouterr().out
+    assert f"3 layers of 24 keys, 48 types, {3 * estimate.SENTENCE} + " in capsys.readouterr().out
     described = tmp_path / "results/small/model/model.json"
     described.parent.mkdir(parents=True)
     described.write_text(json.dumps(DESCRIBED))
@@ -141,7 +141,7 @@ def test_a_damaged_description_of_the_model_is_named(small, capsys, tmp_path, co
 
 def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(planning, "calibrate", lambda *given: SPEED)
+    monkeypatch.setattr(estimate, "calibrate", lambda *given: SPEED)
     (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
     run("--json", "plan.json")  # whether it fits depends on where this is
     assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in capsys.readouterr().out

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ff_memories.progress import Progress
+from ff_memories.base.progress import Progress
 
 
 @pytest.fixture
 def minute(monkeypatch):
     """Let a minute pass between any two looks at the clock, and have no terminal."""
     now = iter(range(0, 10**6, 61))
-    monkeypatch.setattr("ff_memories.progress.time.monotonic", lambda: float(next(now)))
+    monkeypatch.setattr("ff_memories.base.progress.time.monotonic", lambda: float(next(now)))
     monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import command
 
-from ff_memories.artefacts import crate, environment, lock, provenance, tree
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.errors import UserError
-from ff_memories.figures.catalogue import DRAWN
+from ff_memories.figures.registry import DRAWN
+from ff_memories.workflow import crate, environment, lock, provenance, tree
 
 FIGURE = "results/planted/figures/figure4.svg"
 
@@ -32,7 +32,7 @@ def test_a_stage_has_all_that_its_outputs_follow_from(here):
     assert figure.rule == "figure"
     assert figure.jobs[0].command.startswith("ff-memories figure --figure figure4 ")
     drawn = {f"results/planted/tables/{table}.parquet" for table in DRAWN["figure4"].tables}
-    assert figure.inputs.keys() == drawn | {"results/planted/model/card.json"}
+    assert figure.inputs.keys() == drawn | {"results/planted/model/info.json"}
     assert all(md5 == lock.digest(path) for path, md5 in {**figure.inputs, **figure.outputs}.items())
     assert "src/ff_memories/figures/draw.py" in figure.sources
     assert figure.environment == environment.digest()

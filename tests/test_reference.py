@@ -9,7 +9,8 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 from reference import Reference, rule_sentences, triggers
 
-from ff_memories import measures, tables
+from ff_memories import tables
+from ff_memories.claims import measures
 
 TYPES = words(44)
 RUNS = {

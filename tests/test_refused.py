@@ -12,8 +12,8 @@ from factories import convert
 from pipeline import SMALL
 from test_bad_input import folder, inputs, model_step, run_corpus, says  # noqa: F401  (fixtures)
 
+from ff_memories.base.options import threads, whole
 from ff_memories.cli import main
-from ff_memories.options import threads, whole
 
 
 def loop(folder, arguments):
@@ -23,9 +23,9 @@ def loop(folder, arguments):
 
 
 def no_card(folder, arguments):
-    (folder / "card.json").unlink()
-    (folder / "card.json").mkdir()
-    return [*arguments], "card.json: a directory, not a file"
+    (folder / "info.json").unlink()
+    (folder / "info.json").mkdir()
+    return [*arguments], "info.json: a directory, not a file"
 
 
 def no_folder(folder, arguments):
@@ -115,7 +115,7 @@ def test_sections_on_the_command_line_that_are_none_or_too_few(folder, capsys, g
     assert said in says(capsys, "values", "--config", given, "--threads", 1, *paths)
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "dict.txt", "train.txt", "card.json"])
+@pytest.mark.parametrize("name", ["config.yaml", "dict.txt", "train.txt", "info.json"])
 def test_a_pipe_is_no_file_and_is_not_waited_for(folder, capsys, name):
     arguments = run_corpus(folder)
     (folder / name).unlink()

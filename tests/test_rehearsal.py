@@ -15,7 +15,7 @@ def test_the_papers_config_fetches_converts_and_refuses_other_weights_by_name(tm
     assert "parameters" in said and "it has 246,933,504 (G1)" in said
     assert done.returncode == 0, done.stderr[-4000:]
     project = tmp_path / "project"
-    assert json.loads((project / "results/paper/model/card.json").read_text())["scope"] == "surrogate"
+    assert json.loads((project / "results/paper/model/info.json").read_text())["scope"] == "surrogate"
     assert (project / wanted).is_file()
     assert not any((project / "data/downloads").iterdir())
     assert {path for path, _ in asked} == {
@@ -32,6 +32,6 @@ def test_the_paper_run_at_full_size_from_download_to_report(tmp_path, style):
     assert refused.returncode and "this is not adaptive_lm_wiki103.v2" in refused.stdout + refused.stderr
     assert done.returncode == 0, done.stderr[-4000:]
     results = tmp_path / "project" / "results" / "paper"
-    card = json.loads((results / "model" / "card.json").read_text())
-    assert (card["parameters"], card["vocab"], card["scope"]) == (246_933_504, 267_744, "surrogate")
+    info = json.loads((results / "model" / "info.json").read_text())
+    assert (info["parameters"], info["vocab"], info["scope"]) == (246_933_504, 267_744, "surrogate")
     assert (results / "report" / "report.html").is_file()

@@ -130,9 +130,9 @@ def check_dim_columns(reference, out):
 
 def test_scaling_moves_some_memories_predictions(tmp_path):
     """The shortcut for scaled values is needed, and right: tops of v and of m v differ for some tail words."""
-    from ff_memories.memories.released import scalable, scaled_value_tops
     from ff_memories.model import checkpoint
     from ff_memories.model.vocabulary import Vocabulary
+    from ff_memories.released.columns import scalable, scaled_value_tops
 
     write_inputs(tmp_path, TYPES, seed=3)
     description, weights = checkpoint.read(tmp_path / "model.pt")
@@ -150,22 +150,22 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
 
 
 def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
-    from ff_memories.memories import released
     from ff_memories.model import checkpoint
     from ff_memories.model.decoder import Decoder
+    from ff_memories.released import columns
 
     _, out = run
     decoder = Decoder(*checkpoint.load(out / "model.safetensors", out / "model.json"))
     given = decoder, store.read(out / "corpus.safetensors"), tables.read(out / "examples.parquet"), 200
-    layer, dim = released.columns(*given)
-    output = released.output_distributions(*given)
-    monkeypatch.setattr(released, "ACTIVE", 7)
-    monkeypatch.setattr(released, "FULL", 3)
-    for frame, again in zip((layer, dim), released.columns(*given), strict=True):
+    layer, dim = columns.columns(*given)
+    output = columns.output_distributions(*given)
+    monkeypatch.setattr(columns, "ACTIVE", 7)
+    monkeypatch.setattr(columns, "FULL", 3)
+    for frame, again in zip((layer, dim), columns.columns(*given), strict=True):
         for column in frame.columns:
             measured, same = (f[column].cast(pl.Float64).fill_null(-9).to_list() for f in (again, frame))
             assert measured == pytest.approx(same, rel=1e-4), column
-    assert released.output_distributions(*given) == pytest.approx(output, rel=1e-4)
+    assert columns.output_distributions(*given) == pytest.approx(output, rel=1e-4)
     assert output.argmax(1).tolist() == given[2]["model_top"].to_list()
     assert output.sum(1) == pytest.approx(1, rel=1e-5)
 

@@ -14,14 +14,16 @@ import polars as pl
 import pytest
 
 from ff_memories import cli, tables
+from ff_memories.base.escaping import cell, csv_text, escape_invisible
+from ff_memories.base.machine import hardware
+from ff_memories.base.progress import duration
 from ff_memories.claims import Evidence, register, verdicts
 from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.figures.catalogue import FIGURES
-from ff_memories.plain import cell, csv_text, visible
+from ff_memories.figures.registry import FIGURES
 from ff_memories.report import table1, table2, table3
-from ff_memories.report.cost import costs, duration, hardware
+from ff_memories.report.cost import costs
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST, Texts
 from ff_memories.report.rendering import render
@@ -190,8 +192,8 @@ def test_no_token_is_a_latex_command():
 
 
 def test_invisible_characters_are_spelled_out_and_others_left_alone():
-    assert visible("a\u200bb\u2066\x00") == "a[U+200B]b[U+2066][U+0000]"
-    assert visible("naïve 日本 ∑") == "naïve 日本 ∑"
+    assert escape_invisible("a\u200bb\u2066\x00") == "a[U+200B]b[U+2066][U+0000]"
+    assert escape_invisible("naïve 日本 ∑") == "naïve 日本 ∑"
 
 
 def test_a_long_prefix_is_cut_at_its_start():
@@ -254,11 +256,11 @@ CONFIG: dict[str, Any] = {
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/></svg>'
 
 
-def made_report(folder, scope="surrogate", card_scope=None, config=CONFIG, more=()):
-    card = {"scope": card_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
+def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=()):
+    info = {"scope": info_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
             "final_norm": False, "max_positions": 64, "heads": 2,
             "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
-    (folder / "card.json").write_text(json.dumps(card))
+    (folder / "info.json").write_text(json.dumps(info))
     judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)
     tables.write(judged.with_columns(pl.lit("<script>x</script>").alias("reason")), folder / "claims.parquet")
     tables.write(tables.counts("corpus", {"too_<b>long</b>": 12345}), folder / "counts.parquet")
@@ -266,7 +268,7 @@ def made_report(folder, scope="surrogate", card_scope=None, config=CONFIG, more=
         (folder / f"{name}.svg").write_text(SVG)
     (folder / "table1.html").write_text(render("table1.html.j2", rows=[], scope=scope))
     with pytest.raises(SystemExit) as end:
-        cli.main(["report", "--config", json.dumps(config), "--card", f"{folder}/card.json",
+        cli.main(["report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
                   "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
                   "--out", f"{folder}/report/report.html", *more])  # fmt: skip
@@ -314,7 +316,7 @@ def test_a_surrogates_report_says_so_loudly_and_the_papers_does_not(tmp_path):
 
 
 def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
-    code, path = made_report(tmp_path, "paper", card_scope="surrogate")
+    code, path = made_report(tmp_path, "paper", info_scope="surrogate")
     assert code == 2 and not path.exists() and "another model" in capsys.readouterr().err
 
 
@@ -355,7 +357,7 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
     save_file({"tokens": held.tokens, "offsets": held.offsets}, tmp_path / "corpus.safetensors", {"train": "2"})
     assert len(store.read(tmp_path / "corpus.safetensors")) == 2
     (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in HOSTILE))
-    (tmp_path / "card.json").write_text(
+    (tmp_path / "info.json").write_text(
         '{"scope": "surrogate", "layers": 16, "keys": 64, "vocab": 11, "adaptive_output": true, '
         '"final_norm": false, "max_positions": 64}'
     )
@@ -366,7 +368,7 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
             "annotations": ANNOTATIONS, "pattern_labels": LABELS}  # fmt: skip
     for name, held in made.items():
         tables.write(held, tmp_path / f"{name}.parquet")
-    shared = [f"--triggers={tmp_path}/triggers.parquet", f"--card={tmp_path}/card.json",
+    shared = [f"--triggers={tmp_path}/triggers.parquet", f"--info={tmp_path}/info.json",
               f"--dictionary={tmp_path}/dict.txt", f"--corpus={tmp_path}/corpus.safetensors"]  # fmt: skip
     own = {
         "table1": [

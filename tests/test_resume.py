@@ -22,9 +22,9 @@ def made(tmp_path_factory):
     (folder / "config.yaml").write_text(yaml.safe_dump(config()))
     model = ["--weights", folder / "model.safetensors", "--description", folder / "model.json"]
     step("model", "--config", folder / "config.yaml", "--checkpoint", folder / "model.pt", "--dictionary",
-         folder / "dict.txt", *model, "--card", folder / "card.json")  # fmt: skip
+         folder / "dict.txt", *model, "--info", folder / "info.json")  # fmt: skip
     step("corpus", "--config", folder / "config.yaml", "--train", folder / "train.txt", "--validation",
-         folder / "validation.txt", "--dictionary", folder / "dict.txt", "--card", folder / "card.json", "--sentences",
+         folder / "validation.txt", "--dictionary", folder / "dict.txt", "--info", folder / "info.json", "--sentences",
          folder / "sentences.parquet", "--corpus", folder / "corpus.safetensors", "--counts",
          folder / "corpus.parquet")  # fmt: skip
     return folder

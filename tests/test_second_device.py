@@ -19,7 +19,10 @@ from pipeline import config, run_steps, step, write_inputs
 from polars.testing import assert_frame_equal
 from second_device import MEMORY, NAME, SecondDevice
 
-from ff_memories import api, devices, golden, planning, tables
+from ff_memories import api, tables
+from ff_memories.audit import golden
+from ff_memories.base import gpu_locks
+from ff_memories.base.errors import UserError
 from ff_memories.benchmark import methods
 from ff_memories.benchmark.measures import plans
 from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
@@ -28,28 +31,26 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.text import Sentences
-from ff_memories.errors import UserError
-from ff_memories.exports import agreement
-from ff_memories.gallery import parts
 from ff_memories.memories import (
+    batching,
     checkpoints,
     composition,
-    control,
     mutations,
-    plan,
     promoted,
-    released,
     shading,
     shards,
     triggers,
-    unloaded,
+    untrained,
     values,
 )
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Decoder
+from ff_memories.released import agreement_script, columns, random_projections
+from ff_memories.report.gallery import parts
 from ff_memories.steps import gallery
 from ff_memories.steps.common import load_decoder
+from ff_memories.workflow import estimate
 
 TYPES = words(40)
 MODELS: dict[str, dict[str, Any]] = {
@@ -131,7 +132,7 @@ def used(device):
 def found(decoder, **options):
     """Return the triggers table of the text."""
     kinds: dict[str, Any] = {"top": 5, "batch_tokens": BATCH} | options
-    best = triggers.trigger_examples(decoder, TEXT, plan.blocks(TEXT.lengths[: TEXT.train]), **kinds)
+    best = triggers.trigger_examples(decoder, TEXT, batching.blocks(TEXT.lengths[: TEXT.train]), **kinds)
     return triggers.table(best, TEXT)
 
 
@@ -256,14 +257,14 @@ def test_triggers_of_some_keys(weights):
 
 
 def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "BLOCK_TOKENS", 300)
+    monkeypatch.setattr(batching, "BLOCK_TOKENS", 300)
     lengths = TEXT.lengths[: TEXT.train]
 
     def work(place):
         whole = TopTriggers(3, 24, 5)
         for i in range(3):
             best = triggers.trigger_examples(
-                model(paper, place), TEXT, plan.shard(lengths, i, 3), top=5, batch_tokens=BATCH
+                model(paper, place), TEXT, batching.shard(lengths, i, 3), top=5, batch_tokens=BATCH
             )
             shards.save(best, tmp_path / f"{place}-{i}")
             whole.merge(shards.load(tmp_path / f"{place}-{i}"))
@@ -344,17 +345,17 @@ def test_composition_and_refinement(weights, projection, layer_prediction, memor
 def test_the_released_codes_columns_and_what_the_model_predicts(weights):
     drawn = examples()
     work = lambda what, place: what(model(weights, place), TEXT, drawn, BATCH)
-    both(partial(work, released.columns))
-    both(partial(work, released.output_distributions))
+    both(partial(work, columns.columns))
+    both(partial(work, columns.output_distributions))
 
 
 @pytest.mark.parametrize("target", ["next", "last"])
 def test_the_untrained_control(weights, target):
     def work(place):
-        decoder = Decoder(weights[0], control.untrained(weights[0], weights[1], 3), place)
+        decoder = Decoder(weights[0], untrained.untrained(weights[0], weights[1], 3), place)
         tops = values.value_tops(decoder, decoder.vocabulary)
-        targets = control.top_targets(decoder, TEXT, np.arange(200), target, BATCH)
-        return control.table(targets, tops, observed(decoder, tops))
+        targets = untrained.top_targets(decoder, TEXT, np.arange(200), target, BATCH)
+        return untrained.table(targets, tops, observed(decoder, tops))
 
     both(work)
 
@@ -362,7 +363,7 @@ def test_the_untrained_control(weights, target):
 def test_ranks_over_seeds_of_projections_that_were_never_loaded(paper):
     decoder = model(paper)
     known = values.table(decoder, decoder.vocabulary, found(decoder), TEXT, "next")
-    both(lambda place: unloaded.rank_table(model(paper, place), known, range(1, 4)))
+    both(lambda place: random_projections.rank_table(model(paper, place), known, range(1, 4)))
 
 
 def test_what_the_gallery_reads_from_the_model(weights):
@@ -392,7 +393,7 @@ def test_the_released_agreement_script(paper, tmp_path, dropout):
         vocabulary = decoder.vocabulary.reading("random", 2)
         state = vocabulary.generator_state if dropout else None
         with torch.inference_mode():
-            return agreement.rows(decoder, vocabulary, dictionary, tmp_path, state)
+            return agreement_script.rows(decoder, vocabulary, dictionary, tmp_path, state)
 
     both(work)
 
@@ -486,11 +487,11 @@ def test_other_passes_go_on_in_halves(paper, capsys):
     scarce(lambda decoder: mutations.mutated_coefficients(decoder, TEXT, rows, BATCH), 3500, "text")
     scarce(lambda decoder: values.table(decoder, decoder.vocabulary, table, TEXT, "next"), 300, "vector")
     scarce(lambda decoder: vars(observed(decoder, tops)), 2500, "sentence")
-    scarce(lambda decoder: [f.sort(f.columns[:3]) for f in released.columns(decoder, TEXT, examples(), BATCH)], 2500,
+    scarce(lambda decoder: [f.sort(f.columns[:3]) for f in columns.columns(decoder, TEXT, examples(), BATCH)], 2500,
            "sentence")  # fmt: skip
-    scarce(lambda decoder: released.output_distributions(decoder, TEXT, examples(), BATCH), 2500, "sentence")
+    scarce(lambda decoder: columns.output_distributions(decoder, TEXT, examples(), BATCH), 2500, "sentence")
     scarce(lambda decoder: shading.prefix_coefficients(decoder, TEXT, table, BATCH), 2500, "sentence")
-    scarce(lambda decoder: control.top_targets(decoder, TEXT, np.arange(200), "next", BATCH), 2500, "sentence")
+    scarce(lambda decoder: untrained.top_targets(decoder, TEXT, np.arange(200), "next", BATCH), 2500, "sentence")
 
 
 def test_a_sentence_that_no_memory_holds_is_named(paper):
@@ -550,11 +551,11 @@ def locks(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("locks")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    held = list(devices._held)
+    held = list(gpu_locks._held)
     yield folder
-    for file in devices._held[len(held) :]:
+    for file in gpu_locks._held[len(held) :]:
         file.close()
-    devices._held[:] = held
+    gpu_locks._held[:] = held
 
 
 def later_steps(folder, out, device):
@@ -573,7 +574,7 @@ def later_steps(folder, out, device):
          "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
     given = [f"--{name.replace('_', '-')}={t(name)}" for name in gallery.TABLES]
     step("gallery", "--config", folder / "config.yaml", *text, *given, "--dictionary", folder / "dict.txt",
-         "--card", out / "card.json", "--out", out / "gallery")  # fmt: skip
+         "--info", out / "info.json", "--out", out / "gallery")  # fmt: skip
 
 
 def test_a_run_on_devices_of_any_number_makes_the_cpus_tables(tmp_path, locks):
@@ -652,7 +653,7 @@ def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, pap
 
 def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(planning, "_seconds", partial(planning._seconds, least=0.0))
+    monkeypatch.setattr(estimate, "_seconds", partial(estimate._seconds, least=0.0))
     write_inputs(tmp_path, TYPES)
     for batch, code in ((256, 0), (10**6, 2)):
         (tmp_path / "my.yaml").write_text(

@@ -9,15 +9,15 @@ from pipeline import config
 from test_report import Tags, made_report
 
 from ff_memories import tables
+from ff_memories.claims.sensitivity import choices
+from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse
 from ff_memories.deviations.page import effect
 from ff_memories.figures import draw, render
-from ff_memories.figures.look import SURROGATE_MARK, Look
+from ff_memories.figures.context import SURROGATE_MARK, FigureContext
 from ff_memories.report.sensitivity import choices_section
-from ff_memories.sensitivity import choices
-from ff_memories.sensitivity.table import changes, rows
-from ff_memories.sensitivity.variant import changed, jobs_of
 from ff_memories.steps.sensitivity_part import STEPS
+from ff_memories.workflow.variants import changed, jobs_of
 
 
 def test_every_alternative_of_every_key_is_a_choice():
@@ -158,7 +158,7 @@ def test_the_reports_section_counts_choices_that_move_a_claim_and_verdicts_that_
 
 
 def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_flips():
-    look = Look("sensitivity", 16, 64, True, FigureOptions())
+    look = FigureContext("sensitivity", 16, 64, True, FigureOptions())
     frame = draw.data({"sensitivity": TABLE}, Settings({}), look)
     made = render.spec(draw.chart(frame, look))
     cells, flips = (layer["data"]["values"] for layer in made["layer"])

@@ -17,10 +17,10 @@ import yaml
 from conftest import ROOT
 from mirror import serving
 
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.errors import UserError
-from ff_memories.sources import download, fetch, registry
-from ff_memories.sources.unpack import unpack
+from ff_memories.inputs import download, fetch, registry
+from ff_memories.inputs.unpack import unpack
 
 TEXT = {
     "wiki.train.tokens": " \n = Robert = \n \n A film , by <unk> . \n The 2 @.@ 5 m é . \n",

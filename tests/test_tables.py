@@ -1,4 +1,4 @@
-"""Tables and cards: what is written is whole, sorted and the same each time, and what is none is refused by name."""
+"""Tables and model info: what is written is whole and sorted, the same each time; what is none is refused by name."""
 
 import json
 
@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from ff_memories import tables
-from ff_memories.card import NEEDED, read_card
-from ff_memories.errors import UserError
+from ff_memories.base.errors import UserError
+from ff_memories.model.info import NEEDED, read_info
 
 ROWS = pl.DataFrame({"step": ["b", "a", "a"], "reason": ["x", "y", "x"], "n": [1, 2, 3]})
 
@@ -65,7 +65,7 @@ CARD = dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}
 @pytest.mark.parametrize(
     "content, said",
     [
-        (None, "no such card"),
+        (None, "no such file"),
         ("{", "not readable as JSON"),
         ("[]", "lacks scope, layers, keys"),
         (json.dumps({k: v for k, v in CARD.items() if k != "keys"}), r"lacks keys\n"),
@@ -73,10 +73,10 @@ CARD = dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}
     ],
 )
 def test_a_card_that_is_none_is_refused_by_name(tmp_path, content, said):
-    path = tmp_path / "card.json"
+    path = tmp_path / "info.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(UserError, match=rf"card\.json: {said}"):
-        read_card(path)
+    with pytest.raises(UserError, match=rf"info\.json: {said}"):
+        read_info(path)
     path.write_text(json.dumps(CARD))
-    assert read_card(path) == CARD
+    assert read_info(path) == CARD

@@ -10,10 +10,10 @@ from conftest import ROOT, command
 from factories import words, write_checkpoint, write_dictionary, write_text
 from pipeline import step
 
-from ff_memories import training
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
+from ff_memories.inputs import training
 from ff_memories.model import checkpoint
 
 TYPES = words(30)

@@ -16,11 +16,11 @@ import yaml
 from conftest import BIN, ROOT, command
 
 from ff_memories import tables
-from ff_memories.artefacts import consistency, environment, lock, rebuild
-from ff_memories.artefacts.certificate import page, verdict
-from ff_memories.artefacts.sampling import Aim
-from ff_memories.artefacts.verify import Part, verified, verify
+from ff_memories.audit.certificate import page, verdict
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.verify import Part, verified, verify
 from ff_memories.cli import main
+from ff_memories.workflow import consistency, environment, lock, rebuild
 
 CHEAP = ["record", "files", "audit", "environment"]  # all but making everything again
 
@@ -112,7 +112,9 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
     assert len(found.same) == len(todo[0].makes) - 1
 
 
-@pytest.mark.parametrize("name", ["model.pt", "train.txt", "validation.txt", "dict.txt", "src/ff_memories/measures.py"])
+@pytest.mark.parametrize(
+    "name", ["model.pt", "train.txt", "validation.txt", "dict.txt", "src/ff_memories/claims/measures.py"]
+)
 def test_a_changed_input_is_found_by_name(here, name):
     with (here / name).open("ab") as file:
         file.write(b"\n")

@@ -10,8 +10,8 @@ import yaml
 from conftest import ROOT, change, command, snakemake
 
 from ff_memories import tables
-from ff_memories.figures.catalogue import FIGURES, title
-from ff_memories.workflow import sources
+from ff_memories.figures.registry import FIGURES, title
+from ff_memories.workflow.sources import sources
 
 PROFILES = ("profiles/default", "workflow/profiles/slurm")
 
@@ -226,7 +226,7 @@ def test_the_configs_that_come_with_the_project_are_valid_and_complete():
 
 
 def test_what_init_writes_by_default_is_what_the_paper_run_uses():
-    from ff_memories.steps.init import DEFAULTS
+    from ff_memories.commands.init import DEFAULTS
 
     paper = yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())
     same = ("seed", "fidelity", "extraction", "triggers", "mutations", "patterns", "values", "composition")

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.errors import UserError
-from ff_memories.memories import plan, triggers
+from ff_memories.memories import batching, triggers
 from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Batch, Decoder
 
@@ -112,7 +112,7 @@ def trigger_examples(
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in encoded])]).astype(np.int64)
     corpus = Corpus(np.concatenate([*encoded, np.zeros(0, np.int32)]), offsets, len(encoded))
     best = triggers.trigger_examples(
-        model.decoder, corpus, plan.blocks(corpus.lengths), top=top, positions=positions, per_sentence=per_sentence,
+        model.decoder, corpus, batching.blocks(corpus.lengths), top=top, positions=positions, per_sentence=per_sentence,
         batch_tokens=batch_tokens, keys=list(keys),
     )  # fmt: skip
     found = triggers.table(best, corpus).sort("layer", "key", "rank")

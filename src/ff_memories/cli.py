@@ -1,4 +1,4 @@
-"""``ff-memories STEP ...``: one sub-command per module of ``ff_memories.steps``; every rule calls one."""
+"""``ff-memories COMMAND ...``: what people type (``ff_memories.commands``), and the workflow's steps under ``step``."""
 
 import argparse
 import ast
@@ -7,31 +7,66 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
 
-from ff_memories import arithmetic, files
-from ff_memories.errors import UserError, did_you_mean
-from ff_memories.killed import end_with_snakemake
-from ff_memories.plain import visible
-from ff_memories.report.cost import MACHINE, MADE, hardware
+from ff_memories import declaration
+from ff_memories.base import arithmetic, files
+from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.machine import MACHINE, MADE, hardware
+from ff_memories.commands import GROUPS
+from ff_memories.workflow.stale_locks import end_with_snakemake
 
-STEPS = Path(__file__).parent / "steps"
+PACKAGE = Path(__file__).parent
+PROGRAM = "ff-memories"
 GOES_ON = "run the same command again: what was done is kept, and a shard goes on from its last checkpoint"
 
 
-def names() -> list[str]:
-    """Return the names of all steps, as typed: ``trigger-shard`` is the module ``steps/trigger_shard.py``."""
-    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem not in ("__init__", "common"))
+def names(*words: str) -> list[str]:
+    """Return the commands at the top, or those of a command: ``names("export")``, ``names("step")``."""
+    if words == ("step",):
+        return declaration.names()
+    folder = PACKAGE.joinpath("commands", *words)
+    found = [p.stem for p in folder.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()]
+    return sorted({name.replace("_", "-") for name in found if name != "__init__"} | ({"step"} if not words else set()))
 
 
-def _about(name: str) -> str:
-    source = (STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+def resolve(words: list[str]) -> tuple[str, ...]:
+    """Return the command that a line begins with: ``("verify",)``, ``("export", "triggers")``, ``("step", "values")``.
+
+    What was once typed without a group (``export triggers``, ``values``) is still understood.
+
+    Raises:
+        UserError: there is no such command.
+    """
+    first, known = words[0], names()
+    if (first in known and (PACKAGE / "commands" / first).is_dir()) or first == "step":
+        if len(words) < 2 or words[1].startswith("-"):
+            return (first,)
+        if words[1] not in names(first):
+            raise _unknown(f"{first} {words[1]}", words[1], names(first), f"{PROGRAM} {first} --help")
+        return first, words[1]
+    group, _, rest = first.partition("-")
+    if first in known:
+        return (first,)
+    if first in declaration.names():
+        return "step", first
+    if group in known and (PACKAGE / "commands" / group).is_dir() and rest in names(group):
+        return group, rest
+    shown = [name for group in GROUPS.values() for name in group]
+    raise _unknown(first, first, [*shown, *declaration.names()], f"{PROGRAM} --help")
+
+
+def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
+    return UserError(f"{typed}: no such command{did_you_mean(word, known)}", f"{page} lists the commands")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run one step. Bad input ends with its message on stderr and status 2, with nothing half-written."""
+    """Run one command. Bad input ends with its message on stderr and status 2, with nothing half-written."""
     argv = sys.argv[1:] if argv is None else argv
     as_job = "FF_MEMORIES_LOGS_MACHINE" in os.environ
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
@@ -40,36 +75,33 @@ def main(argv: list[str] | None = None) -> None:
         arithmetic.use("portable")  # a step without a model has no reason to compute otherwise
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, and small
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long where they sleep at once
-    parser = argparse.ArgumentParser(prog="ff-memories", description=__doc__)
-    steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
-    chosen = next((a for a in argv if not a.startswith("-")), None)
-    if chosen is not None and chosen not in names():
-        meant = did_you_mean(chosen, names())
-        sys.exit(_fail(f"{chosen}: no such command{meant}\n  to mend it: ff-memories --help lists all commands"))
-    for name in names():
-        step = steps.add_parser(name, help=_about(name))
-        if name == chosen:  # import that one alone: torch and altair cost seconds
-            module = importlib.import_module(f"ff_memories.steps.{name.replace('-', '_')}")
-            step.description = module.__doc__
-            step.formatter_class = argparse.RawDescriptionHelpFormatter
-            module.arguments(step)
-            step.set_defaults(run=module.run)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
-        args = parser.parse_args(argv)
+        if not argv or argv[0] in ("-h", "--help"):
+            print(overview())
+            sys.exit(0 if argv else 2)
+        words = resolve(argv)
+        if not _module(words).exists():
+            print(listing(words[0]))
+            sys.exit(0 if {"-h", "--help"} & set(argv) else 2)
+        parser = argparse.ArgumentParser(
+            prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        run = arguments(words, parser)
+        args = parser.parse_args(argv[2:] if list(words) == argv[:2] else argv[1:])
         if as_job:  # a job of Snakemake: its log begins with what it ran on and ends with what it made
             end_with_snakemake()
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
-        status = args.run(args)
+        status = run(args)
         if as_job:
             print(f"{MADE}{json.dumps(files.digests())}", file=sys.stderr, flush=True)
         sys.stdout.flush()  # here, where a reader that has gone is no error
     except UserError as error:
-        sys.exit(_fail(str(error)))
+        _fail(str(error))
     except RuntimeError as error:
         if "CUDA error" not in str(error):
             raise
-        sys.exit(_fail("the GPU failed: " + str(error).split("\n")[0] + f"\n  to go on: {GOES_ON}"))
+        _fail("the GPU failed: " + str(error).split("\n")[0] + f"\n  fix: {GOES_ON}")
     except BrokenPipeError:
         _write_no_more()
         sys.exit(0)
@@ -79,8 +111,55 @@ def main(argv: list[str] | None = None) -> None:
         except OSError:  # it is there that no space was left
             _write_no_more()
         where = "".join(f"{path}: " for path in (error.filename, error.filename2) if path is not None)
-        sys.exit(_fail(where + (error.strerror or str(error))))
+        _fail(where + (error.strerror or str(error)))
     sys.exit(status or 0)
+
+
+def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
+    """Add a command's arguments to a parser, and return what carries it out."""
+    module = _load(words)
+    if words[0] == "step" and not hasattr(module, "arguments"):
+        step = declaration.step(words[1])
+        parser.description = module.__doc__
+        step.add_to(parser)
+        return lambda args: step.call(module.run, args)
+    parser.description = module.__doc__
+    module.arguments(parser)
+    return module.run
+
+
+def overview() -> str:
+    """Return what ``ff-memories --help`` says: the commands in groups, in the order of use."""
+    lines = [f"usage: {PROGRAM} COMMAND ...", "", "Transformer feed-forward layers as key-value memories."]
+    for group, held in GROUPS.items():
+        lines += ["", f"{group}:", *_listed((name,) for name in held)]
+    return "\n".join([*lines, "", f"{PROGRAM} COMMAND --help describes a command."])
+
+
+def listing(group: str) -> str:
+    """Return what ``ff-memories GROUP --help`` says: the commands of a group."""
+    lines = [f"usage: {PROGRAM} {group} NAME ...", "", _about((group,)), "", *_listed((group, n) for n in names(group))]
+    return "\n".join([*lines, "", f"{PROGRAM} {group} NAME --help describes one."])
+
+
+def _listed(commands: Any) -> list[str]:
+    return [f"  {words[-1]:<20} {_about(words)}" for words in commands]
+
+
+def _module(words: tuple[str, ...]) -> Path:
+    place = PACKAGE / "steps" if words[0] == "step" else PACKAGE / "commands" / words[0].replace("-", "_")
+    return place.joinpath(*(word.replace("-", "_") for word in words[1:])).with_suffix(".py")
+
+
+def _load(words: tuple[str, ...]) -> ModuleType:
+    """Import a command's module, and no other: torch and altair cost seconds."""
+    return importlib.import_module(".".join(_module(words).relative_to(PACKAGE.parent).with_suffix("").parts))
+
+
+def _about(words: tuple[str, ...]) -> str:
+    path = _module(words)
+    source = (path if path.exists() else path.with_suffix("") / "__init__.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def _write_no_more() -> None:
@@ -88,10 +167,10 @@ def _write_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(message: str) -> int:
-    shown = "\n".join(map(visible, message.split("\n")))  # it quotes files that may want to steer the terminal
+def _fail(message: str) -> NoReturn:
+    shown = "\n".join(map(escape_invisible, message.split("\n")))  # it quotes files that may want to steer the terminal
     print(f"error: {shown}", file=sys.stderr)
-    return 2
+    sys.exit(2)
 
 
 if __name__ == "__main__":

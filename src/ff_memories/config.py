@@ -12,9 +12,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from ff_memories.errors import UserError, did_you_mean
-from ff_memories.files import require_file
-from ff_memories.options import LARGEST
+from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.files import require_file
+from ff_memories.base.options import LARGEST
 
 # What `fidelity` makes of every key that says `auto`.
 FIDELITY = {
@@ -340,8 +340,8 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml_of(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
-        mend = "check the path, or write a config with: ff-memories init my.yaml"
-        raise UserError(f"{path}: no such config file", mend) from None
+        hint = "check the path, or write a config with: ff-memories init my.yaml"
+        raise UserError(f"{path}: no such config file", hint) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not readable: {error}", "save the config as UTF-8") from None
     except OSError as error:

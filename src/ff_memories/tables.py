@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from ff_memories.errors import UserError, made_again
-from ff_memories.files import replacing
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import atomic_write
 
 LAYER, KEY, RANK = pl.UInt8, pl.UInt16, pl.UInt16
 SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
@@ -228,7 +228,7 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 def write(frame: pl.DataFrame, path: str | Path) -> None:
     """Check a table against its schema and write it whole or not at all, sorted by its key."""
     frame = conform(frame, TABLES[name_of(path)])
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         frame.write_parquet(partial, compression="zstd", compression_level=9, row_group_size=1 << 17)
 
 
@@ -238,13 +238,13 @@ def read(path: str | Path) -> pl.DataFrame:
     try:
         frame = pl.read_parquet(path)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such table", made_again(path)) from None
+        raise UserError(f"{path}: no such table", rebuild_hint(path)) from None
     except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path}: not a readable table ({error})", made_again(path)) from None
+        raise UserError(f"{path}: not a readable table ({error})", rebuild_hint(path)) from None
     if dict(frame.schema) != schema.columns:
-        raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", made_again(path))
+        raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", rebuild_hint(path))
     if lacking := [name for name in frame.columns if frame[name].null_count() and name not in schema.nullable]:
-        raise UserError(f"{path}: values are missing in {', '.join(lacking)}", made_again(path))
+        raise UserError(f"{path}: values are missing in {', '.join(lacking)}", rebuild_hint(path))
     return frame
 
 

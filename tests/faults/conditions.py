@@ -22,8 +22,8 @@ from pipeline import config, run_steps, write_inputs
 from trials import RESULTS, copied, differing, digests, finish, fresh, options, record, start, undisturbed
 
 from ff_memories import tables
-from ff_memories.artefacts.comparing import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.artefacts.tolerances import NUMBER, TIE
+from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
+from ff_memories.audit.tolerances import NUMBER, TIE
 
 Row = dict[str, object]
 

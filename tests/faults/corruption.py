@@ -20,8 +20,8 @@ from factories import write_dictionary
 from test_planted import TYPES, write_sentences
 from trials import RESULTS, Clock, copied, differing, finish, fresh, options, record, recorded, undisturbed
 
-from ff_memories import fairseq_tools  # noqa: F401  (classes that a checkpoint may hold)
 from ff_memories.corpus import text
+from ff_memories.inputs import fairseq_tools  # noqa: F401  (classes that a checkpoint may hold)
 
 FILES: dict[str, str | Path] = {
     "text": "train.txt",
@@ -30,7 +30,7 @@ FILES: dict[str, str | Path] = {
     "config": "my.yaml",
     "weights": RESULTS / "model/model.safetensors",
     "description": RESULTS / "model/model.json",
-    "card": RESULTS / "model/card.json",
+    "info": RESULTS / "model/info.json",
     "corpus": RESULTS / "corpus/corpus.safetensors",
     "shard": RESULTS / "shards/1-of-2.safetensors",
     "table of triggers": RESULTS / "tables/triggers.parquet",

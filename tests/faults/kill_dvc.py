@@ -24,7 +24,7 @@ from conftest import BIN
 from projects import configure, due, publish, restored, run
 from trials import Clock, options, record, undisturbed
 
-from ff_memories.artefacts import lock
+from ff_memories.workflow import lock
 
 TIMES = ("/logs/", "/cost.html", ".snakemake_timestamp")
 

@@ -84,7 +84,7 @@ def prepare(folder: Path, seed: int) -> None:
 
 def step_model(folder: Path, name: str, checkpoint: Path) -> None:
     peak("model", "--config", folder / "my.yaml", "--checkpoint", checkpoint, "--dictionary",
-         ROOT / "data/demo/dict.txt", *model(folder, name), "--card", folder / f"{name}.card.json")  # fmt: skip
+         ROOT / "data/demo/dict.txt", *model(folder, name), "--info", folder / f"{name}.info.json")  # fmt: skip
 
 
 def model(folder: Path, name: str) -> list[object]:
@@ -112,7 +112,7 @@ def lengths(folder: Path) -> list[dict]:
 
 def texts(folder: Path, name: str) -> list[object]:
     files = ["--train", folder / f"{name}.txt", "--validation", folder / "validation.txt"]
-    return [*files, "--dictionary", ROOT / "data/demo/dict.txt", "--card", folder / "demo.card.json"]
+    return [*files, "--dictionary", ROOT / "data/demo/dict.txt", "--info", folder / "demo.info.json"]
 
 
 def counted(folder: Path, name: str) -> list[object]:

@@ -17,8 +17,8 @@ import test_hostile_checkpoints as checkpoints
 import test_hostile_config as configs
 import test_hostile_text as texts
 
+from ff_memories.base.escaping import escape_invisible
 from ff_memories.patterns.scoring import share
-from ff_memories.plain import visible
 
 ROOT = Path(__file__).parents[2]
 DATA, PAGE = ROOT / "docs" / "data", ROOT / "docs" / "faults.md"
@@ -205,10 +205,14 @@ def hostile() -> str:
         ("a safetensors file", checkpoints.SAFETENSORS, "refused by name"),
         ("a model's description", checkpoints.DESCRIPTIONS, "refused by name"),
         ("an archive with", checkpoints.KINDS, "refused by name, nothing written"),
-        ("a path in a config", map(visible, configs.PATHS), "refused by name"),
+        ("a path in a config", map(escape_invisible, configs.PATHS), "refused by name"),
         ("a path in a config", configs.NASTY.values(), "one word of each command, nothing executed"),
-        ("a run's name", map(visible, configs.RUNS), "refused by name"),
-        ("a word of the text", map(visible, texts.HARMFUL.values()), "text in pages, cells, LaTeX and terminal"),
+        ("a run's name", map(escape_invisible, configs.RUNS), "refused by name"),
+        (
+            "a word of the text",
+            map(escape_invisible, texts.HARMFUL.values()),
+            "text in pages, cells, LaTeX and terminal",
+        ),
     ]
     shown = [[where, ", ".join(f"`` {w[:50] or chr(8709)} ``" for w in what), found] for where, what, found in body]
     return "\n## Hostile input\n\n" + table(["where", "what", "what happens"], shown)

@@ -6,7 +6,7 @@ rule claims:
     input:
         tables=[run_.table(name) for name in CLAIM_TABLES],
         counts=[run_.path("counts", f"{name}.parquet") for name in COUNTED],
-        card=rules.model.output.card,
+        info=rules.model.output.info,
         dictionary=run_.dictionary,
     output:
         claims=run_.table("claims"),
@@ -23,6 +23,6 @@ rule claims:
     params:
         **run_.step("claims", "seed", "mutations", "composition", "values"),
     shell:
-        "ff-memories claims --config {params.config:q} --card {input.card} --dictionary {input.dictionary:q} "
+        "ff-memories step claims --config {params.config:q} --info {input.info} --dictionary {input.dictionary:q} "
         "--tables {input.tables} --counts {input.counts} --out {output.claims} --out-counts {output.counts} "
         "--metrics {output.metrics} --each {output.each} --latex {output.tex} 2> {log}"

@@ -1,14 +1,14 @@
-# One run: its config, checked before anything starts. All logic is in ff_memories.workflow.
+# One run: its config, checked before anything starts. All logic is in ff_memories.workflow.run.
 from pathlib import Path
 
-from ff_memories.artefacts.guard import refuse_beside_dvc, refuse_edited
+from ff_memories.workflow.preflight import refuse_beside_dvc, refuse_edited
 from ff_memories.config import read_yaml
-from ff_memories.errors import UserError
-from ff_memories.figures.catalogue import DRAWN, FIGURES, title
-from ff_memories.killed import STARTED_BY, end_with_dvc, take_over
+from ff_memories.base.errors import UserError
+from ff_memories.figures.registry import DRAWN, FIGURES, title
+from ff_memories.workflow.stale_locks import STARTED_BY, end_with_dvc, take_over
 from ff_memories.patterns import SHEETS
-from ff_memories.stages import only_read
-from ff_memories.workflow import (
+from ff_memories.workflow.stages import only_read
+from ff_memories.workflow.run import (
     Run,
     find_producers_by_path,
     name_inputs,

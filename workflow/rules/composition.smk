@@ -26,7 +26,7 @@ rule composition:
     params:
         **run_.step("composition", "seed", "composition", "values"),
     shell:
-        "ff-memories composition --config {params.config:q} --corpus {input.corpus} --values {input.values} "
+        "ff-memories step composition --config {params.config:q} --corpus {input.corpus} --values {input.values} "
         "--sample {input.sample:q} --sentences {input.sentences} --weights {input.weights} --description {input.description} "
         "--examples {output.examples} --composition {output.composition} "
         "--refinement {output.refinement} --counts {output.counts} "
@@ -51,5 +51,5 @@ rule agreeing:
     params:
         **run_.step("agreeing", "composition"),
     shell:
-        "ff-memories agreeing --config {params.config:q} --composition {input.composition} "
+        "ff-memories step agreeing --config {params.config:q} --composition {input.composition} "
         "--examples {input.examples} --dictionary {input.dictionary:q} --agreeing {output.agreeing} 2> {log}"

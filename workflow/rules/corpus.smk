@@ -15,7 +15,7 @@ rule docstrings:
     params:
         **run_.step("docstrings"),
     shell:
-        "ff-memories docstrings --train {output.train} --validation {output.validation} 2> {log}"
+        "ff-memories step docstrings --train {output.train} --validation {output.validation} 2> {log}"
 
 
 rule cut_shard:
@@ -41,7 +41,7 @@ rule cut_shard:
             "corpus.validation",
         ),
     shell:
-        "ff-memories cut-shard --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
+        "ff-memories step cut-shard --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
         "--pipeline {input.pipeline:q} --shard {wildcards.scatteritem} --out {output.cuts} 2> {log}"
 
 
@@ -57,7 +57,7 @@ rule corpus:
         train=run_.texts("train"),
         validation=run_.texts("validation"),
         dictionary=run_.dictionary,
-        card=rules.model.output.card,
+        info=rules.model.output.info,
         golden=run_.golden,
         cuts=(
             gather.corpus(run_.path("cuts", "{scatteritem}.safetensors"))
@@ -77,6 +77,6 @@ rule corpus:
     params:
         **run_.step("corpus", "corpus"),
     shell:
-        "ff-memories corpus --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
-        "--dictionary {input.dictionary:q} --card {input.card} --cuts {input.cuts} --sentences {output.sentences} "
+        "ff-memories step corpus --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
+        "--dictionary {input.dictionary:q} --info {input.info} --cuts {input.cuts} --sentences {output.sentences} "
         "--corpus {output.corpus} --counts {output.counts} 2> {log}"

@@ -5,7 +5,7 @@ rule figure:
     """One figure, as PDF, SVG, PNG, interactive page and the numbers drawn."""
     input:
         tables=lambda wildcards: [run_.table(t) for t in DRAWN[wildcards.figure].tables],
-        card=rules.model.output.card,
+        info=rules.model.output.info,
     output:
         **{
             kind: run_.path("figures", f"{{figure}}.{suffix}")
@@ -44,7 +44,7 @@ rule figure:
         out=lambda wildcards: run_.path("figures", wildcards.figure),
         caption=lambda wildcards: DRAWN[wildcards.figure].caption,
     shell:
-        "ff-memories figure --figure {wildcards.figure} --config {params.config:q} --card {input.card} "
+        "ff-memories step figure --figure {wildcards.figure} --config {params.config:q} --info {input.info} "
         "--tables {input.tables} --out {params.out} 2> {log}"
 
 

@@ -24,7 +24,7 @@ rule gallery_tables:
     params:
         **run_.step("gallery_tables", "values", "gallery.shaded", "gallery.tokens"),
     shell:
-        "ff-memories gallery-tables --config {params.config:q} --weights {input.weights} "
+        "ff-memories step gallery-tables --config {params.config:q} --weights {input.weights} "
         "--description {input.description} --corpus {input.corpus} --triggers {input.triggers} "
         "--values {input.values} --shading {output.shading} --promoted {output.promoted} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
@@ -34,7 +34,7 @@ rule gallery_tables:
 rule gallery:
     """A static site of every key's triggers beside its value, with search and filters."""
     input:
-        card=rules.model.output.card,
+        info=rules.model.output.info,
         corpus=rules.corpus.output.corpus,
         sentences=rules.corpus.output.sentences,
         triggers=rules.triggers.output.triggers,
@@ -56,7 +56,7 @@ rule gallery:
     params:
         **run_.step("gallery", "run", "gallery", "values", "mutations"),
     shell:
-        "ff-memories gallery --config {params.config:q} --card {input.card} --corpus {input.corpus} "
+        "ff-memories step gallery --config {params.config:q} --info {input.info} --corpus {input.corpus} "
         "--sentences {input.sentences} --dictionary {input.dictionary:q} --triggers {input.triggers} "
         "--values {input.values} --mutations {input.mutations} --annotations {input.annotations} "
         "--pattern-labels {input.labels} --shading {input.shading} --promoted {input.promoted} "

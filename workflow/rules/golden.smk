@@ -24,7 +24,7 @@ rule golden:
         name=run_.fetched("model")["name"],
         registry=registry(),
     shell:
-        "ff-memories golden --source {params.name:q} {params.registry:q} --weights {input.weights} "
+        "ff-memories step golden --source {params.name:q} {params.registry:q} --weights {input.weights} "
         "--description {input.description} --dictionary {input.dictionary:q} --test {input.test:q} --out {output} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
         "--arithmetic {resources.arithmetic} 2> {log}"
@@ -49,5 +49,5 @@ rule golden_triggers:
         name=run_.fetched("model")["name"],
         registry=registry(),
     shell:
-        "ff-memories golden-triggers --source {params.name:q} {params.registry:q} --dictionary {input.dictionary:q} "
+        "ff-memories step golden-triggers --source {params.name:q} {params.registry:q} --dictionary {input.dictionary:q} "
         "--corpus {input.corpus} --triggers {input.triggers} --out {output} 2> {log}"

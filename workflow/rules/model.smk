@@ -9,7 +9,7 @@ rule model:
     output:
         weights=run_.path("model", "model.safetensors"),
         description=run_.path("model", "model.json"),
-        card=run_.path("model", "card.json"),
+        info=run_.path("model", "info.json"),
     log:
         run_.path("logs", "model.log"),
     benchmark:
@@ -19,5 +19,5 @@ rule model:
     params:
         **run_.step("model", "model", "corpus", "sources"),
     shell:
-        "ff-memories model --config {params.config:q} --checkpoint {input.checkpoint:q} --dictionary {input.dictionary:q} "
-        "--weights {output.weights} --description {output.description} --card {output.card} 2> {log}"
+        "ff-memories step model --config {params.config:q} --checkpoint {input.checkpoint:q} --dictionary {input.dictionary:q} "
+        "--weights {output.weights} --description {output.description} --info {output.info} 2> {log}"

@@ -18,7 +18,7 @@ rule annotation_plan:
     params:
         **run_.step("annotation_plan", "seed", "patterns"),
     shell:
-        "ff-memories annotation-plan --config {params.config:q} --triggers {input.triggers} --corpus {input.corpus} "
+        "ff-memories step annotation-plan --config {params.config:q} --triggers {input.triggers} --corpus {input.corpus} "
         "--dictionary {input.dictionary:q} --out {output.plan} 2> {log}"
 
 
@@ -44,7 +44,7 @@ rule proxy:
     params:
         **run_.step("proxy", "seed", "patterns"),
     shell:
-        "ff-memories proxy --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
+        "ff-memories step proxy --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
         "--weights {input.weights} --description {input.description} --dictionary {input.dictionary:q} "
         "--annotations {output.annotations} --labels {output.labels} --scores {output.scores} "
         "--counts {output.counts} 2> {log}"
@@ -70,7 +70,7 @@ rule distance:
     params:
         **run_.step("distance", "seed"),
     shell:
-        "ff-memories distance --config {params.config:q} --corpus {input.corpus} --weights {input.weights} "
+        "ff-memories step distance --config {params.config:q} --corpus {input.corpus} --weights {input.weights} "
         "--description {input.description} --dictionary {input.dictionary:q} --examples {input.examples} "
         "--refinement {input.refinement} --out {output.distances} 2> {log}"
 
@@ -107,7 +107,7 @@ rule patterns:
     params:
         **run_.step("patterns", "run", "seed"),
     shell:
-        "ff-memories patterns --config {params.config:q} --files {input.annotated:q} --plan {input.plan} "
+        "ff-memories step patterns --config {params.config:q} --files {input.annotated:q} --plan {input.plan} "
         "--triggers {input.triggers} --examples {input.examples} --refinement {input.refinement} "
         "--corpus {input.corpus} --dictionary {input.dictionary:q} --proxy {input.proxy} "
         "--out {output.annotations} {output.labels} {output.distances} {output.scores} --stale {output.stale} "
@@ -134,7 +134,7 @@ rule annotation_sheets:
     params:
         **run_.step("annotation_sheets", "run", "seed", "patterns"),
     shell:
-        "ff-memories annotation-sheets --config {params.config:q} --plan {input.plan} --triggers {input.triggers} "
+        "ff-memories step annotation-sheets --config {params.config:q} --plan {input.plan} --triggers {input.triggers} "
         "--examples {input.examples} --refinement {input.refinement} --corpus {input.corpus} "
         "--dictionary {input.dictionary:q} --out {output.sheets} 2> {log}"
 

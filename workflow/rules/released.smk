@@ -23,7 +23,7 @@ rule released:
     params:
         **run_.step("released"),
     shell:
-        "ff-memories released --weights {input.weights} --description {input.description} --corpus {input.corpus} "
+        "ff-memories step released --weights {input.weights} --description {input.description} --corpus {input.corpus} "
         "--examples {input.examples} --released-layer {output.layer} --released-dim {output.dim} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
         "--arithmetic {resources.arithmetic} 2> {log}"

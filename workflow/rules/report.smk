@@ -10,7 +10,7 @@ rule table1:
         sentences=rules.corpus.output.sentences,
         corpus=rules.corpus.output.corpus,
         dictionary=run_.dictionary,
-        card=rules.model.output.card,
+        info=rules.model.output.info,
     output:
         html=report(
             run_.path("report", "table1.html"),
@@ -28,8 +28,8 @@ rule table1:
     params:
         **run_.step("table1"),
     shell:
-        "ff-memories table1 --annotations {input.annotations} --labels {input.labels} --triggers {input.triggers} "
-        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --card {input.card} "
+        "ff-memories step table1 --annotations {input.annotations} --labels {input.labels} --triggers {input.triggers} "
+        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --info {input.info} "
         "--out {output} 2> {log}"
 
 
@@ -41,7 +41,7 @@ rule table3:
         sentences=rules.corpus.output.sentences,
         corpus=rules.corpus.output.corpus,
         dictionary=run_.dictionary,
-        card=rules.model.output.card,
+        info=rules.model.output.info,
     output:
         html=report(
             run_.path("report", "table3.html"),
@@ -59,8 +59,8 @@ rule table3:
     params:
         **run_.step("table3", "patterns"),
     shell:
-        "ff-memories table3 --config {params.config:q} --annotations {input.annotations} --triggers {input.triggers} "
-        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --card {input.card} "
+        "ff-memories step table3 --config {params.config:q} --annotations {input.annotations} --triggers {input.triggers} "
+        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --info {input.info} "
         "--out {output} 2> {log}"
 
 
@@ -72,7 +72,7 @@ rule table2:
         sentences=rules.corpus.output.sentences,
         corpus=rules.corpus.output.corpus,
         dictionary=run_.dictionary,
-        card=rules.model.output.card,
+        info=rules.model.output.info,
     output:
         html=report(
             run_.path("report", "table2.html"),
@@ -90,8 +90,8 @@ rule table2:
     params:
         **run_.step("table2", "values"),
     shell:
-        "ff-memories table2 --config {params.config:q} --values {input.values} --triggers {input.triggers} "
-        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --card {input.card} "
+        "ff-memories step table2 --config {params.config:q} --values {input.values} --triggers {input.triggers} "
+        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --info {input.info} "
         "--out {output} 2> {log}"
 
 
@@ -115,7 +115,7 @@ rule report:
         table2=rules.table2.output.html,
         table3=rules.table3.output.html,
         scores=rules.patterns.output.scores,
-        card=rules.model.output.card,
+        info=rules.model.output.info,
     output:
         html=report(
             run_.path("report", "report.html"),
@@ -132,7 +132,7 @@ rule report:
         **run_.step("report", *SECTIONS),
         configfile=run_.file,
     shell:
-        "ff-memories report --config {params.config:q} --card {input.card} --claims {input.claims} "
+        "ff-memories step report --config {params.config:q} --info {input.info} --claims {input.claims} "
         "--counts {input.counts} --figures {input.figures} --table1 {input.table1} --table2 {input.table2} "
         "--table3 {input.table3} --scores {input.scores} "
         "--specs {input.specs} --configfile {params.configfile:q} --sensitivity {input.sensitivity} --out {output.html} 2> {log}"

@@ -1,5 +1,5 @@
 # What each choice that the paper leaves open does to each claim.
-from ff_memories.sensitivity.choices import parts
+from ff_memories.claims.sensitivity.choices import parts
 
 EXTENT = run_.config.sensitivity.choices if run_.measures_choices else "all"
 
@@ -27,7 +27,7 @@ rule sensitivity_part:
         **run_.step("sensitivity_part", *SECTIONS),
         configfile=run_.file,
     shell:
-        "ff-memories sensitivity-part --configfile {params.configfile:q} --part {wildcards.part} "
+        "ff-memories step sensitivity-part --configfile {params.configfile:q} --part {wildcards.part} "
         "--corpus {input.corpus[1]} --claims {input.claims} --threads {threads} "
         "--arithmetic {resources.arithmetic} --out {output.table} 2> {log}"
 
@@ -51,7 +51,7 @@ rule sensitivity_table:
     params:
         **run_.step("sensitivity"),
     shell:
-        "ff-memories sensitivity --claims {input.claims} --parts {input.parts} --out {output.table} 2> {log}"
+        "ff-memories step sensitivity --claims {input.claims} --parts {input.parts} --out {output.table} 2> {log}"
 
 
 rule sensitivity:

@@ -18,6 +18,6 @@ rule train_demo_model:
         "../envs/environment.yaml"
     threads: 2
     shell:
-        "ff-memories train-demo-model --recipe {input.recipe} --train {input.train} --validation {input.validation} "
+        "ff-memories step train-demo-model --recipe {input.recipe} --train {input.train} --validation {input.validation} "
         "--checkpoint {output.checkpoint} --dictionary {output.dictionary} --perplexities {output.perplexities} "
         "--curve {output.curve} --threads {threads} --work results/train/work 2> {log}"

@@ -21,7 +21,7 @@ rule trigger_shard:
     params:
         **run_.step("trigger_shard", "triggers", "extraction"),
     shell:
-        "ff-memories trigger-shard --config {params.config:q} --shard {wildcards.scatteritem} --corpus {input.corpus} "
+        "ff-memories step trigger-shard --config {params.config:q} --shard {wildcards.scatteritem} --corpus {input.corpus} "
         "--weights {input.weights} --description {input.description} --out {output.codes} --code {params.code} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
         "--arithmetic {resources.arithmetic} 2> {log}"
@@ -44,5 +44,5 @@ rule triggers:
     params:
         **run_.step("triggers", "triggers"),
     shell:
-        "ff-memories triggers --config {params.config:q} --corpus {input.corpus} --shards {input.shards} "
+        "ff-memories step triggers --config {params.config:q} --corpus {input.corpus} --shards {input.shards} "
         "--triggers {output.triggers} --counts {output.counts} 2> {log}"

@@ -22,7 +22,7 @@ rule values:
     params:
         **run_.step("values", "values"),
     shell:
-        "ff-memories values --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
+        "ff-memories step values --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
         "--weights {input.weights} --description {input.description} --values {output.values} "
         "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
         "--arithmetic {resources.arithmetic} 2> {log}"
@@ -48,6 +48,6 @@ rule projection_seeds_table:
     params:
         **run_.step("projection_seeds", "values"),
     shell:
-        "ff-memories projection-seeds --config {params.config:q} --values {input.values} --weights {input.weights} "
+        "ff-memories step projection-seeds --config {params.config:q} --values {input.values} --weights {input.weights} "
         "--description {input.description} --device {resources.device} --threads {threads} "
         "--batch-tokens {resources.batch_tokens} --arithmetic {resources.arithmetic} --out {output.table} 2> {log}"

@@ -14,9 +14,9 @@ from ff_memories.benchmark import methods
 from ff_memories.benchmark.subjects import Size, random_corpus
 from ff_memories.benchmark.timing import Measured, Profile, clock, in_turns, peak_memory, ratio
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import composition, mutations, plan, triggers, values
+from ff_memories.memories import batching, composition, mutations, triggers, values
 from ff_memories.memories.topk import TopTriggers
-from ff_memories.model import forest
+from ff_memories.model import prefix_tree
 from ff_memories.model.decoder import Batch, Decoder
 
 MODES = {"best": "per sentence", "all": "every prefix"}
@@ -57,9 +57,9 @@ class Subject:
         }  # fmt: skip
 
 
-def plans(corpus: Corpus, budget: int) -> Iterator[plan.Plan]:
-    for first, end in plan.blocks(corpus.lengths):
-        yield from plan.batches(corpus, first, end, budget, 1, False)
+def plans(corpus: Corpus, budget: int) -> Iterator[batching.Plan]:
+    for first, end in batching.blocks(corpus.lengths):
+        yield from batching.batches(corpus, first, end, budget, 1, False)
 
 
 def trigger_pass(at: Subject) -> list[dict[str, Any]]:
@@ -168,7 +168,12 @@ def growth(at: Subject) -> list[dict[str, Any]]:
             with peak_memory(decoder.device) as used:
                 begun = clock()
                 triggers.trigger_examples(
-                    decoder, corpus, plan.blocks(corpus.lengths), top=size.top, batch_tokens=at.batch_tokens, keys=keys
+                    decoder,
+                    corpus,
+                    batching.blocks(corpus.lengths),
+                    top=size.top,
+                    batch_tokens=at.batch_tokens,
+                    keys=keys,
                 )
                 seconds[name, tokens] = clock() - begun
             memory[name, tokens] = used[0]
@@ -220,7 +225,7 @@ def layers(at: Subject) -> list[dict[str, Any]]:
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     tops = np.zeros((size.layers, size.keys), dtype=np.int64)
     order = np.lexsort((np.arange(len(examples)), position))
-    parts = list(plan.sequences(position, order, at.batch_tokens))
+    parts = list(batching.sequences(position, order, at.batch_tokens))
     read = 3 * size.layers * len(examples)  # residual, feed-forward and output of each layer
     vectors = torch.randn(min(read, 4096), size.model, device=decoder.device)
     head = decoder.vocabulary.clusters[0].embedding
@@ -263,9 +268,9 @@ def mutated(at: Subject) -> list[dict[str, Any]]:
     paths, path = mutations.mutated_paths(corpus, rows)
     read, deep = rows["position"].to_numpy() - 1, rows["layer"].to_numpy()
     run = needed = 0
-    for part in forest.cut(paths, at.batch_tokens):
+    for part in prefix_tree.cut(paths, at.batch_tokens):
         own = np.flatnonzero((path >= part.start) & (path < part.stop))
-        run += forest.Forest(paths[part], path[own] - part.start, read[own], deep[own]).work
+        run += prefix_tree.PrefixTree(paths[part], path[own] - part.start, read[own], deep[own]).work
     depth: dict[bytes, int] = {}
     for p, n_, d in zip(path, read, deep, strict=True):
         for shorter in range(n_ + 1):

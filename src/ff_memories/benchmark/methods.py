@@ -12,27 +12,30 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ff_memories import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import plan
+from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.memories import batching
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.memories.triggers import POSITIONS, Prefixes, _run
+from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.memory import Space
 
-Method = Callable[[plan.Plan], None]
+Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]
 
 
-def pack(decoder: Decoder, corpus: Corpus, part: plan.Plan) -> Batch:
+def pack(decoder: Decoder, corpus: Corpus, part: batching.Plan) -> Batch:
     return Batch.pack([corpus.sentence(s)[:HIGH] for s in part.sentences], decoder.device)
 
 
 def forward(
-    decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], None] | None = None, space: Space | None = None
+    decoder: Decoder,
+    batch: Batch,
+    look: Callable[[int, torch.Tensor], None] | None = None,
+    space: ScratchBuffer | None = None,
 ) -> None:
-    x, space = decoder.embed(batch), space or Space()
+    x, space = decoder.embed(batch), space or ScratchBuffer()
     for index, layer in enumerate(decoder.layers):
         residual = layer.attend(x, batch)
         coefficients = layer.coefficients(residual, space.like(residual, decoder.description.keys))
@@ -43,7 +46,7 @@ def forward(
 
 
 def floor(decoder: Decoder, corpus: Corpus) -> Method:
-    space = Space()
+    space = ScratchBuffer()
     return lambda part: forward(decoder, pack(decoder, corpus, part), space=space)
 
 
@@ -53,7 +56,7 @@ def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
     vectors = torch.randn(longest, decoder.description.model, device=decoder.device)
     hidden = torch.randn(longest, decoder.description.keys, device=decoder.device)
 
-    def run(part: plan.Plan) -> None:
+    def run(part: batching.Plan) -> None:
         x = vectors[: (rows := int(corpus.lengths[part.sentences].sum()))]
         for index, layer in enumerate(decoder.layers):
             F.linear(x, *layer.qkv)
@@ -67,16 +70,16 @@ def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
 
 def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: TopTriggers | None = None) -> Method:
     """Ours, as ``trigger_examples`` runs it."""
-    shape, prefixes, space = decoder.description, Prefixes.of(corpus), Space()
+    shape, prefixes, space = decoder.description, Prefixes.of(corpus), ScratchBuffer()
     best = best or TopTriggers(shape.layers, shape.keys, top, device=decoder.device)
     return lambda part: _run(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers, space)
 
 
 def concatenate(decoder: Decoder, corpus: Corpus, top: int) -> Method:
     """The plain way: ``topk(cat(so far, batch))`` for every layer and batch, with the prefixes' numbers."""
-    keep, space = Running(decoder, top), Space()
+    keep, space = Running(decoder, top), ScratchBuffer()
 
-    def run(part: plan.Plan) -> None:
+    def run(part: batching.Plan) -> None:
         batch = pack(decoder, corpus, part)
         number = keep.number(len(batch.tokens))
         forward(decoder, batch, lambda layer, coefficients: keep.add(layer, coefficients, number), space)
@@ -86,9 +89,9 @@ def concatenate(decoder: Decoder, corpus: Corpus, top: int) -> Method:
 
 def hook_and_cache(decoder: Decoder, corpus: Corpus, top: int) -> Method:
     """As analysis libraries do it: cache all activations of a batch, then take the top of each layer and merge."""
-    keep, space = Running(decoder, top), Space()
+    keep, space = Running(decoder, top), ScratchBuffer()
 
-    def run(part: plan.Plan) -> None:
+    def run(part: batching.Plan) -> None:
         batch = pack(decoder, corpus, part)
         cache: dict[int, torch.Tensor] = {}
         forward(decoder, batch, lambda layer, coefficients: cache.__setitem__(layer, coefficients.clone()), space)

@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.benchmark.measures import SHARE, products_work
 from ff_memories.benchmark.subjects import SIZES
 from ff_memories.figures.theme import BLUE, INK, ORANGE, TEXT_WIDTH
-from ff_memories.sources.registry import source
+from ff_memories.inputs.registry import source
 
 # why a target is missed, as the profile below the table shows; a miss without an entry has not been explained yet
 REASONS = {

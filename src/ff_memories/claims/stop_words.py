@@ -1,7 +1,7 @@
 """Which tokens are common stop words (section 5.1), by the list of an installed package or by frequency."""
 
+from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
-from ff_memories.errors import UserError
 
 
 def _sklearn() -> frozenset[str]:

@@ -14,11 +14,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import atomic_write
+from ff_memories.base.progress import Progress
 from ff_memories.corpus.segment import Segmenter
 from ff_memories.corpus.text import paragraphs
-from ff_memories.errors import UserError, made_again
-from ff_memories.files import replacing
-from ff_memories.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def find(splits: list[tuple[list[Path], int | None]], segmenter: Segmenter, shar
 
 def save(cuts: Cuts, path: str | Path) -> None:
     """Write a shard's cuts, whole or not at all."""
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         save_file(vars(cuts), partial)
 
 
@@ -72,7 +72,7 @@ def load(path: str | Path) -> Cuts:
     try:
         return Cuts(**load_file(path))
     except (SafetensorError, OSError, TypeError) as error:
-        raise UserError(f"{path}: not readable as cuts ({error})", made_again(path)) from None
+        raise UserError(f"{path}: not readable as cuts ({error})", rebuild_hint(path)) from None
 
 
 def replay(shards: Iterable[Cuts], splits: list[int]) -> list[Segmenter]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ff_memories.errors import UserError
-from ff_memories.files import require_file
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 PAD, EOS, UNK = 1, 2, 3

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ff_memories.base.errors import UserError
 from ff_memories.corpus.text import lines
-from ff_memories.errors import UserError
 
 FORM = '{"text": "But when bees and wasps resemble each other .", "random_pos": 6}'
 

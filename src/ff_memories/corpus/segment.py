@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ff_memories.errors import UserError
+from ff_memories.base.errors import UserError
 
 Segmenter = Callable[[list[str]], list[int]]  # tokens of a paragraph -> index of each sentence's first token
 

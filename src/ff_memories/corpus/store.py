@@ -8,9 +8,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import atomic_write
 from ff_memories.corpus.text import Sentences
-from ff_memories.errors import UserError, made_again
-from ff_memories.files import replacing
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
         "tokens": np.concatenate([np.frombuffer(s.tokens, dtype=np.int32) for s in (train, validation)]),
         "offsets": np.concatenate([first, first[-1] + second[1:]]),
     }
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         save_file(arrays, partial, metadata={"train": json.dumps(len(train))})
 
 
@@ -62,7 +62,7 @@ def read(path: str | Path) -> Corpus:
         if not _whole(read_):
             raise ValueError("its sentences do not lie one after the other")
     except (SafetensorError, KeyError, OSError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a readable corpus ({error})", made_again(path)) from None
+        raise UserError(f"{path}: not a readable corpus ({error})", rebuild_hint(path)) from None
     return read_
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter
-from ff_memories.errors import UserError
-from ff_memories.files import require_file
 
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
+from ff_memories.base.errors import UserError
 from ff_memories.corpus import moses
 from ff_memories.corpus.text import lines
-from ff_memories.errors import UserError
 
 
 def of_sentences(sentences: pl.DataFrame) -> dict[int, str]:

@@ -6,8 +6,8 @@ import polars as pl
 
 from ff_memories.claims import register as claims
 from ff_memories.claims.numbers import measured, number
+from ff_memories.claims.sensitivity.table import changes
 from ff_memories.deviations.register import Entry, Key, register
-from ff_memories.sensitivity.table import changes
 
 UNMEASURED = "not measured here"
 REFUSED = "such a run is refused"
@@ -25,7 +25,7 @@ A run with `fidelity: released` takes the released code's answer wherever there 
 *released* below. [How to repeat the released code's numbers cell by cell](released.md).
 """
 MEASURED = """\
-Effects are those of one run, each time with one key changed and everything else as it was (`ff-memories sensitivity`).
+Effects are those of one run, each time with one key changed and everything else as it was (`snakemake sensitivity`).
 A claim *moves* where it leaves the 95 % interval of the run's own value; where it has none, where it differs at all.
 Claims are counted of those that were measured under that choice.
 {whose}

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from ff_memories.figures.look import Look
+from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import HALO, Options, layer_axis, source
 from ff_memories.figures.theme import FAINT
 
@@ -18,12 +18,12 @@ def with_untrained(frame: pl.DataFrame, control: pl.DataFrame, measure: str) -> 
     return frame.join(known, on="layer", how="left", maintain_order="left")
 
 
-def by_layer(frame: pl.DataFrame, look: Look) -> list[alt.Chart]:
+def by_layer(frame: pl.DataFrame, context: FigureContext) -> list[alt.Chart]:
     """Return a line through each of the columns ``chance`` and ``untrained`` that the frame has."""
     lines = []
     for name in [name for name in DASHES if name in frame.columns]:
         known = frame.select("layer", name).drop_nulls()
-        base = alt.Chart(source(known)).encode(x=layer_axis(look), y=f"{name}:Q")
+        base = alt.Chart(source(known)).encode(x=layer_axis(context), y=f"{name}:Q")
         lines += [base.mark_line(**HALO), base.mark_line(**LINE | {"strokeDash": DASHES[name]})]
     return lines
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import altair as alt
 import polars as pl
 
-from ff_memories import measures
+from ff_memories.base.errors import UserError
+from ff_memories.claims import measures
 from ff_memories.config import Settings
-from ff_memories.errors import UserError
 from ff_memories.figures import controls, projection_seeds, sensitivity
+from ff_memories.figures.context import FigureContext
 from ff_memories.figures.links import linked
-from ff_memories.figures.look import Look
 from ff_memories.figures.marks import (
     INTERVAL,
     Options,
@@ -60,7 +60,7 @@ def _stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFra
     )
 
 
-def pattern_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def pattern_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 2: share of trigger examples per layer and label, with the ``annotators`` whose labels they are.
 
     People's labels where there are any; those of the automatic proxy only where nobody has annotated.
@@ -73,22 +73,22 @@ def pattern_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame
     return frame.with_columns(pl.lit(annotators, dtype=pl.String).alias("annotators"))
 
 
-def pattern_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def pattern_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 2: stacked bars."""
     who = marks(frame["annotators"][0].split(", ")) if frame.height else []
     whose = WHOSE[who[0]] if who else "labels by people"
-    notes = [counted(frame, look, "trigger examples"), whose, f"lines: {INTERVAL} of the share below, over keys"]
-    shown = stacks(frame, look, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
-    return finish(shown + paper_marks(look, halo=True) + stamped(who, look), look, frame, notes)
+    notes = [counted(frame, context, "trigger examples"), whose, f"lines: {INTERVAL} of the share below, over keys"]
+    shown = stacks(frame, context, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
+    return finish(shown + paper_marks(context, halo=True) + stamped(who, context), context, frame, notes)
 
 
-def mutation_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def mutation_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 3: mean relative change of the coefficient per layer and removed token, over keys."""
     frame = measures.mutation_changes(tables["mutations"], settings.mutations.mean, settings.seed)
     return frame.with_columns(pl.col("mutation").cast(pl.String))
 
 
-def mutation_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 3: a line for each removed token, told apart by colour, lightness, dash and shape."""
     names = list(measures.MUTATIONS)
     colours = alt.Scale(domain=names, range=list(MUTATION_COLOURS.values()))
@@ -98,7 +98,7 @@ def mutation_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     shape = alt.Shape("mutation:N", title=None, scale=shapes)
     dash = alt.StrokeDash("mutation:N", legend=None, scale=alt.Scale(domain=names, range=[[4, 2], [1, 0], [1.5, 1.5]]))
     y = share_axis("mean", ["change in", "memory coefficient"], [-1, 0] if frame.is_empty() else None)
-    base = alt.Chart(source(linked(frame, look))).encode(x=layer_axis(look))
+    base = alt.Chart(source(linked(frame, context))).encode(x=layer_axis(context))
     marks = [
         base.mark_line(strokeWidth=1.2).encode(y=y, stroke=stroke, strokeDash=dash),
         base.mark_rule(strokeWidth=0.8).encode(y="low:Q", y2="high:Q", stroke=stroke),
@@ -106,8 +106,8 @@ def mutation_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
             y="mean:Q", color=colour, shape=shape, tooltip=tooltips(frame), href="href:N"
         ),
     ]
-    notes = [counted(frame, look, "keys"), f"bars: {INTERVAL} over keys"]
-    return finish(marks + paper_marks(look, MUTATION_COLOURS), look, frame, notes)
+    notes = [counted(frame, context, "keys"), f"bars: {INTERVAL} over keys"]
+    return finish(marks + paper_marks(context, MUTATION_COLOURS), context, frame, notes)
 
 
 def _with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:
@@ -115,55 +115,58 @@ def _with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, targ
     return rates.join(chances, on="layer", how="left", maintain_order="left")
 
 
-def agreement_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def agreement_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 4: agreement rate per layer, and what it would be by ``chance``, values paired with others' triggers."""
     rates = measures.agreement(tables["values"], settings.seed)
     rates = _with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
     return controls.with_untrained(rates, tables["control"], "agreement")
 
 
-def agreement_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def agreement_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 4: bars with intervals."""
     notes = [
-        counted(frame, look, "values"),
+        counted(frame, context, "values"),
         f"lines: {INTERVAL}; {controls.UNTRAINED}",
         "dotted: values and triggers paired at random",
     ]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
     return finish(
-        bars(frame, look, y) + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes
+        bars(frame, context, y) + controls.by_layer(frame, context) + paper_marks(context, halo=True),
+        context,
+        frame,
+        notes,
     )
 
 
-def rank_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def rank_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 5: quartiles of the next token's rank per layer."""
     return measures.next_token_ranks(tables["values"])
 
 
-def rank_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def rank_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 5: boxes; ``rank_limit`` cuts the axis."""
-    limit = look.options.rank_limit
+    limit = context.options.rank_limit
     most = limit or (1 if frame.is_empty() else None)
     scale = alt.Scale(domain=[0, most], nice=False) if most else alt.Scale(zero=True)
     y = alt.Y(
-        "low:Q", title=["rank of", f"the {look.target} token"], scale=scale, axis=alt.Axis(format="~s", tickCount=6)
+        "low:Q", title=["rank of", f"the {context.target} token"], scale=scale, axis=alt.Axis(format="~s", tickCount=6)
     )
-    notes = [counted(frame, look, "values"), _box_note(f", axis cut at {limit:,}" if limit else "")]
-    if look.vocab:
-        notes.append(f"a token drawn at random: median rank {(look.vocab - 1) / 2:,.0f}")
-    return finish(boxes(frame, look, y) + paper_marks(look, limit=limit or math.inf), look, frame, notes)
+    notes = [counted(frame, context, "values"), _box_note(f", axis cut at {limit:,}" if limit else "")]
+    if context.vocab:
+        notes.append(f"a token drawn at random: median rank {(context.vocab - 1) / 2:,.0f}")
+    return finish(boxes(frame, context, y) + paper_marks(context, limit=limit or math.inf), context, frame, notes)
 
 
-def probability_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def probability_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 6: agreement rate per interval of the top probability, over the values of all layers."""
-    return measures.agreement_by_probability(tables["values"], look.bins, settings.seed)
+    return measures.agreement_by_probability(tables["values"], context.bins, settings.seed)
 
 
-def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 6: a bar for each interval with n above it; ticks at the right edges."""
     edges = frame["bin"].to_list() or [1.0]
-    crowded = look.width / look.bins < 22
-    first = pl.concat([frame["left"], look.paper_values["left"]]).to_frame().min().item() or 0.0
+    crowded = context.width / context.bins < 22
+    first = pl.concat([frame["left"], context.paper_values["left"]]).to_frame().min().item() or 0.0
     limits = alt.Scale(domain=[first, edges[-1]], nice=False)
     ticks = alt.Axis(
         values=edges,
@@ -175,18 +178,18 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     )
 
     def x(field: str) -> alt.X:  # every layer's own: layers that leave the axis open would thin its ticks
-        return alt.X(f"{field}:Q", title=x_title(look, "top prediction probability"), scale=limits, axis=ticks)
+        return alt.X(f"{field}:Q", title=x_title(context, "top prediction probability"), scale=limits, axis=ticks)
 
-    inset = (edges[-1] - first) / look.bins * 0.06
+    inset = (edges[-1] - first) / context.bins * 0.06
     drawn = frame.with_columns(
         (pl.col("left") + inset).alias("from"),
         (pl.col("bin") - inset).alias("to"),
         ((pl.col("left") + pl.col("bin")) / 2).alias("middle"),
         pl.max_horizontal("mean", "high").alias("upper"),
     )
-    most = pl.concat([drawn["upper"], look.paper_values["high"]]).to_frame().max().item() or 1
+    most = pl.concat([drawn["upper"], context.paper_values["high"]]).to_frame().max().item() or 1
     y = share_axis("mean", "agreement rate", [0, 1.15 * most])
-    base = alt.Chart(source(linked(drawn, look)))
+    base = alt.Chart(source(linked(drawn, context)))
     count: Options = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
     marks = [
         base.mark_rect(color=BLUE).encode(
@@ -198,82 +201,85 @@ def probability_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
         ),
     ]
     notes = ["above each bar: n, values in the interval", f"lines: {INTERVAL}; ticks: right edges"]
-    return finish(marks + paper_marks_by_probability(look, x("from")), look, frame, notes)
+    return finish(marks + paper_marks_by_probability(context, x("from")), context, frame, notes)
 
 
-def active_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def active_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 7: quartiles of the share of active memories per layer."""
     return controls.with_untrained(
-        measures.active_memories(tables["composition"], look.keys), tables["control"], "active"
+        measures.active_memories(tables["composition"], context.keys), tables["control"], "active"
     )
 
 
-def active_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def active_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 7: boxes."""
     notes = [
-        counted(frame, look, "examples") + f", {look.keys:,} memories",
+        counted(frame, context, "examples") + f", {context.keys:,} memories",
         _box_note(),
         f"dotted: keys drawn at random; {controls.UNTRAINED}",
     ]
-    marks = boxes(frame, look, share_axis("low", "active memories", [0, 1]))
+    marks = boxes(frame, context, share_axis("low", "active memories", [0, 1]))
     return finish(
-        controls.level(RANDOM_KEYS) + marks + controls.by_layer(frame, look) + paper_marks(look), look, frame, notes
+        controls.level(RANDOM_KEYS) + marks + controls.by_layer(frame, context) + paper_marks(context),
+        context,
+        frame,
+        notes,
     )
 
 
-def zero_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def zero_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
     rates = measures.zero_agreement(tables["composition"], settings.seed)
     return controls.with_untrained(rates, tables["control"], "zero_agreement")
 
 
-def zero_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def zero_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 8: bars with intervals."""
-    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL}; {controls.UNTRAINED}"]
-    marks = bars(frame, look, share_axis("mean", ["examples with", "zero agreement"], [0, 1]))
-    return finish(marks + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes)
+    notes = [counted(frame, context, "examples"), f"lines: {INTERVAL}; {controls.UNTRAINED}"]
+    marks = bars(frame, context, share_axis("mean", ["examples with", "zero agreement"], [0, 1]))
+    return finish(marks + controls.by_layer(frame, context) + paper_marks(context, halo=True), context, frame, notes)
 
 
-def residual_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def residual_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 9: share of examples whose residual predicts the model's output per layer, and by ``chance``."""
     rates = measures.residual_predicts(tables["refinement"], settings.seed)
     rates = _with_chance(rates, tables["refinement"], "residual_top", "model_top")
     return controls.with_untrained(rates, tables["control"], "residual_predicts")
 
 
-def residual_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def residual_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 9: bars with intervals."""
     notes = [
-        counted(frame, look, "examples"),
+        counted(frame, context, "examples"),
         f"lines: {INTERVAL}; {controls.UNTRAINED}",
         "dotted: examples paired at random",
     ]
-    marks = bars(frame, look, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
-    return finish(marks + controls.by_layer(frame, look) + paper_marks(look, halo=True), look, frame, notes)
+    marks = bars(frame, context, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
+    return finish(marks + controls.by_layer(frame, context) + paper_marks(context, halo=True), context, frame, notes)
 
 
-def confidence_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def confidence_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 10: quartiles of the output token's probability under the residual per layer."""
     return measures.residual_probabilities(tables["refinement"])
 
 
-def confidence_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def confidence_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 10: boxes."""
     y = alt.Y("low:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=6))
-    notes = [counted(frame, look, "examples"), _box_note()]
-    return finish(boxes(frame, look, y) + paper_marks(look), look, frame, notes)
+    notes = [counted(frame, context, "examples"), _box_note()]
+    return finish(boxes(frame, context, y) + paper_marks(context), context, frame, notes)
 
 
-def kind_data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def kind_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 11: share of examples per layer and kind of prediction."""
     return _stacked(measures.refinement_kinds(tables["refinement"], settings.seed), "kind", measures.KINDS)
 
 
-def kind_chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def kind_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 11: stacked bars."""
-    notes = [counted(frame, look, "examples"), f"lines: {INTERVAL} of the share below"]
-    marks = stacks(frame, look, "examples", KIND_NAMES, KIND_COLOURS)
-    return finish(marks + paper_marks(look, halo=True), look, frame, notes)
+    notes = [counted(frame, context, "examples"), f"lines: {INTERVAL} of the share below"]
+    marks = stacks(frame, context, "examples", KIND_NAMES, KIND_COLOURS)
+    return finish(marks + paper_marks(context, halo=True), context, frame, notes)
 
 
 def _box_note(more: str = "") -> str:
@@ -283,8 +289,8 @@ def _box_note(more: str = "") -> str:
 class Pair(NamedTuple):
     """How one figure comes about: tables to frame, frame to chart."""
 
-    data: Callable[[Tables, Settings, Look], pl.DataFrame]
-    chart: Callable[[pl.DataFrame, Look], alt.LayerChart]
+    data: Callable[[Tables, Settings, FigureContext], pl.DataFrame]
+    chart: Callable[[pl.DataFrame, FigureContext], alt.LayerChart]
 
 
 DRAW: dict[str, Pair] = {
@@ -303,7 +309,7 @@ DRAW: dict[str, Pair] = {
 }
 
 
-def data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
+def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Return the frame that the figure draws.
 
     Raises ``UserError`` where a table has layers that the run's model has not.
@@ -311,17 +317,17 @@ def data(tables: Tables, settings: Settings, look: Look) -> pl.DataFrame:
     for name, table in tables.items():
         if "layer" not in table.columns:
             continue
-        others = table.filter(~pl.col("layer").is_between(1, look.layers))
+        others = table.filter(~pl.col("layer").is_between(1, context.layers))
         if others.height:
             raise UserError(
-                f"table {name}: it has a layer {max(others['layer'])}, the model layers 1 to {look.layers}",
+                f"table {name}: it has a layer {max(others['layer'])}, the model layers 1 to {context.layers}",
                 "the table is of another run; remove it and run snakemake again",
             )
-    return DRAW[look.figure].data(tables, settings, look)
+    return DRAW[context.figure].data(tables, settings, context)
 
 
-def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Return the figure of a frame that ``data`` made. The paper's values stand beside ours, never alone."""
     if frame.is_empty():
-        look = replace(look, options=look.options.model_copy(update={"paper_values": False}))
-    return DRAW[look.figure].chart(frame, look)
+        context = replace(context, options=context.options.model_copy(update={"paper_values": False}))
+    return DRAW[context.figure].chart(frame, context)

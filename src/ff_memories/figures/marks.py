@@ -9,9 +9,9 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from ff_memories.figures.catalogue import caption
+from ff_memories.figures.context import SURROGATE_MARK, FigureContext
 from ff_memories.figures.links import linked
-from ff_memories.figures.look import SURROGATE_MARK, Look
+from ff_memories.figures.registry import caption
 from ff_memories.figures.theme import BLACK, BLUE, INK
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
@@ -23,10 +23,10 @@ HALO: Options = {
 }  # under a thin line that crosses marks of any colour
 
 
-def x_title(look: Look, title: str) -> list[str]:
+def x_title(context: FigureContext, title: str) -> list[str]:
     """Return the title of the x axis. A surrogate says so here: an image cropped to its axes still says it."""
-    room = look.width - 45  # what is left to the axes
-    return [*wrapped(title, room, 8), *(wrapped(SURROGATE_MARK, room, 8) if look.surrogate else [])]
+    room = context.width - 45  # what is left to the axes
+    return [*wrapped(title, room, 8), *(wrapped(SURROGATE_MARK, room, 8) if context.surrogate else [])]
 
 
 def wrapped(text: str, points: float, size: float) -> list[str]:
@@ -34,20 +34,20 @@ def wrapped(text: str, points: float, size: float) -> list[str]:
     return textwrap.wrap(text, max(12, int(points / (0.47 * size))))
 
 
-def legend_columns(look: Look, labels: list[str]) -> int:
+def legend_columns(context: FigureContext, labels: list[str]) -> int:
     """Return in how many columns a legend of these labels fits: one row of all of them, else two columns or one."""
-    widths, room = [20 + 3.4 * len(label) for label in labels], look.width - 30
+    widths, room = [20 + 3.4 * len(label) for label in labels], context.width - 30
     if sum(widths) <= room:
         return len(labels)
     return 2 if 2 * max(widths) <= room else 1
 
 
-def layer_axis(look: Look, field: str = "layer") -> alt.X:
+def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:
     """Return the x axis of layers 1..L, all of them, whether or not the frame has rows for each."""
     return alt.X(
         f"{field}:O",
-        title=x_title(look, "layer"),
-        scale=alt.Scale(domain=list(range(1, look.layers + 1)), padding=0.2),
+        title=x_title(context, "layer"),
+        scale=alt.Scale(domain=list(range(1, context.layers + 1)), padding=0.2),
         axis=alt.Axis(labelAngle=0, labelOverlap="parity"),
     )
 
@@ -58,11 +58,11 @@ def share_axis(field: str, title: str | list[str], domain: list[float] | None = 
     return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~%", tickCount=6))
 
 
-def counted(frame: pl.DataFrame, look: Look, unit: str) -> str:
+def counted(frame: pl.DataFrame, context: FigureContext, unit: str) -> str:
     """Return the line that gives n: one number where all layers have the same, else the lowest and highest."""
     each = frame.select("layer", "n").unique()
     low, high = (each.select(n).item() or 0 for n in (pl.col("n").min(), pl.col("n").max()))
-    low = low if each["layer"].n_unique() == look.layers else 0
+    low = low if each["layer"].n_unique() == context.layers else 0
     return f"n = {low:,} {unit} per layer" if low == high else f"n = {low:,} to {high:,} {unit} per layer"
 
 
@@ -79,21 +79,21 @@ def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
     return alt.Data(values=frame.fill_nan(None).to_dicts() if isinstance(frame, pl.DataFrame) else frame)
 
 
-def bars(frame: pl.DataFrame, look: Look, y: alt.Y) -> list[alt.Chart]:
+def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
     """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
-    base = alt.Chart(source(linked(frame, look))).encode(x=layer_axis(look))
+    base = alt.Chart(source(linked(frame, context))).encode(x=layer_axis(context))
     return [
         base.mark_bar(color=BLUE).encode(y=y, tooltip=tooltips(frame), href="href:N"),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(y="low:Q", y2="high:Q"),
     ]
 
 
-def boxes(frame: pl.DataFrame, look: Look, y: alt.Y) -> list[alt.Chart]:
+def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
     """Return one box per layer from its quartiles: ``layer``, ``low``, ``q1``, ``median``, ``q3``, ``high``.
 
     ``y`` is the axis of ``low``. What lies beyond the axis's domain is cut off.
     """
-    base = alt.Chart(source(linked(frame, look))).encode(x=layer_axis(look))
+    base = alt.Chart(source(linked(frame, context))).encode(x=layer_axis(context))
     return [
         base.mark_rule(color=INK, strokeWidth=0.7, clip=True).encode(y=y, y2="high:Q"),
         base.mark_bar(color="#8FC1E0", stroke=BLUE, strokeWidth=0.7, clip=True).encode(
@@ -103,29 +103,31 @@ def boxes(frame: pl.DataFrame, look: Look, y: alt.Y) -> list[alt.Chart]:
     ]
 
 
-def stacks(frame: pl.DataFrame, look: Look, title: str, names: dict[str, str], colours: list[str]) -> list[alt.Chart]:
+def stacks(
+    frame: pl.DataFrame, context: FigureContext, title: str, names: dict[str, str], colours: list[str]
+) -> list[alt.Chart]:
     """Return stacked shares per layer, each segment but the last with the interval of its share at its upper end.
 
     ``frame`` has ``layer``, ``series`` (a key of ``names``, which gives order and legend), ``start``, ``end``,
     ``mean``, ``low``, ``high``. Intervals stand side by side so that those of thin segments stay apart.
     """
     labels = list(names.values())
-    named = linked(frame, look).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
+    named = linked(frame, context).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
     fill = alt.Color(
         "series:N",
         title=None,
         scale=alt.Scale(domain=labels, range=colours),
-        legend=alt.Legend(columns=legend_columns(look, labels)),
+        legend=alt.Legend(columns=legend_columns(context, labels)),
     )
-    base = alt.Chart(source(named)).encode(x=layer_axis(look))
+    base = alt.Chart(source(named)).encode(x=layer_axis(context))
     segments = base.mark_bar(stroke="white", strokeWidth=0.3).encode(
         y=share_axis("start", title, [0, 1]), y2="end:Q", color=fill, tooltip=tooltips(frame), href="href:N"
     )
-    step = look.width / look.layers / 8
+    step = context.width / context.layers / 8
     return [segments] + [
         alt.Chart(source(_ends(named.filter(pl.col("series") == label))))
         .mark_rule(color=INK, strokeWidth=0.8, xOffset=step * (index - (len(labels) - 2) / 2), clip=True)
-        .encode(x=layer_axis(look), y="from:Q", y2="to:Q")
+        .encode(x=layer_axis(context), y="from:Q", y2="to:Q")
         for index, label in enumerate(labels[:-1])  # the last one ends at 100 % whatever its share
     ]
 
@@ -135,9 +137,9 @@ def _ends(part: pl.DataFrame) -> pl.DataFrame:
     return part.select("layer", low.alias("from"), high.alias("to"))
 
 
-def stamped(words: list[str], look: Look) -> list[alt.Chart]:
+def stamped(words: list[str], context: FigureContext) -> list[alt.Chart]:
     """Return the words across the foot of the plot, where no crop takes them away and no interval lies under them."""
-    size = min(17.0, (look.width - 60) / (0.62 * max(map(len, words), default=1)))
+    size = min(17.0, (context.width - 60) / (0.62 * max(map(len, words), default=1)))
     place: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height * 0.88"}, "fontSize": size}
     halo: Options = {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.8}
     ink: Options = {"color": INK, "opacity": 0.9}
@@ -146,7 +148,7 @@ def stamped(words: list[str], look: Look) -> list[alt.Chart]:
     ]
 
 
-def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
+def finish(layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
     """Return the whole figure at its exact width, notes above it; one without data says so in its middle."""
     if frame.is_empty():
         middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
@@ -155,10 +157,10 @@ def finish(layers: list[alt.Chart], look: Look, frame: pl.DataFrame, notes: list
         alt.layer(*layers)
         .resolve_scale(color="independent", stroke="independent", shape="independent", strokeDash="independent")
         .properties(
-            description=caption(look.figure, look.target),
-            width=look.width,
-            height=look.height,
+            description=caption(context.figure, context.target),
+            width=context.width,
+            height=context.height,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-            title=alt.TitleParams(text=[line for note in notes for line in wrapped(note, look.width, 7)]),
+            title=alt.TitleParams(text=[line for note in notes for line in wrapped(note, context.width, 7)]),
         )
     )

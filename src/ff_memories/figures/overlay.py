@@ -5,7 +5,7 @@ import math
 import altair as alt
 import polars as pl
 
-from ff_memories.figures.look import Look
+from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import HALO, layer_axis, legend_columns, source
 from ff_memories.figures.paper import READ_OFF, STATED
 from ff_memories.figures.theme import BLACK
@@ -16,7 +16,7 @@ DASHES: dict[str, list[float]] = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
 
 
 def paper_marks(
-    look: Look, colours: dict[str, str] | None = None, limit: float = math.inf, halo: bool = False
+    context: FigureContext, colours: dict[str, str] | None = None, limit: float = math.inf, halo: bool = False
 ) -> list[alt.Chart]:
     """Return the paper's values by layer, or nothing where there are none to show.
 
@@ -25,21 +25,21 @@ def paper_marks(
     Values whose middle lies beyond ``limit``, the end of the axis, are left out. A ``halo`` keeps the outlines apart
     from bars that they cross.
     """
-    known = look.paper_values.filter((pl.col("low") + pl.col("high")) / 2 <= limit)
+    known = context.paper_values.filter((pl.col("low") + pl.col("high")) / 2 <= limit)
     known = known.rename({"first_layer": "from", "last_layer": "to"})
     place = pl.int_range(pl.len()).over("from", "to") + 1  # series with one range: side by side, not one over another
     middle = pl.col("from") + (pl.col("to") - pl.col("from")) * place // (pl.len().over("from", "to") + 1)
-    return _marks(look, known, middle, layer_axis(look, "from"), colours, halo)
+    return _marks(context, known, middle, layer_axis(context, "from"), colours, halo)
 
 
-def paper_marks_by_probability(look: Look, x: alt.X) -> list[alt.Chart]:
+def paper_marks_by_probability(context: FigureContext, x: alt.X) -> list[alt.Chart]:
     """Return the paper's values by top probability on the axis ``x``, whose field is ``from``."""
-    known = look.paper_values.rename({"left": "from", "right": "to"})
-    return _marks(look, known, (pl.col("from") + pl.col("to")) / 2, x)
+    known = context.paper_values.rename({"left": "from", "right": "to"})
+    return _marks(context, known, (pl.col("from") + pl.col("to")) / 2, x)
 
 
 def _marks(
-    look: Look,
+    context: FigureContext,
     known: pl.DataFrame,
     middle: pl.Expr,
     x: alt.X,
@@ -72,7 +72,7 @@ def _marks(
         shape=alt.Shape("paper:N", legend=None, scale=shapes)
     )
     legend = alt.Legend(
-        symbolStrokeColor=BLACK, symbolStrokeWidth=0.9, symbolSize=26, columns=legend_columns(look, shapes.domain)
+        symbolStrokeColor=BLACK, symbolStrokeWidth=0.9, symbolSize=26, columns=legend_columns(context, shapes.domain)
     )
     hollow = base.mark_point(filled=False, color=BLACK, strokeWidth=0.9, size=22, opacity=1).encode(
         shape=alt.Shape("paper:N", title=None, scale=shapes, legend=legend),

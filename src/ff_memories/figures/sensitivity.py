@@ -3,30 +3,30 @@
 import altair as alt
 import polars as pl
 
+from ff_memories.claims.sensitivity.table import changes
 from ff_memories.config import Settings
-from ff_memories.figures.look import Look
+from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import finish, source, tooltips, x_title
 from ff_memories.figures.theme import BLACK, BLUE, ORANGE
-from ff_memories.sensitivity.table import changes
 
 ROW = 11  # points per claim
 MOST = 1.0  # a change by the whole of the baseline, or more, has the full colour
 SHAPES = {"to holds": "circle", "to fails": "M-1,-1L1,1M-1,1L1,-1"}
 
 
-def data(tables: dict[str, pl.DataFrame], settings: Settings, look: Look) -> pl.DataFrame:
+def data(tables: dict[str, pl.DataFrame], settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Return claims and choices with the change against the run's own measurement; no claim that nothing measures."""
     frame = changes(tables["sensitivity"]).filter(pl.col("measured").is_not_null() | (pl.col("flip") != ""))
     label = pl.col("choice") + ": " + pl.col("value")
     return frame.select("claim", label.alias("choice"), pl.exclude("claim", "choice", "value"))
 
 
-def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Draw a cell for each claim and choice: its colour is the change, its mark a verdict that flips."""
     claims, choices = frame["claim"].unique(maintain_order=True), frame["choice"].unique(maintain_order=True)
     y = alt.Y("claim:N", title="claim", sort=None, scale=alt.Scale(domain=claims.to_list()))
     x = alt.X(
-        "choice:N", title=x_title(look, "choice"), sort=None, scale=alt.Scale(domain=choices.to_list()),
+        "choice:N", title=x_title(context, "choice"), sort=None, scale=alt.Scale(domain=choices.to_list()),
         axis=alt.Axis(labelAngle=-60, labelLimit=0),
     )  # fmt: skip
     colour = alt.Color(
@@ -51,4 +51,4 @@ def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
         flips.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1).encode(shape=shape),
     ]
     notes = ["each column is the run with that one key changed; the colour is full from a change by 100 % on"]
-    return finish(marks, look, frame, notes).properties(height=max(look.height, ROW * len(claims)))
+    return finish(marks, context, frame, notes).properties(height=max(context.height, ROW * len(claims)))

@@ -1,4 +1,4 @@
-"""The look of all figures: sizes of the paper's page, one open font, a palette that survives greyscale."""
+"""The context of all figures: sizes of the paper's page, one open font, a palette that survives greyscale."""
 
 import altair as alt
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ff_memories.figures.catalogue import DRAWN, caption, title
+from ff_memories.figures.registry import DRAWN, caption, title
 from ff_memories.tables import TABLES
 
 PACKAGE = Path(__file__).parent.parent

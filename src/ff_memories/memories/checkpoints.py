@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ff_memories.files import replacing
+from ff_memories.base.files import atomic_write
 from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
 
 
@@ -64,7 +64,7 @@ class Checkpoint:
         every = Entries.cat(held)
         arrays = {name: getattr(every, name).contiguous() for name in COLUMNS}
         arrays |= {"gate": gate, "length": torch.tensor([len(e) for e in held]), "listed": torch.tensor(listed)}
-        with replacing(self.path) as partial:
+        with atomic_write(self.path) as partial:
             save_file(arrays, partial, metadata={"told": json.dumps({"made_from": self.made_from, "batches": batches})})
         self._last = time.monotonic()
 

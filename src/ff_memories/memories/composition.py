@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.errors import UserError
+from ff_memories.base.progress import Progress
+from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.errors import UserError
-from ff_memories.memories import plan
+from ff_memories.memories import batching
 from ff_memories.memories.refinement import kinds
+from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.memory import by_halves, halved
-from ff_memories.progress import Progress
-from ff_memories.seeding import generator
 
 # shortest prefix, and what is added to N for the longest
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
@@ -115,8 +115,8 @@ def observe(
             seen.agreeing[part, index] = (same & active if memories == "active" else same).sum(1).cpu().numpy()
 
     with torch.inference_mode(), Progress(len(examples), "examples", "composition") as progress:
-        for part in plan.sequences(position, order, batch_tokens):
-            by_halves(run, part, len(part), halved)
+        for part in batching.sequences(position, order, batch_tokens):
+            retry_smaller(run, part, len(part), halved)
             progress.step(len(part))
     return seen
 

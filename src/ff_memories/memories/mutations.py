@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.progress import Progress
+from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.model import forest
+from ff_memories.model import prefix_tree
+from ff_memories.model.buffers import retry_smaller, sliced
 from ff_memories.model.decoder import Decoder
-from ff_memories.model.memory import by_halves, sliced
-from ff_memories.progress import Progress
-from ff_memories.seeding import generator
 
 NOTHING = 0  # `removed` of the sentence as it is
 
@@ -103,13 +103,13 @@ def mutated_coefficients(decoder: Decoder, corpus: Corpus, rows: pl.DataFrame, b
 
     def run(part: slice) -> None:
         own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
-        trees = forest.Forest(paths[part], path[own] - part.start, position[own], layer[own], decoder.device)
+        trees = prefix_tree.PrefixTree(paths[part], path[own] - part.start, position[own], layer[own], decoder.device)
         out[own] = _read(decoder, trees, layer[own], key[own])
         progress.step(len(own))
 
     with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
-        for part in forest.cut(paths, batch_tokens):
-            by_halves(run, part, part.stop - part.start, sliced, "text")
+        for part in prefix_tree.cut(paths, batch_tokens):
+            retry_smaller(run, part, part.stop - part.start, sliced, "text")
     return out
 
 
@@ -138,7 +138,7 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
     return paths, place[text]
 
 
-def _read(decoder: Decoder, trees: forest.Forest, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
+def _read(decoder: Decoder, trees: prefix_tree.PrefixTree, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Run a forest; return the coefficients of its reads."""
     send = lambda array: torch.from_numpy(array).to(decoder.device)
     out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)

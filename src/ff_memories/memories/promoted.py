@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.progress import Progress
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.progress import Progress
 
 LOGITS = 1 << 24  # log-probabilities held at once
 

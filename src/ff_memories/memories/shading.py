@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import plan
+from ff_memories.memories import batching
+from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.memory import by_halves, halved
-from ff_memories.progress import Progress
 
 
 def table(decoder: Decoder, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
@@ -59,8 +59,8 @@ def prefix_coefficients(
 
     with torch.inference_mode(), Progress(work, "token layers", "shading") as progress:
         for layer in np.unique(depth)[::-1]:  # runs of one depth together: a batch stops where all its runs stop
-            for part in plan.sequences(lengths, np.flatnonzero(depth == layer), batch_tokens):
-                by_halves(run, part, len(part), halved)
+            for part in batching.sequences(lengths, np.flatnonzero(depth == layer), batch_tokens):
+                retry_smaller(run, part, len(part), halved)
                 progress.step(int((lengths[part] + 1).sum()) * int(layer))
     return out, starts
 

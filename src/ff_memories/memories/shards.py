@@ -7,8 +7,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ff_memories.errors import UserError, made_again
-from ff_memories.files import replacing
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import atomic_write
 from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
 
 
@@ -19,7 +19,7 @@ def save(best: TopTriggers, path: str | Path) -> None:
     arrays = {name: getattr(every, name).cpu().contiguous() for name in COLUMNS}
     arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
     shape = {"keys": best.keys, "top": best.top, "copies": best.copies}
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         save_file(arrays, partial, metadata={"shape": json.dumps(shape)})  # one entry: several come in any order
 
 
@@ -35,5 +35,5 @@ def load(path: str | Path) -> TopTriggers:
             best.offer(layer, Entries(*parts))
         best.finish()
     except (OSError, KeyError, ValueError, AttributeError, TypeError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{path}: not a readable shard ({error})", made_again(path)) from None
+        raise UserError(f"{path}: not a readable shard ({error})", rebuild_hint(path)) from None
     return best

@@ -9,20 +9,20 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories import seeding
+from ff_memories.base import seeds
+from ff_memories.base.errors import UserError
+from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
-from ff_memories.errors import UserError
-from ff_memories.memories import plan
+from ff_memories.memories import batching
 from ff_memories.memories.checkpoints import Checkpoint
 from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
+from ff_memories.model.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.memory import Space, by_halves
-from ff_memories.progress import Progress
 
 # prefix lengths looked at in a sentence of N tokens: from the first, to N plus the second, inclusive
 POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache
-_POWER_TABLE = torch.from_numpy(seeding.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
+_POWER_TABLE = torch.from_numpy(seeds.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ def trigger_examples(
         best.gate, depth = gate, int(asked[:, 0].max())
     total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
     done = checkpoint.resume(best) if checkpoint else 0
-    space = Space()
+    space = ScratchBuffer()
 
-    def run(part: plan.Plan) -> None:
+    def run(part: batching.Plan) -> None:
         try:
             _run(decoder, corpus, prefixes, part, best, low, high, per_sentence, depth, space)
         except (RuntimeError, MemoryError):
@@ -127,11 +127,11 @@ def trigger_examples(
         parts = (
             part
             for first, end in blocks
-            for part in plan.batches(corpus, first, end, batch_tokens, max(1, low - high), high == 0)
+            for part in batching.batches(corpus, first, end, batch_tokens, max(1, low - high), high == 0)
         )
         for number, part in enumerate(parts, 1):
             if number > done:
-                by_halves(run, part, len(part.sentences), plan.Plan.halves)
+                retry_smaller(run, part, len(part.sentences), batching.Plan.halves)
                 if best.again:
                     best.finish()
                     best.again = False
@@ -144,8 +144,8 @@ def trigger_examples(
 
 
 def _run(
-    decoder: Decoder, corpus: Corpus, prefixes: Prefixes, part: plan.Plan, best: TopTriggers, low: int, high: int,
-    per_sentence: str, depth: int, space: Space,
+    decoder: Decoder, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int, high: int,
+    per_sentence: str, depth: int, space: ScratchBuffer,
 ) -> None:  # fmt: skip
     """One forward pass up to layer ``depth``: offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
@@ -168,7 +168,7 @@ def _run(
 class _Rows:
     """Where the prefixes of a batch's sentences lie, and to which prefixes of the corpus they belong."""
 
-    def __init__(self, part: plan.Plan, prefixes: Prefixes, batch: Batch, low: int):
+    def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
         self.groups = batch.groups

@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.progress import Progress
 
 BOS = 0
 TILE = 4096  # values projected between two progress reports

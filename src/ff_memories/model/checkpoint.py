@@ -21,8 +21,8 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ff_memories.errors import UserError, made_again
-from ff_memories.files import replacing
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import atomic_write
 
 Weights = dict[str, torch.Tensor]
 
@@ -416,7 +416,7 @@ def _tied(weights: Weights) -> tuple[dict[str, str], int]:
 def write(description: Description, weights: Weights, weights_path: str | Path, description_path: str | Path) -> None:
     """Write a model as safetensors and a readable JSON description, tied weights stored once."""
     stored = {n: t.float().contiguous() for n, t in weights.items() if n not in description.aliases}
-    with replacing(weights_path) as partial, replacing(description_path) as text:
+    with atomic_write(weights_path) as partial, atomic_write(description_path) as text:
         save_file(stored, partial)
         text.write_text(json.dumps(asdict(description), indent=1) + "\n")
 
@@ -428,9 +428,9 @@ def read_description(path: str | Path) -> Description:
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}: " for part in first["loc"])
-        raise UserError(f"{path}: not a model's description ({where}{first['msg']})", made_again(path)) from None
+        raise UserError(f"{path}: not a model's description ({where}{first['msg']})", rebuild_hint(path)) from None
     if not _makes_sense(description):
-        raise UserError(f"{path}: not the sizes of a model", made_again(path))
+        raise UserError(f"{path}: not the sizes of a model", rebuild_hint(path))
     return description
 
 
@@ -448,7 +448,7 @@ def load(weights_path: str | Path, description_path: str | Path) -> tuple[Descri
             raise ValueError(f"{description_path} describes another one")
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise UserError(
-            f"{weights_path}: not a readable model ({error})", made_again(weights_path, description_path)
+            f"{weights_path}: not a readable model ({error})", rebuild_hint(weights_path, description_path)
         ) from None
     return description, weights
 

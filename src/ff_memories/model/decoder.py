@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.checkpoint import Description, Weights, load
-from ff_memories.model.forest import Forest, Level
+from ff_memories.model.prefix_tree import Level, PrefixTree
 from ff_memories.model.products import attention, linear
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -126,7 +126,7 @@ class Decoder:
         """The longest sentence the model takes, without ``</s>``."""
         return self.description.max_positions - 1
 
-    def embed(self, batch: Batch | Forest) -> torch.Tensor:
+    def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
         return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ff_memories import arithmetic
+from ff_memories.base import arithmetic
 
 
 def linear(

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from ff_memories.model import unloaded
+from ff_memories.model import random_projections
+from ff_memories.model.buffers import retry_smaller, sliced
 from ff_memories.model.checkpoint import Description, Weights
-from ff_memories.model.memory import by_halves, sliced
 from ff_memories.model.products import linear
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
@@ -110,7 +110,7 @@ class Vocabulary:
                 words = self._weights.get(f"input.{k}.embedding")
                 cluster.embedding = words if words is not None and len(words) == cluster.size else cluster.embedding
             bands = [(cluster.size, cluster.embedding.shape[1]) for cluster in other.clusters]
-            drawn = unloaded.draw(bands, self.classes.shape[1], seed)
+            drawn = random_projections.draw(bands, self.classes.shape[1], seed)
             other.replace_projections(drawn.classes, drawn.tails)
             other.generator_state = drawn.state
         return other
@@ -162,7 +162,7 @@ class Vocabulary:
 
         for start in range(0, max(1, len(h)), ROWS):
             rows = slice(start, min(start + ROWS, len(h)))
-            by_halves(run, rows, rows.stop - rows.start, sliced, "vector")
+            retry_smaller(run, rows, rows.stop - rows.start, sliced, "vector")
         columns = zip(*((p.top, p.probability, p.target_rank, p.target_probability) for p in parts), strict=True)
         return Prediction(*(torch.cat(column) for column in columns))
 

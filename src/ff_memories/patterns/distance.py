@@ -16,15 +16,15 @@ import polars as pl
 import torch
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.seeds import generator
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.errors import UserError
 from ff_memories.patterns import ANNOTATOR
+from ff_memories.patterns.annotation_plan import content_hash, identity
 from ff_memories.patterns.embedding import closeness_vectors
-from ff_memories.patterns.plan import content_hash, identity
 from ff_memories.patterns.words import sort_of, stem
-from ff_memories.plain import visible
-from ff_memories.seeding import generator
 
 CASES = 100
 LABELS = ("distant", "related")
@@ -138,7 +138,7 @@ def compared(
     cases: pl.DataFrame, examples: pl.DataFrame, corpus: Corpus, dictionary: Dictionary, seed: int
 ) -> list[Compared]:
     """Return rows of ``refinement`` as annotators see them, in a random order."""
-    word = lambda token: visible(dictionary[token])
+    word = lambda token: escape_invisible(dictionary[token])
     places = cases.select("example", "residual_top", "ffn_top", "output_top").join(examples, on="example", how="left")
     out = [
         Compared(

@@ -8,15 +8,15 @@ import polars as pl
 import torch
 
 from ff_memories import tables
+from ff_memories.base.seeds import generator
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.patterns import ANNOTATOR, semantic, shallow
-from ff_memories.patterns.null import Found
+from ff_memories.patterns.permutation_test import Found
 from ff_memories.patterns.sample import Key, random_prefixes
 from ff_memories.patterns.scoring import label_of
 from ff_memories.patterns.semantic import Lexicon, Topics
 from ff_memories.patterns.shallow import Shallow
-from ff_memories.seeding import generator
 
 ALPHA = 0.007  # probability that a key with random prefixes is given any pattern; half of it for each type
 REFERENCE, POOL = 20_000, 4_000

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from ff_memories.base.errors import UserError
+from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.errors import UserError
-from ff_memories.seeding import generator
 
 FEWEST = 3  # prefixes that make a pattern (section 3.1); a key with fewer triggers can have none
 

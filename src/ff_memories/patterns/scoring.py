@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 
 from ff_memories import tables
-from ff_memories.measures import interval
-from ff_memories.patterns import ANNOTATOR, PEOPLE, agreement
-from ff_memories.patterns.records import Record
+from ff_memories.claims.measures import interval
+from ff_memories.patterns import ANNOTATOR, PEOPLE, inter_annotator
+from ff_memories.patterns.readers.records import Record
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
 Measured = tuple[str, *Score]  # which measure, and what it gives
@@ -75,12 +75,14 @@ def scores(
     rows = []
     keys = labels.filter(pl.col("kind") == "key")
     by_key = [
-        agreement.counted([unit.to_list() for unit in part.group_by("rank", maintain_order=True).agg("label")["label"]])
+        inter_annotator.counted(
+            [unit.to_list() for unit in part.group_by("rank", maintain_order=True).agg("label")["label"]]
+        )
         for _, part in keys.sort("layer", "key", "rank", "annotator").group_by("layer", "key", maintain_order=True)
     ]
     shared = [counts for counts in by_key if (counts.sum(1) >= 2).any()]
-    for measure in agreement.MEASURES:
-        rows.append((PEOPLE, measure, *agreement.over_keys(shared, seed, measure), len(shared)))
+    for measure in inter_annotator.MEASURES:
+        rows.append((PEOPLE, measure, *inter_annotator.over_keys(shared, seed, measure), len(shared)))
     for (name,), mine in labels.group_by("annotator", maintain_order=True):
         theirs = found.filter(pl.col("annotator") == name)
         rows += [(name, *row) for row in of_annotator(theirs, mine.filter(pl.col("kind") == "key"), seed)]
@@ -176,10 +178,10 @@ def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
     if people["annotator"].n_unique() > 1:
         place = {"distant": "shallow", "related": "semantic"}  # two names are two names
         units = [
-            agreement.counted([[place[label] for label in part["label"]]])
+            inter_annotator.counted([[place[label] for label in part["label"]]])
             for _, part in people.sort("example").group_by("example", maintain_order=True)
         ]
         shared = [counts for counts in units if counts.sum() >= 2]
         for measure in ("agreement", "alpha_nominal"):
-            rows.append((PEOPLE, f"distance_{measure}", *agreement.over_keys(shared, seed, measure), len(shared)))
+            rows.append((PEOPLE, f"distance_{measure}", *inter_annotator.over_keys(shared, seed, measure), len(shared)))
     return rows

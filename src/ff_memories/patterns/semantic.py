@@ -16,7 +16,7 @@ import torch
 
 from ff_memories.corpus.store import Corpus
 from ff_memories.patterns.embedding import closeness_vectors, train_counts
-from ff_memories.patterns.null import Correction, Found, frequent, tail
+from ff_memories.patterns.permutation_test import Correction, Found, frequent, tail
 from ff_memories.patterns.sample import FEWEST, Prefix
 from ff_memories.patterns.tfidf import sentence_vectors
 from ff_memories.patterns.words import is_content, stem

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ff_memories.patterns.null import Correction, Found, distinct, frequent, tail
+from ff_memories.patterns.permutation_test import Correction, Found, distinct, frequent, tail
 from ff_memories.patterns.sample import FEWEST, Prefix
 from ff_memories.patterns.words import is_content, shape, stem
 

@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from ff_memories.errors import UserError
-from ff_memories.files import write_whole
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 
 
 def text_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the files from which ids become text."""
-    parser.add_argument("--card", required=True, help="card.json")
+    parser.add_argument("--info", required=True, help="info.json")
     parser.add_argument("--sentences", required=True, help="table")
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
     parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")

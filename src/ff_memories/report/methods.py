@@ -1,4 +1,4 @@
-"""How a run was carried out, as a methods section, written from its config and its card."""
+"""How a run was carried out, as a methods section, written from its config and its model info."""
 
 from typing import Any
 
@@ -32,20 +32,20 @@ PREFIXES = {
 }
 
 
-def methods(config: Settings, card: dict[str, Any]) -> list[str]:
+def methods(config: Settings, info: dict[str, Any]) -> list[str]:
     """Return the paragraphs of the methods section: text, triggers, mutations, patterns, values, composition."""
-    return [_model(card), _corpus(config), _triggers(config), _keys(config), _values(config), _composition(config)]
+    return [_model(info), _corpus(config), _triggers(config), _keys(config), _values(config), _composition(config)]
 
 
-def _model(card: dict[str, Any]) -> str:
+def _model(info: dict[str, Any]) -> str:
     extra = "".join(
-        f", {card[key]:,} {word}" for key, word in (("heads", "attention heads"), ("parameters", "parameters"))
-        if key in card
+        f", {info[key]:,} {word}" for key, word in (("heads", "attention heads"), ("parameters", "parameters"))
+        if key in info
     )  # fmt: skip
-    width = f" of width {card['model']:,}" if "model" in card else ""
+    width = f" of width {info['model']:,}" if "model" in info else ""
     return (
-        f"The language model has {card['layers']} layers{width}, {card['keys']:,} keys and values in each"
-        f"{extra} and a vocabulary of {card['vocab']:,} token types. A key is a row of a feed-forward layer's first "
+        f"The language model has {info['layers']} layers{width}, {info['keys']:,} keys and values in each"
+        f"{extra} and a vocabulary of {info['vocab']:,} token types. A key is a row of a feed-forward layer's first "
         "matrix, a value a row of its second; a memory coefficient is what the activation function makes of the "
         "layer's normalised input times the key, bias included."
     )

@@ -1,4 +1,4 @@
-"""The report: everything that its template shows, gathered from tables, card and config."""
+"""The report: everything that its template shows, gathered from tables, model info and config."""
 
 import shlex
 from collections import Counter
@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from ff_memories.claims import natural, register
 from ff_memories.config import Settings
-from ff_memories.figures.catalogue import DRAWN, caption, title
 from ff_memories.figures.links import keys_behind
+from ff_memories.figures.registry import DRAWN, caption, title
 from ff_memories.report import interactive
 from ff_memories.report.annotation import annotation_section
 from ff_memories.report.methods import SOURCES, methods
@@ -37,7 +37,7 @@ def page(
     figures: Mapping[str, str],
     tables: Mapping[str, str],
     config: Settings,
-    card: Mapping[str, Any],
+    info: Mapping[str, Any],
     targets: Mapping[str, str],
     figures_at: str,
     sensitivity: pl.DataFrame | None = None,
@@ -52,7 +52,7 @@ def page(
         figures: SVG documents by name, ``figure2`` ...; those not given are left out.
         tables: HTML fragments ``table1`` to ``table3``, made by this package.
         config: the whole run's settings.
-        card: of the run's model.
+        info: of the run's model.
         targets: the file that a rerun is asked for, by part (``figure3``, ``table1``, ``claims``).
         figures_at: the folder of the figures, relative to the page.
         sensitivity: the table, where the run measured it.
@@ -78,10 +78,10 @@ def page(
         "report.html.j2",
         run=config.run,
         fidelity=config.fidelity,
-        scope=card["scope"],
+        scope=info["scope"],
         model=config.model.source or "the run's own checkpoint",
-        summary=_summary(config, card),
-        facts=_facts(config, card),
+        summary=_summary(config, info),
+        facts=_facts(config, info),
         rows=rows,
         tally=[(verdict, own[verdict]) for verdict in VERDICTS if own[verdict]],
         marks=VERDICTS,
@@ -89,7 +89,7 @@ def page(
         sensitivity=None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity")),
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
-        methods=methods(config, dict(card)),
+        methods=methods(config, dict(info)),
         claims_command=_command(configfile, targets.get("claims")),
         policy=Markup(interactive.policy(script)),
         script=script and Markup(script),
@@ -139,18 +139,18 @@ def _command(configfile: str | None, target: str | None) -> str | None:
     return f"snakemake --cores all --resources gpu=1 --force {target}{config}"
 
 
-def _summary(config: Settings, card: Mapping[str, Any]) -> str:
+def _summary(config: Settings, info: Mapping[str, Any]) -> str:
     """Return what was looked at, in a sentence."""
-    digest = card.get("checkpoint_sha256")
+    digest = info.get("checkpoint_sha256")
     which = f" (checkpoint {digest[:12]}…)" if digest else ""
     return (
-        f"A model of {card['layers']} layers with {card['keys']:,} keys and values each{which}, on "
+        f"A model of {info['layers']} layers with {info['keys']:,} keys and values each{which}, on "
         f"{SOURCES.get(config.corpus.source, config.corpus.source)}."
     )
 
 
-def _facts(config: Settings, card: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _facts(config: Settings, info: Mapping[str, Any]) -> list[tuple[str, Any]]:
     known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed} | {
-        k: v for k, v in card.items() if v is not None
+        k: v for k, v in info.items() if v is not None
     }
     return [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import escape_invisible
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
-from ff_memories.plain import visible
 
 LONGEST = 40
 
@@ -48,7 +48,7 @@ class Texts:
 
     def word(self, token: int) -> str:
         """Return a token's text, fit to be seen."""
-        return visible(self.dictionary[token])
+        return escape_invisible(self.dictionary[token])
 
     def passage(self, sentence: int, tokens: int, marked: bool = True) -> Passage:
         """Return the last ``LONGEST`` of a sentence's first ``tokens`` tokens, the very last of them marked."""

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from ff_memories.claims import register
-from ff_memories.sensitivity.table import changes
+from ff_memories.claims.sensitivity.table import changes
 
 
 def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[str, Any]:

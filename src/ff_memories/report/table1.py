@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.claims.evidence import PROXY
 from ff_memories.claims.layers import at
 from ff_memories.patterns import marks
-from ff_memories.plain import csv_text, visible
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.text import latex, opened
 
@@ -60,7 +60,7 @@ def table1(
                 Row(
                     layer,
                     row["key"],
-                    visible(row["description"]),
+                    escape_invisible(row["description"]),
                     row["type"],
                     row["annotator"],
                     row["covered"],

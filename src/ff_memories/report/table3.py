@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.claims.evidence import PROXY
 from ff_memories.patterns import TYPES
-from ff_memories.plain import csv_text, visible
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.table1 import said
 from ff_memories.report.text import latex, opened
@@ -49,7 +49,8 @@ def annotated_key(annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Text
     rows = triggers.filter(one & (pl.col("rank") <= shown)).sort("rank").select("rank", "sentence", "position")
     return AnnotatedKey(
         who["layer"], who["key"], who["annotator"],
-        tuple((n, visible(text), kind) for n, text, kind in mine.select("pattern", "description", "type").iter_rows()),
+        tuple((n, escape_invisible(text), kind)
+              for n, text, kind in mine.select("pattern", "description", "type").iter_rows()),
         tuple((r, tuple(n for n, ranks in held if r in ranks), texts.passage(s, p)) for r, s, p in rows.iter_rows()),
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Corpus text is anybody's: escaped for LaTeX; for CSV see ``plain``."""
 
-from ff_memories.plain import visible
+from ff_memories.base.escaping import escape_invisible
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -23,4 +23,4 @@ def opened(environment: str, *columns: str | float) -> list[str]:
 
 def latex(text: str) -> str:
     """Return text for LaTeX: nothing in it is a command, a ligature or an optional argument."""
-    return "".join(_LATEX.get(c, c) for c in visible(text))
+    return "".join(_LATEX.get(c, c) for c in escape_invisible(text))

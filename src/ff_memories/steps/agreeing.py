@@ -2,8 +2,8 @@
 
 import argparse
 
-from ff_memories import measures, tables
-from ff_memories.claims import register
+from ff_memories import tables
+from ff_memories.claims import measures, register
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.steps.common import Configured, config_argument

@@ -5,7 +5,7 @@ import argparse
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.patterns import plan
+from ff_memories.patterns import annotation_plan
 from ff_memories.steps.common import Configured, config_argument
 
 
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Configured) -> None:
     options = args.config.patterns
     corpus, dictionary = store.read(args.corpus), Dictionary.read(args.dictionary)
-    shown = plan.items(
+    shown = annotation_plan.items(
         tables.read(args.triggers), corpus, dictionary, options.keys_per_layer, options.top, args.config.seed
     )
-    tables.write(plan.table(shown), args.out)
+    tables.write(annotation_plan.table(shown), args.out)

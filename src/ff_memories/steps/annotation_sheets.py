@@ -4,13 +4,14 @@ import argparse
 from pathlib import Path
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import csv_text
+from ff_memories.base.files import write_whole
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
-from ff_memories.files import write_whole
-from ff_memories.forms import pages
-from ff_memories.patterns import SHEETS, csv_files, distance, plan, tools
-from ff_memories.plain import csv_text
+from ff_memories.patterns import SHEETS, annotation_plan, distance
+from ff_memories.patterns.forms import pages
+from ff_memories.patterns.readers import csv_files, tools
 from ff_memories.steps.common import Configured, config_argument
 
 
@@ -26,7 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Configured) -> None:
     config, corpus, dictionary = args.config, store.read(args.corpus), Dictionary.read(args.dictionary)
     options = config.patterns
-    items = plan.items(tables.read(args.triggers), corpus, dictionary, options.keys_per_layer, options.top, config.seed)
+    items = annotation_plan.items(
+        tables.read(args.triggers), corpus, dictionary, options.keys_per_layer, options.top, config.seed
+    )
     if [i.item for i in items] != tables.read(args.plan).sort("order")["item"].to_list():
         raise UserError(f"{args.plan}: not the plan of these triggers", "run snakemake again")
     drawn = distance.compositions(tables.read(args.refinement), config.seed)

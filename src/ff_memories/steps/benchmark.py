@@ -14,15 +14,15 @@ import polars as pl
 import torch
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.base.machine import hardware
+from ff_memories.base.options import threads, whole
+from ff_memories.base.progress import Progress
 from ff_memories.benchmark import page
 from ff_memories.benchmark.measures import MEASURES, Subject
 from ff_memories.benchmark.subjects import SIZES, random_decoder
-from ff_memories.errors import UserError
 from ff_memories.figures import render
-from ff_memories.files import write_whole
-from ff_memories.options import threads, whole
-from ff_memories.progress import Progress
-from ff_memories.report.cost import hardware
 from ff_memories.steps.common import chosen_device
 
 RUNS = {"quick": ("quick",), "small": ("small",), "full": ("small", "paper-part"), "paper": ("paper",),

@@ -9,20 +9,20 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.card import read_card
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import write_whole
 from ff_memories.claims import Evidence, natural, register, verdicts
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError, made_again
-from ff_memories.files import write_whole
+from ff_memories.model.info import read_info
 from ff_memories.report.claims_table import to_latex
 from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
-    parser.add_argument("--card", required=True, help="card.json")
+    parser.add_argument("--info", required=True, help="info.json")
     parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")
     parser.add_argument("--tables", nargs="*", default=[], metavar="TABLE", help="this run's tables, those there are")
     parser.add_argument("--counts", nargs="*", default=[], metavar="PATH", help="every step's counts: files or folders")
@@ -37,20 +37,20 @@ def run(args: Configured) -> None:
     for path, table in ((args.out, "claims"), (args.out_counts, "counts")):
         if Path(path).stem != table:
             raise UserError(f"{path}: this table's file is called {table}.parquet")
-    card, settings = read_card(args.card), args.config
+    info, settings = read_info(args.info), args.config
     evidence = Evidence(
         tables=read_tables(args.tables),
-        layers=card["layers"],
-        keys=card["keys"],
-        vocab=card["vocab"],
+        layers=info["layers"],
+        keys=info["keys"],
+        vocab=info["vocab"],
         seed=settings.seed,
         mean=settings.mutations.mean,
         prediction="output_top" if settings.composition.layer_prediction == "output" else "ffn_top",
-        one_softmax=not card["final_norm"]
-        and (settings.values.projection in ("flat", "head") or not card["adaptive_output"]),
+        one_softmax=not info["final_norm"]
+        and (settings.values.projection in ("flat", "head") or not info["adaptive_output"]),
         stop_words=stop_words(settings.composition.stop_words, Dictionary.read(args.dictionary)),
     )
-    judged = verdicts(register(), evidence, card["scope"])
+    judged = verdicts(register(), evidence, info["scope"])
     counts = merge_counts(args.counts)
     tables.write(judged, args.out)
     tables.write(counts, args.out_counts)
@@ -60,7 +60,7 @@ def run(args: Configured) -> None:
         _, number = natural(claim.id)
         write_whole(args.each / f"K{number:02}-{claim.name}.json", json.dumps(found[claim.id]) + "\n")
     if args.latex:
-        write_whole(args.latex, to_latex(judged, card["scope"]))
+        write_whole(args.latex, to_latex(judged, info["scope"]))
     print(listing(judged))
 
 
@@ -80,7 +80,7 @@ def merge_counts(paths: Iterable[str]) -> pl.DataFrame:
         try:
             parts.append(tables.conform(pl.read_parquet(file), schema))
         except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-            raise UserError(f"{file}: not readable as counts ({error})", made_again(file)) from None
+            raise UserError(f"{file}: not readable as counts ({error})", rebuild_hint(file)) from None
     try:
         return tables.conform(pl.concat(parts), schema)
     except ValueError as error:

@@ -4,12 +4,13 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from ff_memories import arithmetic, devices, tables
+from ff_memories import tables
+from ff_memories.base import arithmetic, gpu_locks
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write
+from ff_memories.base.options import threads, whole
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
-from ff_memories.files import replacing
-from ff_memories.options import threads, whole
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from ff_memories.model.decoder import Decoder
@@ -81,14 +82,14 @@ def load_decoder(args: argparse.Namespace) -> "Decoder":
     torch.set_num_threads(arithmetic.THREADS if arithmetic.portable() else args.threads)
     device = chosen_device(args.device)
     if device == "cuda":
-        device = f"cuda:{devices.take(torch.cuda.device_count())}"
+        device = f"cuda:{gpu_locks.acquire(torch.cuda.device_count())}"
     return Decoder.load(args.weights, args.description, device)
 
 
 def write_counts(step: str, reasons: dict[str, int], path: str) -> None:
     """Write a step's own rows of the ``counts`` table."""
     frame = tables.conform(tables.counts(step, reasons), tables.TABLES["counts"])
-    with replacing(path) as partial:
+    with atomic_write(path) as partial:
         frame.write_parquet(partial, compression="zstd")
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.card import read_card
+from ff_memories.base.errors import UserError
 from ff_memories.config import Corpus
 from ff_memories.corpus import cuts, moses, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import Segmenter, segmenter
-from ff_memories.errors import UserError
+from ff_memories.model.info import read_info
 from ff_memories.steps.common import Configured, config_argument, write_counts
 
 
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", required=True, nargs="+", type=Path, help="text files")
     parser.add_argument("--validation", required=True, nargs="+", type=Path, help="text files")
     parser.add_argument("--dictionary", required=True)
-    parser.add_argument("--card", required=True, help="the model's card.json")
+    parser.add_argument("--info", required=True, help="the model's info.json")
     parser.add_argument("--cuts", nargs="*", default=[], help="shards of cuts, where a segmenter ran before")
     parser.add_argument("--sentences", required=True, help="table to write")
     parser.add_argument("--corpus", required=True, help="corpus.safetensors to write")
@@ -35,7 +35,7 @@ def run(args: Configured) -> None:
     dictionary = Dictionary.read(args.dictionary)
     options = {
         "dictionary": dictionary,
-        "max_tokens": read_card(args.card)["max_positions"] - 1,
+        "max_tokens": read_info(args.info)["max_positions"] - 1,
         "headings": corpus.headings,
         "too_long": corpus.too_long,
         "tokenize": moses.tokenizer() if corpus.tokenizer == "moses" else None,
@@ -75,7 +75,7 @@ def _changed(corpus: Corpus, files: list[Path], found: str) -> str:
     names = ", ".join(map(str, files))
     what = f"{names}: together their SHA-256 is {found}, the config's corpus.sha256 is {corpus.sha256}"
     if corpus.source == "docstrings":
-        from ff_memories.corpus.docstrings import PACKAGES
+        from ff_memories.inputs.docstrings import PACKAGES
 
         what += "; the text is made from " + ", ".join(f"{p} {v}" for p, v in PACKAGES.items())
     return what

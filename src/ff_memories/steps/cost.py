@@ -4,8 +4,10 @@ import argparse
 from pathlib import Path
 
 from ff_memories import tables
-from ff_memories.files import write_whole
-from ff_memories.report.cost import costs, duration, hardware
+from ff_memories.base.files import write_whole
+from ff_memories.base.machine import hardware
+from ff_memories.base.progress import duration
+from ff_memories.report.cost import costs
 from ff_memories.report.rendering import render
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 from ff_memories.deviations.page import page
-from ff_memories.errors import UserError
-from ff_memories.files import write_whole
 
 KEPT = ("sensitivity", "projection_seeds")
 DIGITS = 6

@@ -2,8 +2,8 @@
 
 import argparse
 
-from ff_memories.corpus import docstrings
-from ff_memories.files import replacing
+from ff_memories.base.files import atomic_write
+from ff_memories.inputs import docstrings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,5 +13,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     for split, paragraphs in docstrings.build().items():
-        with replacing(getattr(args, split)) as partial:
+        with atomic_write(getattr(args, split)) as partial:
             partial.write_text("\n".join(paragraphs) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.memories import given, promoted, shading
+from ff_memories.memories import imported_triggers, promoted, shading
 from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Configured) -> None:
     decoder, corpus, config = load_decoder(args), store.read(args.corpus), args.config
-    triggers = given.triggers(args.triggers, decoder.description, corpus)
+    triggers = imported_triggers.triggers(args.triggers, decoder.description, corpus)
     shaded = triggers.filter(pl.col("rank") <= config.gallery.shaded)
     tables.write(shading.table(decoder, corpus, shaded, args.batch_tokens), args.shading)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)

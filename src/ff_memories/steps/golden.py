@@ -5,12 +5,12 @@ import json
 from pathlib import Path
 from typing import NoReturn
 
-from ff_memories import golden
+from ff_memories.audit import golden
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.base.options import whole
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
-from ff_memories.files import write_whole
-from ff_memories.options import whole
-from ff_memories.sources import registry
+from ff_memories.inputs import registry
 from ff_memories.steps.common import load_decoder, model_arguments
 
 

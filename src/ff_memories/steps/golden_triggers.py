@@ -3,12 +3,13 @@
 import argparse
 import json
 
-from ff_memories import golden, tables
+from ff_memories import tables
+from ff_memories.audit import golden
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
-from ff_memories.files import write_whole
-from ff_memories.sources import registry
+from ff_memories.inputs import registry
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

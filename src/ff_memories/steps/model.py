@@ -1,14 +1,14 @@
-"""Convert a fairseq checkpoint to safetensors, and write the run's card."""
+"""Convert a fairseq checkpoint to safetensors, and write the model info."""
 
 import argparse
 import hashlib
 import json
 from dataclasses import asdict
 
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write, require_file
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.errors import UserError
-from ff_memories.files import replacing, require_file
 from ff_memories.model import checkpoint
 from ff_memories.steps.common import Configured, config_argument
 
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dictionary", required=True)
     parser.add_argument("--weights", required=True, help="model.safetensors to write")
     parser.add_argument("--description", required=True, help="model.json to write")
-    parser.add_argument("--card", required=True, help="card.json to write: what this run's model is")
+    parser.add_argument("--info", required=True, help="info.json to write: what this run's model is")
 
 
 def run(args: Configured) -> None:
@@ -42,14 +42,14 @@ def run(args: Configured) -> None:
             f"the checkpoint has {description.vocab}",
             "give the dict.txt that the checkpoint was trained with",
         )
-    card = {
+    info = {
         "scope": scope(settings, description),
         **{f"{name}_sha256": digest for name, digest in digests.items()},
         **{k: v for k, v in asdict(description).items() if k != "aliases"},
     }
     checkpoint.write(description, weights, args.weights, args.description)
-    with replacing(args.card) as partial:
-        partial.write_text(json.dumps(card, indent=1, sort_keys=True) + "\n")
+    with atomic_write(args.info) as partial:
+        partial.write_text(json.dumps(info, indent=1, sort_keys=True) + "\n")
 
 
 def scope(settings: Settings, description: checkpoint.Description) -> str:

@@ -4,7 +4,7 @@ import argparse
 
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.memories import given, mutations
+from ff_memories.memories import imported_triggers, mutations
 from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments, write_counts
 
 
@@ -21,7 +21,7 @@ def run(args: Configured) -> None:
     options, corpus, decoder = args.config.mutations, store.read(args.corpus), load_decoder(args)
     shape = decoder.description
     chosen = mutations.sample(
-        given.triggers(args.triggers, shape, corpus),
+        imported_triggers.triggers(args.triggers, shape, corpus),
         shape.layers,
         shape.keys,
         keys_per_layer=options.keys_per_layer,

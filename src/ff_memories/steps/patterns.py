@@ -5,12 +5,13 @@ import argparse
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.base.escaping import csv_text
+from ff_memories.base.files import write_whole
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.files import write_whole
-from ff_memories.patterns import distance, plan, reading, scoring
-from ff_memories.patterns.records import Problems, Shown, check, check_judgements
-from ff_memories.plain import csv_text
+from ff_memories.patterns import annotation_plan, distance, scoring
+from ff_memories.patterns.readers import study
+from ff_memories.patterns.readers.records import Problems, Shown, check, check_judgements
 from ff_memories.steps.common import Configured, config_argument, write_counts
 
 OWN = ("annotations", "pattern_labels", "distance_labels", "annotation_scores")
@@ -33,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Configured) -> None:
     config, problems = args.config, Problems()
-    given, judged = reading.read(args.files, config.run, problems)
+    given, judged = study.read(args.files, config.run, problems)
     asked = tables.read(args.plan)
     refinement, examples = tables.read(args.refinement), tables.read(args.examples)
     cases = distance.compared(
@@ -41,7 +42,7 @@ def run(args: Configured) -> None:
         Dictionary.read(args.dictionary), config.seed,
     )  # fmt: skip
     example_of = {case.item: case.example for case in cases}
-    possible = {plan.identity("composition", None, example) for example in examples["example"]}
+    possible = {annotation_plan.identity("composition", None, example) for example in examples["example"]}
     shown = Shown(dict(asked.select("item", "prefixes").iter_rows()), _identities(args.triggers) if given else set())
     records, stale = check(given, shown, problems)
     judged, stale_too = check_judgements(judged, example_of, possible, distance.LABELS, problems)
@@ -80,4 +81,4 @@ def run(args: Configured) -> None:
 def _identities(triggers: str) -> set[str]:
     """Return the names of all items that keys of this model can be."""
     size = tables.read(triggers).select(pl.col("layer").max(), pl.col("key").max() + 1).row(0)
-    return plan.identities(*(n or 0 for n in size))
+    return annotation_plan.identities(*(n or 0 for n in size))

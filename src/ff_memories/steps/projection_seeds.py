@@ -3,8 +3,8 @@
 import argparse
 
 from ff_memories import tables
-from ff_memories.errors import UserError
-from ff_memories.options import whole
+from ff_memories.base.errors import UserError
+from ff_memories.base.options import whole
 from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Configured) -> None:
-    from ff_memories.memories.unloaded import rank_table
+    from ff_memories.released.random_projections import rank_table
 
     decoder, first = load_decoder(args), args.config.values.projection_seed
     if decoder.vocabulary.classes is None:

@@ -5,10 +5,10 @@ import argparse
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.base.seeds import generator
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.patterns import ANNOTATOR, proxy, quality, sample, scoring
-from ff_memories.seeding import generator
 from ff_memories.steps.common import Configured, check_dictionary, config_argument, write_counts
 
 

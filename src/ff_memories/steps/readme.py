@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ff_memories.card import read_card
-from ff_memories.errors import UserError
-from ff_memories.files import write_whole
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 from ff_memories.guide.readme import facts, renewed
+from ff_memories.model.info import read_info
 
 KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"
 
@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> None:
 
 def _of_run(results: Path) -> tuple[dict[str, Any], str]:
     claims = json.loads((results / "claims.json").read_text(encoding="utf-8"))
-    scope = read_card(str(results / "model/card.json"))["scope"]
+    scope = read_info(str(results / "model/info.json"))["scope"]
     return facts(claims, results.name, scope), (results / f"figures/{FIGURE}.svg").read_text(encoding="utf-8")

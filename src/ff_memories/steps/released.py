@@ -4,7 +4,7 @@ import argparse
 
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.memories import released
+from ff_memories.released import columns
 from ff_memories.steps.common import load_decoder, model_arguments
 
 
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    layer, dim = released.columns(
+    layer, dim = columns.columns(
         load_decoder(args), store.read(args.corpus), tables.read(args.examples), args.batch_tokens
     )
     tables.write(dim, args.released_dim)

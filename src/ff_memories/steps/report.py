@@ -5,17 +5,17 @@ import os
 from pathlib import Path
 
 from ff_memories import tables
-from ff_memories.card import read_card
-from ff_memories.errors import UserError, made_again
-from ff_memories.figures.catalogue import DRAWN
-from ff_memories.files import write_whole
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import write_whole
+from ff_memories.figures.registry import DRAWN
+from ff_memories.model.info import read_info
 from ff_memories.report.page import page
 from ff_memories.steps.common import Configured, config_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     config_argument(parser)
-    parser.add_argument("--card", required=True, help="card.json")
+    parser.add_argument("--info", required=True, help="info.json")
     parser.add_argument("--claims", required=True, help="table")
     parser.add_argument("--counts", required=True, help="table")
     parser.add_argument("--figures", nargs="*", default=[], metavar="SVG", help="figure2.svg ... figure11.svg")
@@ -30,9 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Configured) -> None:
-    card, claims = read_card(args.card), tables.read(args.claims)
-    if set(claims["scope"]) - {card["scope"]}:
-        raise UserError(f"{args.claims}: judged for another model than {args.card} describes", "run snakemake again")
+    info, claims = read_info(args.info), tables.read(args.claims)
+    if set(claims["scope"]) - {info["scope"]}:
+        raise UserError(f"{args.claims}: judged for another model than {args.info} describes", "run snakemake again")
     figures = {Path(path).stem: path for path in args.figures}
     for name, path in figures.items():
         if name not in DRAWN or not path.endswith(".svg"):
@@ -49,7 +49,7 @@ def run(args: Configured) -> None:
             made,
             {name: _text(path) for name, path in fragments.items()},
             args.config,
-            card,
+            info,
             {name: _target(path) for name, path in {**figures, **fragments, "claims": args.claims}.items()},
             Path(os.path.relpath(folders.pop(), Path(args.out).parent)).as_posix(),
             tables.read(args.sensitivity[0]) if args.sensitivity else None,
@@ -66,7 +66,7 @@ def _text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable ({error})", made_again(path)) from None
+        raise UserError(f"{path}: not readable ({error})", rebuild_hint(path)) from None
 
 
 def _target(path: str) -> str:

@@ -5,7 +5,7 @@ import argparse
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.sensitivity.table import rows
+from ff_memories.claims.sensitivity.table import rows
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

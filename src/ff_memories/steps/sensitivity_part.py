@@ -16,13 +16,12 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import config, tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.options import threads
+from ff_memories.base.progress import Progress
+from ff_memories.claims.sensitivity.choices import parts, varied
+from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
-from ff_memories.errors import UserError
-from ff_memories.options import threads
-from ff_memories.progress import Progress
-from ff_memories.sensitivity.choices import parts, varied
-from ff_memories.sensitivity.table import refused, rows
-from ff_memories.sensitivity.variant import evaluate, jobs_of
 
 # Imported by name: a part depends on the source of every step that it may run again.
 from ff_memories.steps import (
@@ -41,6 +40,7 @@ from ff_memories.steps import (
     values,
 )
 from ff_memories.steps.common import arithmetic_argument
+from ff_memories.workflow.variants import evaluate, jobs_of
 
 STEPS = {
     "annotation-plan": annotation_plan,

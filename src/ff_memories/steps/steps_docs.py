@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from ff_memories.errors import UserError
-from ff_memories.files import write_whole
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 from ff_memories.guide.steps import page
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from ff_memories import tables
-from ff_memories.card import read_card
+from ff_memories.model.info import read_info
 from ff_memories.report import table1
 from ff_memories.report.formats import text_arguments, write_formats
 from ff_memories.report.passages import Texts
@@ -18,9 +18,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
+    info, texts = read_info(args.info), Texts.read(args.sentences, args.corpus, args.dictionary)
     annotations, labels, triggers = map(tables.read, (args.annotations, args.labels, args.triggers))
-    rows, scope = table1.table1(annotations, labels, triggers, texts, card["layers"]), card["scope"]
+    rows, scope = table1.table1(annotations, labels, triggers, texts, info["layers"]), info["scope"]
     write_formats(
         args.out,
         {

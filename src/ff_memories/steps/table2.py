@@ -3,8 +3,8 @@
 import argparse
 
 from ff_memories import tables
-from ff_memories.card import read_card
-from ff_memories.options import whole
+from ff_memories.base.options import whole
+from ff_memories.model.info import read_info
 from ff_memories.report import table2
 from ff_memories.report.formats import text_arguments, write_formats
 from ff_memories.report.passages import Texts
@@ -21,10 +21,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Configured) -> None:
-    card, texts = read_card(args.card), Texts.read(args.sentences, args.corpus, args.dictionary)
+    info, texts = read_info(args.info), Texts.read(args.sentences, args.corpus, args.dictionary)
     target = args.config.values.target
     rows = table2.table2(tables.read(args.values), tables.read(args.triggers), texts, target)
-    few, scope = rows[: args.rows], card["scope"]
+    few, scope = rows[: args.rows], info["scope"]
     write_formats(
         args.out,
         {

@@ -3,7 +3,7 @@
 import argparse
 
 from ff_memories import tables
-from ff_memories.card import read_card
+from ff_memories.model.info import read_info
 from ff_memories.report import table3
 from ff_memories.report.formats import text_arguments, write_formats
 from ff_memories.report.passages import Texts
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Configured) -> None:
-    scope, texts = read_card(args.card)["scope"], Texts.read(args.sentences, args.corpus, args.dictionary)
+    scope, texts = read_info(args.info)["scope"], Texts.read(args.sentences, args.corpus, args.dictionary)
     annotations, triggers = tables.read(args.annotations), tables.read(args.triggers)
     found = table3.annotated_key(annotations, triggers, texts, args.config.patterns.top)
     write_formats(

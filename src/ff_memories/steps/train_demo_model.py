@@ -7,10 +7,10 @@ from pathlib import Path
 
 import yaml
 
-from ff_memories import training
+from ff_memories.base.options import threads
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.text import sha256
-from ff_memories.options import threads
+from ff_memories.inputs import training
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

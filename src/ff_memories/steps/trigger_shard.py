@@ -5,7 +5,7 @@ import argparse
 import torch
 
 from ff_memories.corpus import store
-from ff_memories.memories import plan
+from ff_memories.memories import batching
 from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
 from ff_memories.memories.triggers import require_enough, trigger_examples
@@ -44,7 +44,7 @@ def run(args: Configured) -> None:
     best = trigger_examples(
         decoder,
         corpus,
-        plan.shard(corpus.lengths[: corpus.train], number - 1, shards),
+        batching.shard(corpus.lengths[: corpus.train], number - 1, shards),
         top=triggers.top,
         positions=triggers.positions,
         per_sentence=triggers.per_sentence,

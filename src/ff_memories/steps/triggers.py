@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
-from ff_memories.errors import UserError
 from ff_memories.memories import shards, triggers
 from ff_memories.steps.common import Configured, config_argument, write_counts
 

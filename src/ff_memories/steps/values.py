@@ -4,7 +4,7 @@ import argparse
 
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.memories import given, values
+from ff_memories.memories import imported_triggers, values
 from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
 
 
@@ -20,5 +20,5 @@ def run(args: Configured) -> None:
     options, decoder = args.config.values, load_decoder(args)
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     corpus = store.read(args.corpus)
-    found = given.triggers(args.triggers, decoder.description, corpus)
+    found = imported_triggers.triggers(args.triggers, decoder.description, corpus)
     tables.write(values.table(decoder, vocabulary, found, corpus, options.target), args.values)

@@ -7,6 +7,7 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import PAPER, between
 from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.measures import agreement, agreement_by_probability, next_token_ranks, predictive_values
 from ff_memories.claims.statistics import (
     average,
     by_layer,
@@ -15,7 +16,6 @@ from ff_memories.claims.statistics import (
     rank_correlation,
     share_interval,
 )
-from ff_memories.measures import agreement, agreement_by_probability, next_token_ranks, predictive_values
 
 UNKNOWN = "no value in these layers has a trigger with a known target"
 

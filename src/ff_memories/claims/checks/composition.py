@@ -5,8 +5,8 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, both, tally
 from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.measures import active_memories, agreeing_cases, zero_agreement
 from ff_memories.claims.statistics import Share, average, by_layer, lowest_of_joint, percent, pooled_share
-from ff_memories.measures import active_memories, agreeing_cases, zero_agreement
 
 EMPTY = "no examples"
 

@@ -7,8 +7,8 @@ import polars as pl
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import at, between, both, tally
 from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.measures import means, refinement_kinds, residual_predicts, residual_probabilities
 from ff_memories.claims.statistics import by_layer, lowest_of_joint, percent, pooled_share, share_interval
-from ff_memories.measures import means, refinement_kinds, residual_predicts, residual_probabilities
 
 EMPTY = "no examples"
 

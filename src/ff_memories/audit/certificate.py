@@ -1,0 +1,64 @@
+"""What a check found, for people (a page) and for programs (JSON)."""
+
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ff_memories.audit.verify import PARTS, TOLERATED, Part, verified
+from ff_memories.base.machine import hardware
+from ff_memories.base.progress import duration
+from ff_memories.workflow import lock
+
+SHOWN = 8  # faults of one part that the page names; the certificate names all
+
+
+def page(part: Part) -> Iterator[str]:
+    """Yield one part's lines on the page."""
+    mark = "FAIL" if part.faults and part.name not in TOLERATED else "note" if part.faults else "ok"
+    yield f"{mark:4} {part.name:12} {part.line}"
+    yield from (f"{'':18}{note}" for note in part.notes)
+    sign = "-" if part.name in TOLERATED else "!"
+    yield from (f"{'':16}{sign} {fault}" for fault in part.faults[:SHOWN])
+    if len(part.faults) > SHOWN:
+        yield f"{'':16}{sign} and {len(part.faults) - SHOWN} more"
+
+
+def verdict(parts: list[Part], seconds: float) -> str:
+    """Return the last line of the page."""
+    left_out = [name for name in PARTS if name not in {*(part.name for part in parts), "recomputed"}]
+    only = f"; not looked at: {', '.join(left_out)}" if left_out else ""
+    if not verified(parts):
+        return f"NOT VERIFIED in {duration(seconds)}{only}"
+    again = next((part for part in parts if part.name == "recomputed"), None)
+    said = f", recomputed: {'; '.join([again.line, again.data['summary']])}," if again else ""
+    return f"VERIFIED{said} in {duration(seconds)}{only}"
+
+
+def certificate(parts: list[Part], seconds: float, run: str, scope: str, configfile: Path | None) -> dict[str, Any]:
+    """Return all that was found, as data."""
+    return {
+        "certificate": "ff-memories verify",
+        "version": 1,
+        "verdict": "verified" if verified(parts) else "not verified",
+        "run": run,
+        "model": scope,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "commit": commit(),
+        "dvc_lock_sha256": lock.digest(lock.path_of(configfile), "sha256"),
+        "machine": hardware(),
+        "parts": {
+            part.name: {"summary": part.line, "notes": part.notes, "faults": part.faults, **part.data} for part in parts
+        },
+    }
+
+
+def commit() -> str | None:
+    """Return the commit that is checked out, with a ``+`` where files differ from it; nothing outside of git."""
+    try:
+        ask = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+        return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

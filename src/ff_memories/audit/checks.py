@@ -1,0 +1,237 @@
+"""Rows of the measured tables, recomputed from the model and the text: one function per table."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories import tables
+from ff_memories.audit import closeness as compare
+from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
+from ff_memories.audit.oracle import Oracle, Seen
+from ff_memories.audit.tolerances import LOGIT, NOISE, TIE
+from ff_memories.config import Settings
+from ff_memories.corpus import sample, store, texts
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories.triggers import POSITIONS
+from ff_memories.memories.values import BOS
+from ff_memories.workflow.run import Run
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Evidence:
+    """All that a row is recomputed from; ``given`` are the examples where the config names them in place of a draw."""
+
+    oracle: Oracle
+    corpus: Corpus
+    config: Settings
+    tables: dict[str, pl.DataFrame]
+    given: pl.DataFrame | None = None
+    lists: dict[tuple[int, int], pl.DataFrame] = field(init=False)
+    _tops: dict[tuple[int, int], list[int]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if "triggers" in self.tables:
+            self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
+
+    @classmethod
+    def read(cls, run: Run, names: Iterable[str], at: Callable[[str], Path]) -> "Evidence":
+        """Read a run's model, corpus and tables; ``at`` says where a file of the run is looked for."""
+        values = run.resolved["values"]
+        oracle = Oracle(
+            at(run.checkpoint), Dictionary.read(at(run.dictionary)), values["projection"], values["projection_seed"]
+        )
+        frames = {name: tables.read(at(run.table(name))) for name in names}
+        corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
+        given = sample.read(at(file), _validation(run, at), corpus.lengths) if file else None
+        return cls(oracle, corpus, Settings(run.resolved), frames, given)
+
+    def prefix(self, row: Row) -> np.ndarray:
+        return self.corpus.sentence(row["sentence"])[: row["position"]]
+
+    def following(self, row: Row) -> int | None:
+        """Return the token after a prefix; nothing where its sentence ends."""
+        tokens = self.corpus.sentence(row["sentence"])
+        return int(tokens[row["position"]]) if row["position"] < len(tokens) else None
+
+    def trigger(self, row: Row) -> Row:
+        """Return the trigger of a (layer, key, rank)."""
+        return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)
+
+    def tops(self, layer: int, key: int) -> list[int]:
+        """Return the token that a value predicts, and after it those too close to it to call."""
+        if (layer, key) not in self._tops:
+            said = self.oracle.of_memory(self.oracle.value(layer, key))
+            best = int(said.argmax())
+            close = torch.nonzero(said >= said[best] - LOGIT).flatten().tolist()
+            self._tops[layer, key] = [best, *(token for token in close if token != best)]
+        return self._tops[layer, key]
+
+
+def _validation(run: Run, at: Callable[[str], Path]) -> dict[int, str]:
+    """Return the validation sentences as text, by number."""
+    here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
+    sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
+    return texts.of_sentences(sentences.with_columns(here))
+
+
+def lengths(evidence: Evidence, sentence: int) -> range:
+    """Return the prefix lengths of a sentence that the config looks at."""
+    low, high = POSITIONS[evidence.config.triggers.positions]
+    return range(low, len(evidence.corpus.sentence(sentence)) + high + 1)
+
+
+def trigger(evidence: Evidence, row: Row) -> Result:
+    """E1: a prefix's coefficient, that it is its sentence's best, and the token after it."""
+    results = [compare.same("next_token", row["next_token"], evidence.following(row))]
+    seen = evidence.oracle.layers(evidence.corpus.sentence(row["sentence"]))[row["layer"] - 1]
+    m = seen.coefficients()[:, row["key"]]
+    allowed = lengths(evidence, row["sentence"])
+    if row["position"] not in allowed:
+        return Result(DIFFERS, f"position {row['position']} is none of {allowed.start} to {allowed.stop - 1}")
+    own = float(m[row["position"]])
+    results.append(compare.number("coefficient", row["coefficient"], own, noise=_noise(seen)))
+    best = float(m[allowed.start : allowed.stop].max())
+    if evidence.config.triggers.per_sentence == "best" and best > own:
+        say = f"position {row['position']} is not the best of its sentence, {int(m.argmax())} is"
+        results.append(Result(NEAR_TIE if best <= own * (1 + TIE) else DIFFERS, say))
+    return compare.together(results)
+
+
+def _noise(seen: Seen) -> float:
+    """Return how far any score of a layer may be off in float32."""
+    return NOISE * float(seen.score.abs().max())
+
+
+def mutation(evidence: Evidence, row: Row) -> Result:
+    """E3: a trigger's coefficient without one of its tokens."""
+    source = evidence.trigger(row)
+    prefix = evidence.prefix(source)
+    at = {"first": 1, "last": len(prefix), "random": row["removed"]}[row["mutation"]]
+    if row["removed"] != at or not 1 <= at <= len(prefix):
+        return Result(DIFFERS, f"removed is {row['removed']}, in a prefix of {len(prefix)} tokens")
+    seen = evidence.oracle.layers(np.delete(prefix, at - 1))[row["layer"] - 1]
+    found = float(seen.coefficients()[-1, row["key"]])
+    change = row["mutated"] / row["coefficient"] - 1
+    return compare.together([
+        compare.same("coefficient", row["coefficient"], source["coefficient"]),
+        compare.number("mutated", row["mutated"], found, max(found, source["coefficient"]), _noise(seen)),
+        compare.number("change", row["change"], change, 1 + abs(change)),
+    ])  # fmt: skip
+
+
+def value(evidence: Evidence, row: Row) -> Result:
+    """E4-E7: what a value predicts, and whether its key's triggers are followed by it."""
+    said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
+    targets = _targets(evidence, row)
+    first = targets[0] if targets else None
+    known = [target for target in targets if target is not None]
+    results = [
+        compare.top("top_token", row["top_token"], said),
+        compare.number("top_probability", row["top_probability"], float(said.max().exp())),
+        compare.same("next_token", row["next_token"], first),
+        compare.same("agrees", row["agrees"], None if first is None else first == row["top_token"]),
+        compare.same("triggers", row["triggers"], len(known)),
+        compare.same("agreeing_triggers", row["agreeing_triggers"], known.count(row["top_token"])),
+    ]
+    if first is None or first >= len(said):  # a reading of the head alone knows no rank of rarer words
+        if first is None:
+            results.append(compare.same("next_token_rank", row["next_token_rank"], None))
+    else:
+        results.append(compare.rank("next_token_rank", row["next_token_rank"], said, first))
+    return compare.together(results)
+
+
+def _targets(evidence: Evidence, row: Row) -> list[int | None]:
+    """Return what a key's triggers are compared with, best trigger first (``values.target``)."""
+    listed = evidence.lists.get((row["layer"], row["key"]))
+    if listed is None:
+        return []
+    if evidence.config.values.target == "next":
+        return listed["next_token"].to_list()
+    return [int(p[-1]) if len(p := evidence.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
+
+
+def promoted(evidence: Evidence, row: Row) -> Result:
+    """A token that a value promotes, and how much."""
+    said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
+    return compare.together([
+        compare.number("probability", row["probability"], float(said[row["token"]].exp())),
+        compare.rank("token_rank", row["token_rank"], said, row["token"]),
+    ])  # fmt: skip
+
+
+def shading(evidence: Evidence, row: Row) -> Result:
+    """A trigger's coefficient after one of its tokens."""
+    source = evidence.trigger(row)
+    if not 1 <= row["position"] <= source["position"]:
+        return Result(DIFFERS, f"position {row['position']} is none of 1 to {source['position']}")
+    seen = evidence.oracle.layers(evidence.prefix(source))[row["layer"] - 1]
+    found = float(seen.coefficients()[row["position"], row["key"]])
+    return compare.number("coefficient", row["coefficient"], found, noise=_noise(seen))
+
+
+def example(evidence: Evidence, row: Row) -> Result:
+    """Section 5's prefixes: the token after one, and the model's own prediction."""
+    last = evidence.oracle.layers(evidence.prefix(row))[-1]
+    return compare.together([
+        compare.same("next_token", row["next_token"], evidence.following(row)),
+        compare.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
+    ])  # fmt: skip
+
+
+def composition(evidence: Evidence, row: Row) -> Result:
+    """E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
+    seen = _at(evidence, row)[row["layer"] - 1]
+    score, residual, ffn = seen.score[-1], seen.residual[-1], seen.ffn[-1]
+    says = row["ffn_top" if evidence.config.composition.layer_prediction == "ffn" else "output_top"]
+    noise = _noise(seen)
+    may = torch.ones_like(score, dtype=torch.bool) if evidence.config.composition.memories == "all" else score > 0
+    unsure = score.abs() <= noise
+    active, close = int((score > 0).sum()), int(unsure.sum())
+    agreeing, near = _agreeing(evidence, row["layer"], torch.nonzero(may | unsure).flatten(), may & ~unsure, says)
+    return compare.together([
+        compare.within("active", row["active"], active, active - close, active + close),
+        compare.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(ffn)),
+        compare.top("output_top", row["output_top"], evidence.oracle.of_layer(residual + ffn)),
+        compare.within("agreeing_memories", row["agreeing_memories"], agreeing, agreeing - near, agreeing + near),
+    ])  # fmt: skip
+
+
+def _agreeing(evidence: Evidence, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int) -> tuple[int, int]:
+    """Return how many memories that may agree have values that predict a token, and how many are too close to call."""
+    agree = close = 0
+    for key in keys.tolist():
+        tops = evidence.tops(layer, key)
+        agree += bool(may[key]) and tops[0] == token
+        close += token in tops and (len(tops) > 1 or not may[key])
+    return agree, close
+
+
+def refinement(evidence: Evidence, row: Row) -> Result:
+    """E11-E13: what residual, feed-forward and output predict at a layer, and the kind that follows."""
+    layers = _at(evidence, row)
+    here, last = layers[row["layer"] - 1], layers[-1]
+    residual = evidence.oracle.of_layer(here.residual[-1])
+    same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
+    kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
+    return compare.together([
+        compare.top("residual_top", row["residual_top"], residual),
+        compare.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(here.ffn[-1])),
+        compare.top("output_top", row["output_top"], evidence.oracle.of_layer(here.residual[-1] + here.ffn[-1])),
+        compare.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
+        compare.number("residual_probability", row["residual_probability"], float(residual[row["model_top"]].exp())),
+        compare.same("kind", row["kind"], kind),
+    ])  # fmt: skip
+
+
+def _at(evidence: Evidence, row: Row) -> list[Seen]:
+    example = evidence.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
+    return evidence.oracle.layers(evidence.prefix(example))

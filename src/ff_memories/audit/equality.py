@@ -1,0 +1,352 @@
+"""When two runs' tables are the same: a rule for every column of every table.
+
+Some columns must be the same whatever computed them, numbers agree within ``tolerances``, and entries of a ranked list
+may change places where their scores are as good as equal. A cell that a comparison of numbers decides (a top token, a
+rank, a count of active memories, a kind) is open when it differs: the row must be recomputed to tell (``compare``).
+Statistics and labels follow from other tables, and differ no more than what they follow from.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+
+from ff_memories.audit.tolerances import INTERVAL, NOISE, NUMBER, TIE
+from ff_memories.tables import TABLES
+
+SHOWN = 5  # differences of one table that are named
+SAME, COEFFICIENT, CHANGE, PROBABILITY, DECIDED, STATISTIC, FOLLOWS = (
+    "same", "coefficient", "change", "probability", "decided", "statistic", "follows",
+)  # fmt: skip
+
+# what each column is; columns that are not named must be the same
+RULES: dict[str, dict[str, str]] = {
+    "sentences": {},
+    "triggers": {"coefficient": COEFFICIENT},
+    "promoted": {"probability": PROBABILITY},
+    "shading": {"coefficient": COEFFICIENT},
+    "mutations": {"coefficient": COEFFICIENT, "mutated": COEFFICIENT, "change": CHANGE},
+    "values": {
+        "top_token": DECIDED, "top_probability": PROBABILITY, "next_token": DECIDED, "next_token_rank": DECIDED,
+        "agrees": DECIDED, "agreeing_triggers": DECIDED, "triggers": DECIDED,
+    },
+    "examples": {"model_top": DECIDED},
+    "composition": {"active": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED, "agreeing_memories": DECIDED},
+    "refinement": {
+        "residual_top": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED, "model_top": DECIDED,
+        "residual_probability": PROBABILITY, "kind": DECIDED,
+    },
+    "released_layer": {
+        name: PROBABILITY if dtype.is_float() else DECIDED
+        for name, dtype in TABLES["released_layer"].columns.items() if name not in TABLES["released_layer"].key
+    },
+    "released_dim": {
+        name: PROBABILITY if dtype.is_float() else DECIDED
+        for name, dtype in TABLES["released_dim"].columns.items() if name not in TABLES["released_dim"].key
+    },
+    **{
+        name: {column: STATISTIC for column, dtype in TABLES[name].columns.items()
+               if dtype.is_numeric() and column not in TABLES[name].key}
+        for name in ("agreeing", "annotation_scores", "projection_seeds", "control", "counts", "sensitivity", "claims")
+    },
+    **{
+        name: {column: FOLLOWS for column in TABLES[name].columns if column not in TABLES[name].key}
+        for name in ("annotation_plan", "annotations", "pattern_labels", "distance_labels")
+    },
+}  # fmt: skip
+UNITS = ("n", "agreeing", "keys", "examples", "pairs")  # columns that count what a statistic is taken over
+Side = Literal["a", "b"]
+
+
+@dataclass
+class Outcome:
+    """How one table compares.
+
+    Attributes:
+        rows: how many each run has.
+        cells: {column: cells that differ in any bit}.
+        within: of these, how many by no more than the tolerance.
+        exchanged: rows of ranked lists that stand elsewhere, or that another row replaces, at a near-tie.
+        gap: the largest gap between scores of exchanged rows, relative.
+        largest: the largest difference of a number, relative to what its tolerance is relative to.
+        open: rows, of both runs, that only a recomputation can settle.
+        different: what differs, in words.
+    """
+
+    name: str
+    rows: tuple[int, int]
+    cells: dict[str, int] = field(default_factory=dict)
+    within: dict[str, int] = field(default_factory=dict)
+    exchanged: int = 0
+    gap: float = 0.0
+    largest: float = 0.0
+    open: dict[Side, list[dict[str, Any]]] = field(default_factory=lambda: {"a": [], "b": []})
+    different: list[str] = field(default_factory=list)
+    settled: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Rows in which something discrete differs, though it may be equally right."""
+        return self.exchanged + len(self.open["b"]) + self.settled
+
+    def differs(self, rows: Iterable[dict[str, Any]], says: str) -> None:
+        key = TABLES[self.name].key
+        for row in rows:
+            place = " ".join(f"{column} {row[column]}" for column in key if column in row)
+            self.different.append(f"{self.name}, {place}: {says}")
+
+
+def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame]) -> dict[str, Outcome]:
+    """Compare the tables of two runs; {table: how it compares}, measurements before what follows from them.
+
+    A table that one of them lacks differs.
+    """
+    out: dict[str, Outcome] = {}
+    lists = a.get("triggers"), b.get("triggers")
+    moved = pl.DataFrame(schema={"layer": pl.UInt8, "key": pl.UInt16})  # keys whose triggers were exchanged
+    for name in [name for name in RULES if name in a or name in b]:
+        if name not in a or name not in b:
+            out[name] = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
+            out[name].different.append(f"{name}: only one of the runs has this table")
+        elif name in ("triggers", "promoted"):
+            out[name], exchanged = _ranked(name, a[name], b[name])
+            moved = exchanged if name == "triggers" else moved
+        elif name in ("mutations", "shading") and lists[0] is not None and lists[1] is not None:
+            out[name] = _along(name, a[name], b[name], lists[0], lists[1], moved)
+        elif FOLLOWS in RULES[name].values():
+            out[name] = _following(name, a[name], b[name], moved, out)
+        elif STATISTIC in RULES[name].values():
+            out[name] = _statistics(name, a[name], b[name], out)
+        else:
+            out[name] = _rows(name, a[name], b[name], list(TABLES[name].key))
+    return out
+
+
+def _joined(a: pl.DataFrame, b: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return rows that both have, with B's columns ``other:...``, and those that only A or only B has."""
+    both = a.join(b.rename({c: f"other:{c}" for c in b.columns if c not in key}), on=key, nulls_equal=True)
+    return both, a.join(b, on=key, how="anti", nulls_equal=True), b.join(a, on=key, how="anti", nulls_equal=True)
+
+
+def _most(frame: pl.DataFrame) -> pl.Expr:
+    """The largest coefficient of a row's layer, to which noise is relative."""
+    most = frame.group_by("layer").agg(pl.col("coefficient").max())
+    return pl.col("layer").replace_strict(most["layer"], most["coefficient"], return_dtype=pl.Float64, default=0.0)
+
+
+def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.Expr | None) -> None:
+    """Compare one column of numbers of the rows that both have."""
+    one, other = pl.col(column).cast(pl.Float64), pl.col(f"other:{column}").cast(pl.Float64)
+    size = pl.max_horizontal(one.abs(), other.abs())
+    noise = pl.lit(0.0) if most is None else NOISE * most
+    if rule == CHANGE:  # of mutated / coefficient - 1, as the errors of both make it
+        size = 2 * (1 + size)
+        noise = noise * (2 + size) / pl.col("coefficient").cast(pl.Float64)
+    elif column == "mutated":
+        size = pl.max_horizontal(size, pl.col("coefficient").cast(pl.Float64))
+    gap = (one - other).abs()
+    judged = both.select(
+        *[c for c in TABLES[out.name].key if c in both.columns],
+        (pl.col(column).ne_missing(pl.col(f"other:{column}"))).alias("differs"),
+        (gap <= NUMBER * size + noise).fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}"))).alias("within"),
+        (gap / pl.max_horizontal(size, noise / NOISE, pl.lit(1e-30))).fill_null(0.0).alias("gap"),
+    )
+    out.cells[column] = int(judged["differs"].sum())
+    out.within[column] = int((judged["differs"] & judged["within"]).sum())
+    if len(judged):
+        out.largest = max(out.largest, float(judged["gap"].max()))  # type: ignore[arg-type]
+    out.differs(judged.filter(~pl.col("within")).iter_rows(named=True), f"another {column}")
+
+
+def _same(out: Outcome, both: pl.DataFrame, column: str) -> None:
+    differ = both.filter(pl.col(column).ne_missing(pl.col(f"other:{column}")))
+    out.cells[column] = len(differ)
+    out.differs(differ.iter_rows(named=True), f"{column} is another")
+
+
+def _rows(name: str, a: pl.DataFrame, b: pl.DataFrame, key: list[str]) -> Outcome:
+    """Compare tables row by row; rows in which something decided differs stay open."""
+    out, rules = Outcome(name, (len(a), len(b))), RULES[name]
+    both, only_a, only_b = _joined(a, b, key)
+    out.differs(only_a.iter_rows(named=True), "only one of the runs has this row")
+    out.differs(only_b.iter_rows(named=True), "only one of the runs has this row")
+    decided = [column for column in a.columns if rules.get(column) == DECIDED]
+    differ = [pl.col(column).ne_missing(pl.col(f"other:{column}")) for column in decided]
+    for column, differs in zip(decided, differ, strict=True):
+        out.cells[column] = both.filter(differs).height
+    unsure = both.filter(pl.any_horizontal(differ)) if decided else both.clear()
+    out.open = {
+        "a": a.join(unsure, on=key, how="semi").to_dicts(),
+        "b": b.join(unsure, on=key, how="semi").to_dicts(),
+    }
+    sure = both.join(unsure, on=key, how="anti") if len(unsure) else both
+    for column in a.columns:
+        if column in key or column in decided:
+            continue
+        if (rule := rules.get(column, SAME)) == SAME:
+            _same(out, both, column)
+        else:
+            _numbers(out, sure, column, rule, None)
+    return out
+
+
+def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame) -> tuple[Outcome, pl.DataFrame]:
+    """Compare ranked lists, entry by entry; returns also the keys whose lists are not in the same order.
+
+    An entry may stand elsewhere, or be another, only where the scores at both places are as good as equal. Then the
+    scores of the two lists agree rank by rank, too: a list that lacks an entry does not.
+    """
+    place, score, rule = (
+        ("rank", "coefficient", COEFFICIENT) if name == "triggers" else ("token_rank", "probability", PROBABILITY)
+    )
+    entry = ["sentence", "position"] if name == "triggers" else ["token"]
+    out = Outcome(name, (len(a), len(b)))
+    by_rank, only_a, only_b = _joined(a, b, ["layer", "key", place])
+    most = _most(a) if rule == COEFFICIENT else None
+    near_zero = NOISE * most if most is not None else pl.lit(0.0)
+    for side in (only_a, only_b):  # a score next to zero may be positive in one run alone
+        out.exchanged += side.filter(pl.col(score) <= near_zero).height
+        out.differs(side.filter(pl.col(score) > near_zero).iter_rows(named=True), "only one of the runs has this row")
+    _numbers(out, by_rank, score, rule, most)
+    moved = by_rank.filter(pl.any_horizontal(pl.col(c).ne_missing(pl.col(f"other:{c}")) for c in entry))
+    out.cells |= {c: moved.filter(pl.col(c).ne_missing(pl.col(f"other:{c}"))).height for c in entry}
+    stays = by_rank.join(moved, on=["layer", "key", place], how="anti")
+    for column in set(a.columns) - {"layer", "key", place, score, *entry}:
+        _same(out, stays, column)
+    if len(moved):
+        _exchanges(out, moved, a, b, entry, place, score, most)
+    keys = pl.concat([frame.select("layer", "key") for frame in (moved, only_a, only_b)]).unique()
+    return out, keys
+
+
+def _exchanges(
+    out: Outcome, moved: pl.DataFrame, a: pl.DataFrame, b: pl.DataFrame, entry: list[str], place: str, score: str,
+    most: pl.Expr | None,
+) -> None:  # fmt: skip
+    """Judge the entries that stand at another place of the other list, or in none of its places."""
+    for own, other, prefix in ((a, b, ""), (b, a, "other:")):
+        here = moved.select("layer", "key", place, *(pl.col(prefix + c).alias(c) for c in entry))
+        here = here.join(own, on=["layer", "key", place, *entry])
+        there = other.select("layer", "key", *entry, pl.col(place).alias("at"), pl.col(score).alias("its"))
+        found = here.join(there, on=["layer", "key", *entry], how="left")
+        # what stands in this list where the other one has the entry; its end where the other list has it no more
+        rival = own.select("layer", "key", pl.col(place).alias("at"), pl.col(score).alias("rival"))
+        ends = own.group_by("layer", "key").agg(pl.col(score).min().alias("end"))
+        found = found.join(rival, on=["layer", "key", "at"], how="left").join(ends, on=["layer", "key"])
+        if "sentence" in entry:  # one prefix of each sentence is listed: another one of the same may be as good
+            best = other.group_by("layer", "key", "sentence").agg(pl.col(score).max().alias("sibling"))
+            found = found.join(best, on=["layer", "key", "sentence"], how="left")
+        else:
+            found = found.with_columns(pl.lit(None, pl.Float32).alias("sibling"))
+        its = pl.coalesce("rival", "sibling", "end").cast(pl.Float64)
+        gap = (pl.col(score).cast(pl.Float64) - its).abs()
+        size = pl.max_horizontal(pl.col(score).cast(pl.Float64), its)
+        limit = (TIE if score == "coefficient" else NUMBER) * size + (NOISE * most if most is not None else 0.0)
+        judged = found.with_columns(gap=gap, size=size, near=gap <= limit)
+        near = judged.filter("near")
+        out.exchanged += near.height if prefix == "other:" else 0
+        relative = near.select((pl.col("gap") / pl.col("size")).max()).item()
+        out.gap = max(out.gap, relative or 0.0)
+        out.differs(judged.filter(~pl.col("near")).iter_rows(named=True), "another row stands here, and no near-tie")
+
+
+def _along(
+    name: str, a: pl.DataFrame, b: pl.DataFrame, triggers_a: pl.DataFrame, triggers_b: pl.DataFrame, moved: pl.DataFrame
+) -> Outcome:
+    """Compare what was measured on triggers, trigger by trigger, whatever their rank.
+
+    The rows of triggers that only one run has are its exchanged ones. A random token is drawn by rank: where the rank
+    is another, so may the token be, and the row stays open.
+    """
+    out, rank = Outcome(name, (len(a), len(b))), ["layer", "key", "rank"]
+    identity = {
+        "sentence": pl.col("sentence").alias("of_sentence"),
+        "position": pl.col("position").alias("of_position"),
+    }
+    known = [t.select(*rank, *identity.values()) for t in (triggers_a, triggers_b)]
+    left, right = (frame.join(of, on=rank, how="left") for frame, of in zip((a, b), known, strict=True))
+    key = ["layer", "key", "of_sentence", "of_position", "mutation" if name == "mutations" else "position"]
+    both, only_a, only_b = _joined(left, right, key)
+    for side in (only_a, only_b):
+        excused = side.join(moved, on=["layer", "key"], how="semi")
+        out.exchanged += len(excused)
+        out.differs(
+            side.join(moved, on=["layer", "key"], how="anti").iter_rows(named=True), "only one run has this row"
+        )
+    if name == "mutations":
+        redrawn = (pl.col("rank") != pl.col("other:rank")) & (pl.col("mutation") == "random")
+        redrawn &= pl.col("removed") != pl.col("other:removed")
+        open_ = both.filter(redrawn)
+        out.cells["removed"] = both.filter(pl.col("removed") != pl.col("other:removed")).height
+        out.open["a"] = open_.select(a.columns).to_dicts()
+        out.open["b"] = right.join(open_.select(key), on=key, how="semi").select(b.columns).to_dicts()
+        both = both.filter(~redrawn)
+        out.differs(both.filter(pl.col("removed") != pl.col("other:removed")).iter_rows(named=True), "another removed")
+        for side in (left, right):
+            told = (
+                pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1 - pl.col("change")
+            ).abs()
+            wrong = side.filter(told > 1e-5 * (1 + pl.col("change").abs()))
+            out.differs(wrong.iter_rows(named=True), "change is not that of its coefficients")
+    for column, rule in RULES[name].items():
+        _numbers(out, both, column, rule, _most(triggers_a))
+    return out
+
+
+def _following(name: str, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame, before: dict[str, Outcome]) -> Outcome:
+    """Compare labels and plans: they may differ only for keys or examples whose own rows do."""
+    out = Outcome(name, (len(a), len(b)))
+    if name == "distance_labels":
+        rows = before["refinement"].open["b"] if "refinement" in before else []
+        moved = pl.DataFrame({"example": [row["example"] for row in rows]}, schema={"example": pl.UInt32}).unique()
+    on = [c for c in moved.columns]
+    for one, other in ((a, b), (b, a)):
+        differ = one.join(other, on=list(one.columns), how="anti", nulls_equal=True)
+        excused = differ.join(moved, on=on, how="semi")
+        out.exchanged += len(excused) if one is b else 0
+        out.differs(differ.join(moved, on=on, how="anti").iter_rows(named=True), "not the same row")
+    return out
+
+
+def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, Outcome]) -> Outcome:
+    """Compare statistics: what moved in the tables moves them a little, and where nothing moved they are the same.
+
+    A count moves by no more than the rows that did, a share by no more than these of what it is taken over, and a
+    statistic with an interval by no more than ``INTERVAL`` of that. The untrained model of ``control`` leaves no rows
+    to count: one unit in a thousand, or one, may have fallen on the other side.
+    """
+    out, key = Outcome(name, (len(a), len(b))), list(TABLES[name].key)
+    both, only_a, only_b = _joined(a, b, key)
+    out.differs(only_a.iter_rows(named=True), "only one of the runs has this row")
+    out.differs(only_b.iter_rows(named=True), "only one of the runs has this row")
+    numbers = [column for column, rule in RULES[name].items() if rule == STATISTIC]
+    for column in a.columns:
+        if column not in key and column not in numbers:
+            _same(out, both, column)
+    rows = sum(outcome.moved for outcome in before.values())
+    numeric = any(any(outcome.cells.values()) for outcome in before.values())
+    units = [pl.col(c).cast(pl.Float64) for c in UNITS if c in a.columns]
+    count = pl.max_horizontal(pl.lit(1.0), pl.min_horizontal(units)) if units else pl.lit(1e30)
+    flips = pl.max_horizontal(pl.lit(1.0), count / 1000) if name == "control" else pl.lit(float(rows))
+    width = pl.lit(0.0)
+    if {"low", "high"} <= set(a.columns):
+        width = (pl.col("high") - pl.col("low")).fill_null(0.0)
+    for column in numbers:
+        one, other = pl.col(column).cast(pl.Float64), pl.col(f"other:{column}").cast(pl.Float64)
+        gap, size = (one - other).abs(), pl.max_horizontal(one.abs(), other.abs())
+        may = (
+            flips
+            if a.schema[column].is_integer()
+            else NUMBER * size + pl.max_horizontal(INTERVAL * width, flips / count)
+        )
+        limit = may if numeric or name == "control" else 1e-9 * size
+        judged = both.select(
+            *key,
+            pl.col(column).ne_missing(pl.col(f"other:{column}")).alias("differs"),
+            (gap <= limit).fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}"))).alias("within"),
+        )
+        out.cells[column] = int(judged["differs"].sum())
+        out.within[column] = int((judged["differs"] & judged["within"]).sum())
+        out.differs(judged.filter(~pl.col("within")).iter_rows(named=True), f"another {column}")
+    return out

@@ -1,0 +1,202 @@
+"""Is this the checkpoint that it's said to be, read the right way round? Numbers that are known, measured anew.
+
+``sizes`` and ``measure`` look at the model and the test text, ``judge`` says what differs, ``diagnose`` names the usual
+reasons, ``endings`` looks at the triggers.
+"""
+
+import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.progress import Progress
+from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
+from ff_memories.memories.values import value_predictions
+from ff_memories.model.checkpoint import Description
+from ff_memories.model.decoder import Batch, Decoder
+
+WINDOWS_WITHOUT_GPU = 8
+
+
+def expected(path: Path) -> dict[str, Any]:
+    """Read what is known of a checkpoint. Raises ``UserError`` where the file isn't readable."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not readable as TOML: {error}", "check the registry's `golden`") from None
+
+
+def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
+    """Return a text as the model was trained on it: every line's words, then ``</s>``."""
+    ids: list[int] = []
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                ids += [*dictionary.encode(line.split()), EOS]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a readable text ({error})", "fetch it again") from None
+    return np.array(ids, dtype=np.int64)
+
+
+def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, windows: int | None) -> float:
+    """Return exp of the mean loss over windows of ``counted`` tokens with ``context`` tokens before them.
+
+    Args:
+        decoder: the model.
+        ids: the text (``stream``).
+        context, counted: tokens; the text's first window has no context.
+        windows: how many, spread evenly; ``None``: all, so that every token counts once.
+    """
+    starts = np.arange(0, len(ids), counted)
+    if windows is not None and windows < len(starts):
+        starts = starts[np.linspace(1, len(starts) - 2, windows).round().astype(int)]
+    total = n = 0.0
+    with torch.inference_mode(), Progress(len(starts), "windows", "perplexity") as progress:
+        for start in starts.tolist():
+            targets = ids[start : start + counted]
+            before = ids[max(0, start - context) : start]
+            inputs = np.concatenate([before, targets[:-1]])  # Batch puts a </s> in front
+            h = decoder.forward(Batch.pack([inputs], decoder.device))[-len(targets) :]
+            wanted = torch.from_numpy(targets).to(decoder.device)
+            found = decoder.vocabulary.predict(decoder.vocabulary.output(h), wanted, rank=False)
+            total -= found.target_probability.clamp(min=1e-38).log().double().sum().item()
+            n += len(targets)
+            progress.step(1)
+    return math.exp(min(total / n, 700.0))
+
+
+def identity_error(decoder: Decoder, ids: np.ndarray) -> float:
+    """Return the largest relative error of o = r + sum_i m_i v_i + b2, and of the softmax's sum (G7)."""
+    worst = 0.0
+    with torch.inference_mode():
+        batch = Batch.pack([ids[:31]], decoder.device)
+        x = decoder.embed(batch)
+        for layer in decoder.layers:
+            residual = layer.attend(x, batch)
+            coefficients = layer.coefficients(residual)
+            exact = coefficients[-1].double() @ layer.values.double() + layer.value_bias.double()
+            y = layer.combine(coefficients)
+            worst = max(worst, ((y[-1] - exact).norm() / exact.norm().clamp(min=1e-9)).item())
+            x = residual + y
+        total = decoder.vocabulary.log_probabilities(decoder.vocabulary.output(x[-2:])).double().exp().sum(1)
+    return max(worst, (total - 1).abs().max().item())
+
+
+def measure(
+    decoder: Decoder, dictionary: Dictionary, test: Path, known: dict[str, Any], windows: int | None
+) -> dict[str, Any]:
+    """Measure G2-G5 and G7 on a model of the right size."""
+    shape, options, ids = decoder.description, known["perplexity"], stream(test, dictionary)
+    none = np.full((shape.layers, shape.keys), -1, dtype=np.int64)
+    top, probability, _ = value_predictions(decoder, decoder.vocabulary, none)
+    best = np.argsort(-probability.ravel(), kind="stable")[: known["top_values"]["values"]]
+    upper = best // shape.keys + 1 >= known["top_values"]["from_layer"]
+    inside = lambda at: at["layer"] <= shape.layers and at["key"] < shape.keys
+    return {
+        "parameters": shape.parameters,
+        "vocab": shape.vocab,
+        "tops": {
+            f"{at['layer']}/{at['key']}": dictionary[top[at["layer"] - 1, at["key"]]] if inside(at) else None
+            for at in known["tops"]
+        },
+        "max_probability": float(probability.max()),
+        "top_values": float(upper.mean()),
+        "identity": identity_error(decoder, ids),
+        "perplexity": perplexity(decoder, ids, options["context"], options["counted"], windows),
+        "perplexity_windows": "all" if windows is None else windows,
+    }
+
+
+def sizes(shape: Description, known: dict[str, Any]) -> list[str]:
+    """Return what differs in size (G1); where something does, nothing else need be looked at."""
+    return [
+        f"{name}: {getattr(shape, name):,}, it has {known[name]:,} (G1)"
+        for name in ("parameters", "vocab")
+        if getattr(shape, name) != known[name]
+    ]
+
+
+def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
+    """Return what differs from what is known (G2-G5, G7): a line for each, none if all is well."""
+    faults = []
+    whole = found["perplexity_windows"] == "all"
+    spans = {
+        "perplexity": (known["perplexity"]["all" if whole else "sample"], "G2"),
+        "max_probability": (known["max_probability"], "G4"),
+        "top_values": (known["top_values"]["share"], "G5"),
+        "identity": ([0.0, known["identity"]], "G7"),
+    }
+    for name, ((low, high), which) in spans.items():
+        if not low <= found[name] <= high:
+            faults.append(f"{name}: {found[name]:.4g}, it lies between {low:g} and {high:g} ({which})")
+    for at in known["tops"]:
+        place = f"{at['layer']}/{at['key']}"
+        if found["tops"][place] != at["token"]:
+            said = repr(found["tops"][place])
+            faults.append(f"value {at['key']} of layer {at['layer']} predicts {said}, it is {at['token']!r} (G3)")
+    return faults
+
+
+def diagnose(
+    decoder: Decoder, dictionary: Dictionary, counts: list[int], found: dict[str, Any], known: dict[str, Any]
+) -> str:
+    """Name the reason that explains most of what differs."""
+    wanted = [(at["layer"] - 1, at["key"], dictionary.ids.get(at["token"], -1)) for at in known["tops"]]
+    readings = {
+        "the values are transposed: fc2's numbers were taken row by row, a value is a column of fc2": lambda i, k: (
+            decoder.layers[i].values.reshape(decoder.layers[i].values.shape[::-1]).t()[k]
+        ),
+        "the values were taken from fc1: those are the keys": lambda i, k: decoder.layers[i].keys[k],
+        "layers are shifted by one (counted from 0)": lambda i, k: decoder.layers[(i + 1) % len(decoder.layers)].values[
+            k
+        ],
+        "layers are shifted by one (counted from 2)": lambda i, k: decoder.layers[i - 1].values[k],
+        "dimensions are shifted by one": lambda i, k: decoder.layers[i].values[(k + 1) % len(decoder.layers[i].values)],
+    }
+    inside = [(i, k, w) for i, k, w in wanted if i < len(decoder.layers) and k < len(decoder.layers[i].values)]
+    for reason, reading in readings.items():
+        vectors = [reading(i, k) for i, k, _ in inside]
+        if vectors:
+            tops = decoder.vocabulary.predict(torch.stack(vectors)).top.tolist()
+            if 2 * sum(t == w for t, (_, _, w) in zip(tops, inside, strict=True)) > len(wanted):
+                return reason
+    if found["perplexity"] >= known["perplexity"]["wrong_dictionary"]:
+        low, high = known["max_probability"]  # which no dictionary changes
+        if low <= found["max_probability"] <= high and shuffled_ties(dictionary, counts):
+            return (
+                "the dictionary is not this checkpoint's: words of equal count stand in another order than fairseq "
+                "gives them since the v2 release, as in the v1 tarball's dict.txt"
+            )
+        return "the weights or the dictionary are others than the source's: trained otherwise, random or damaged"
+    if all(found["tops"][f"{at['layer']}/{at['key']}"] == at["token"] for at in known["tops"]):
+        return (
+            f"the values are right and the text is read wrongly: {decoder.description.heads} attention heads, as the "
+            "checkpoint's options say, may not be what it was trained with; or the test text is another one"
+        )
+    return "no usual reason fits: the checkpoint is another one"
+
+
+def shuffled_ties(dictionary: Dictionary, counts: list[int]) -> bool:
+    """Say whether words of equal count are out of alphabetical order, which current dictionaries keep."""
+    types = dictionary.types[len(SPECIALS) :]
+    ties = [(a, b) for a, b, x, y in zip(types, types[1:], counts, counts[1:], strict=False) if x == y > 0]
+    return sum(a > b for a, b in ties) > 0.01 * len(ties)
+
+
+def endings(
+    triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return, for each key of G6, the share of its triggers whose last word is one of those that are known."""
+    out = []
+    for at in known.get("endings", []):
+        own = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
+        ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
+        hits = [last_token(row["sentence"], row["position"]) in ids for row in own.iter_rows(named=True)]
+        out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
+    return out

@@ -1,0 +1,132 @@
+"""fairseq's own model in float64, one prefix at a time: what the audit compares the tables with.
+
+It reads the checkpoint itself and shares no forward pass with the package, neither batches nor tiles nor precision.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ff_memories.base.errors import UserError
+from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
+from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.model import checkpoint
+from ff_memories.model.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One layer at all rows of a sentence (</s> first): row j is the prefix of length j."""
+
+    residual: torch.Tensor  # (rows, d)
+    score: torch.Tensor  # (rows, d_m) x K^T + b1, whose positive part is the memory coefficient
+    ffn: torch.Tensor  # (rows, d)
+
+    def coefficients(self) -> torch.Tensor:
+        return self.score.clamp(min=0)
+
+
+class Oracle:
+    """A fairseq ``transformer_lm`` in float64, and how it reads vectors.
+
+    Args:
+        path: the checkpoint.
+        dictionary: its token types.
+        reading, seed: ``values.projection`` and its seed; layers are read as by the model itself where it is random.
+    """
+
+    def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):
+        self.decoder: Any = _model(path, dictionary).double().eval().decoder
+        places = self.decoder.embed_positions
+        if hasattr(places, "weights"):  # sinusoids are no parameters: `double` passes them over
+            places.weights = places.weights.double()
+        self.reading = reading
+        self._other = None
+        if reading != "adaptive":
+            description, weights = checkpoint.read(path)
+            weights = {name: tensor.double() for name, tensor in weights.items()}
+            self._other = Vocabulary(description, weights).reading(reading, seed)
+
+    @property
+    def keys(self) -> tuple[int, int]:
+        """L and d_m."""
+        return len(self.decoder.layers), self.decoder.layers[0].fc1.out_features
+
+    def value(self, layer: int, key: int) -> torch.Tensor:
+        """Return value vector v (d,) of layer 1..L."""
+        return self.decoder.layers[layer - 1].fc2.weight[:, key].detach()
+
+    @torch.no_grad()
+    def layers(self, tokens: Iterable[int]) -> list[Seen]:
+        """Run one sentence (ids without </s>) by itself and return what every layer did."""
+        kept, hooks = [], []
+        for block in self.decoder.layers:
+            record: dict[str, torch.Tensor] = {}
+            hooks += [
+                block.final_layer_norm.register_forward_pre_hook(lambda m, i, r=record: r.update(residual=i[0][:, 0])),
+                block.fc1.register_forward_hook(lambda m, i, o, r=record: r.update(score=o[:, 0].clone())),
+                block.fc2.register_forward_hook(lambda m, i, o, r=record: r.update(ffn=o[:, 0])),
+            ]
+            kept.append(record)
+        try:
+            self.decoder.extract_features(torch.tensor([[EOS, *map(int, tokens)]]))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return [Seen(**record) for record in kept]
+
+    @torch.no_grad()
+    def of_value(self, h: torch.Tensor) -> torch.Tensor:
+        """Return log p (vocab,) that a value vector predicts, read as the config says (section 4)."""
+        return self._own(h) if self._other is None else self._other.log_probabilities(h[None])[0]
+
+    @torch.no_grad()
+    def of_memory(self, h: torch.Tensor) -> torch.Tensor:
+        """Return log p (vocab,) that a value predicts as section 5.1 reads it."""
+        return self._own(h) if self.reading == "random" else self.of_value(h)
+
+    @torch.no_grad()
+    def of_layer(self, h: torch.Tensor) -> torch.Tensor:
+        """Return log p (vocab,) that a residual, feed-forward or layer output predicts (section 5)."""
+        if self.decoder.layer_norm is not None:
+            h = self.decoder.layer_norm(h)
+        return self.of_memory(h)
+
+    def _own(self, h: torch.Tensor) -> torch.Tensor:
+        if self.decoder.project_out_dim is not None:
+            h = self.decoder.project_out_dim(h)
+        if self.decoder.adaptive_softmax is not None:
+            return self.decoder.adaptive_softmax.get_log_prob(h.view(1, 1, -1), None).view(-1)
+        return torch.log_softmax(self.decoder.output_layer(h.view(1, 1, -1)).view(-1), 0)
+
+
+def _model(path: str | Path, dictionary: Dictionary) -> Any:
+    """Build the checkpoint's model with the installed fairseq and load its weights."""
+    from fairseq.data import Dictionary as Types
+    from fairseq.models.transformer_lm import TransformerLanguageModel
+
+    types = Types()
+    for word in dictionary.types[len(SPECIALS) :]:
+        types.add_symbol(word)
+    loaded = checkpoint.load_pickle(path)
+    given = checkpoint.model_options(loaded, Path(path))
+    options = Namespace(**{name: value for name, value in given.items() if value is not None})
+    options.decoder_layers_to_keep = None
+    options.decoder_layerdrop = 0  # what a current fairseq saves otherwise than this one names it
+    options.adaptive_softmax_cutoff = given.get("adaptive_softmax_cutoff")
+    state = dict(loaded["model"])
+    head = state.pop("decoder.output_projection.weight", None)
+    if head is not None and not getattr(options, "share_decoder_input_output_embed", False):
+        state["decoder.embed_out"] = head
+    try:
+        model = TransformerLanguageModel.build_model(
+            options, Namespace(source_dictionary=types, target_dictionary=types)
+        )
+        model.load_state_dict(state, strict=True)
+    except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: the installed fairseq cannot load it ({str(error).splitlines()[0]})") from None
+    return model

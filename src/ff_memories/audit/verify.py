@@ -1,0 +1,192 @@
+"""The reviewer's check of a run: its record, its files, what follows from them, its measurements, the environment.
+
+A file that differs from the record is a fault, unless a job of this machine wrote it as it is. Then the run was
+computed anew, with other last bits, and its tables must be equal to the recorded ones (``compare``).
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ff_memories.audit import audit, compare, computed, recomputed
+from ff_memories.audit.checks import Evidence
+from ff_memories.audit.sampling import Aim
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.config import load
+from ff_memories.workflow import consistency, environment, lock, rebuild
+from ff_memories.workflow.run import Run
+from ff_memories.workflow.stages import DEFAULT, SHARED
+
+PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "environment")
+TOLERATED = ("environment",)  # told, and no reason against: what matters is that the same comes out
+
+
+@dataclass
+class Part:
+    """One part of the check: in a line, what else is worth a line, what is wrong, and all of it as data."""
+
+    name: str
+    line: str
+    notes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Check:
+    """What a check is about and how sure it is to be."""
+
+    configfile: Path | None
+    aim: Aim
+    cores: int
+    folder: Path
+
+    @cached_property
+    def again(self) -> tuple[list[rebuild.Task], list[str]]:
+        """The jobs that can be run again here, and what others lack."""
+        return rebuild.tasks(self.configfile)
+
+    @cached_property
+    def own(self) -> frozenset[str]:
+        """The artefacts that differ from the record because this machine computed them."""
+        differing, known = lock.differing(self.configfile), computed.digests(self.run.results)
+        return frozenset(path for path in differing if computed.here(path, known))
+
+    @property
+    def run(self) -> Run:
+        path = self.configfile or DEFAULT
+        return Run(load(path).model_dump(), str(path))
+
+    def at(self, path: str) -> Path:
+        """Return where a file of the run is: as it was rebuilt, else as it lies here."""
+        again = self.folder / path
+        return again if again.exists() else Path(path)
+
+
+def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say: Callable[[Part], None]) -> list[Part]:
+    """Check a run; ``say`` is told each part as it is done. Returns the parts, in order."""
+    done = []
+    with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
+        check = Check(configfile, aim, cores, Path(folder))
+        for name in PARTS:
+            wanted = name in parts or (name == "recomputed" and "files" in parts)  # what is excused must be equal
+            part = CHECKS[name](check) if wanted else None
+            if part is not None:
+                done.append(part)
+                say(part)
+    return done
+
+
+def verified(parts: list[Part]) -> bool:
+    """Whether nothing speaks against a run."""
+    return not any(part.faults for part in parts if part.name not in TOLERATED)
+
+
+def _record(check: Check) -> Part:
+    recorded = lock.read(check.configfile)
+    faults = consistency.faults(check.configfile)
+    where = lock.path_of(check.configfile)
+    line = f"{where}: {len(recorded)} stages, each made from these sources, inputs and parameters"
+    if faults:
+        line = f"{where}: {len(recorded)} stages, {len(faults)} contradictions"
+    return Part("record", line, faults=faults, data={"stages": len(recorded)})
+
+
+def _files(check: Check) -> Part:
+    recorded, where = lock.outputs(check.configfile), lock.path_of(check.configfile)
+    present = {path for path in recorded if os.path.exists(path)}
+    differing = lock.differing(check.configfile).keys() - check.own
+    remade = {path for task in check.again[0] for path in task.makes}
+    faults = [f"{path}: not what {where} records" for path in sorted(differing)]
+    absent = sorted(recorded.keys() - present)
+    faults += [f"{p}: not here; dvc pull brings it" for p in absent if p not in remade and SHARED.search(p)]
+    private = [path for path in absent if path not in remade and not SHARED.search(path)]
+    notes = [f"not here, to be made again: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
+    notes += [f"not here, for it is not shared: {_some(private)}"] if private else []
+    same = len(present) - len(differing) - len(check.own)
+    line = f"{same} of {len(present)} files have the recorded content"
+    line += f", {len(check.own)} were computed here" if check.own else ""
+    return Part("files", line, notes, faults, {"recorded": len(recorded), "present": len(present), "absent": absent})
+
+
+def _some(paths: list[str]) -> str:
+    """Return a few names, and how many more there are."""
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def _recomputed(check: Check) -> Part | None:
+    """Compare the tables computed here with the recorded ones; nothing where all are the record's own."""
+    page = Path(check.run.path("report", recomputed.PAGE))
+    if not check.own:
+        page.unlink(missing_ok=True)
+        return None
+    found = compare.compare(lock.path_of(check.configfile), Path(check.run.results), check.configfile)
+    made, here = recomputed.machines(check.configfile), computed.machines(check.run.results)[-1:]
+    notes = [found.summary] if found.answer == "equal" else []
+    notes += [f"recorded on {machine}" for machine in made] + [f"computed here on {machine}" for machine in here]
+    part = Part("recomputed", f"{found.answer} to the record", notes, found.different, compare.data(found))
+    if found.different:
+        part.line = "different from the record"
+    write_whole(page, recomputed.page(found, made, here))
+    return part
+
+
+def _rebuilt(check: Check) -> Part:
+    todo, lacking = check.again
+    rebuild.run(check.folder, todo, check.configfile, check.cores)
+    found = rebuild.compare(check.folder, todo, check.configfile, check.own)
+    total = len(found.same) + len(found.differ)
+    line = f"{len(found.same)} of {total} files made again from tables, checkpoint and text: same bytes"
+    notes = [f"what follows from {path} was not made again: it is not here" for path in lacking]
+    return Part("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
+
+
+def _audit(check: Check) -> Part:
+    aim, run = check.aim, check.run
+    try:
+        evidence = Evidence.read(run, audit.ROWS, check.at)
+    except UserError as error:
+        return Part("audit", "could not be made", faults=[str(error).partition("\n")[0]])
+    findings, faults = audit.audit(evidence, aim), audit.draws(evidence)
+    notes: list[str] = []
+    data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
+    for finding in findings:
+        said = finding.statement(aim)
+        near = f" ({finding.near_ties} near-ties)" if finding.near_ties else ""
+        notes.append(said + near)
+        faults += finding.differ
+        data["tables"][finding.what] = {
+            "rows": finding.population,
+            "recomputed": finding.looked_at,
+            "differ": finding.differ,
+            "near_ties": finding.near_ties,
+            "largest_difference": finding.largest_difference,
+            "a_single_wrong_row_is_found_with_probability": finding.looked_at / finding.population,
+            "statement": said,
+        }
+    line = f"recomputed by fairseq in float64, one sentence at a time; --seed {aim.seed} draws the same rows"
+    return Part("audit", line, notes, faults, data)
+
+
+def _environment(check: Check) -> Part:
+    wanted = environment.pins()
+    count, other = environment.differences(wanted)
+    line = f"{count - len(other)} of {count} packages are those of {environment.LOCK}"
+    faults = [f"{name} {here}, locked {wanted[name]}" for name, here in other.items()]
+    data = {"constraints_sha256": environment.digest(), "packages": count, "python": environment.python()}
+    return Part("environment", line, faults=faults, data=data)
+
+
+CHECKS: dict[str, Callable[[Check], Part | None]] = {
+    "record": _record,
+    "files": _files,
+    "recomputed": _recomputed,
+    "rebuilt": _rebuilt,
+    "audit": _audit,
+    "environment": _environment,
+}

@@ -1,0 +1,1 @@
+"""What every other part may use: errors, atomic files, escaping, progress, seeds, GPU locks."""

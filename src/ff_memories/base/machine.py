@@ -1,0 +1,52 @@
+"""What machine this is, and the lines in which a step's log says so."""
+
+import os
+import platform
+import shutil
+import subprocess
+from argparse import Namespace
+from importlib.metadata import version
+from pathlib import Path
+
+from ff_memories.base import arithmetic
+
+MACHINE = "machine: "  # begins the line of a step's log that says what it ran on
+MADE = "made: "  # begins the line of a step's log that names the files it wrote, with their MD5
+
+
+def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
+    """Return what this machine is made of, as far as it tells: processor, cores, memory, GPUs, versions.
+
+    ``step``: the arguments of a step that runs here, for the device, threads and arithmetic that it was given.
+    """
+    facts = [("processor", _first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine())]
+    if known := arithmetic.instructions():
+        facts.append(("instructions", known[-1]))
+    facts.append(("cores", str(os.cpu_count())))
+    if kib := _first("/proc/meminfo", "MemTotal"):
+        facts.append(("memory", f"{int(kib.split()[0]) / 2**20:.0f} GiB"))
+    facts += [("GPU", name) for name in _gpus()]
+    facts.append(("system", f"{platform.system()}, Python {platform.python_version()}"))
+    if step is not None and hasattr(step, "device"):
+        facts += [("torch", version("torch")), ("device", step.device), ("threads", str(step.threads)),
+                  ("arithmetic", "portable" if arithmetic.portable() else "fast")]  # fmt: skip
+    return facts
+
+
+def _first(path: str, field: str) -> str | None:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), None)
+
+
+def _gpus() -> list[str]:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    asked = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return []

@@ -1,0 +1,58 @@
+"""The `sensitivity` table: every claim as it came out under each choice."""
+
+import polars as pl
+
+from ff_memories.claims.register import natural
+from ff_memories.claims.sensitivity.choices import BASELINE
+from ff_memories.tables import TABLES
+
+HOLDING, FAILING = ("holds", "reproduced"), ("fails", "not_reproduced")
+
+
+def rows(claims: pl.DataFrame, choice: str = BASELINE, value: str = "") -> pl.DataFrame:
+    """Return one choice's rows from the claims that were measured under it."""
+    named = claims.with_columns(pl.lit(choice).alias("choice"), pl.lit(value).alias("value"))
+    return named.select(*TABLES["sensitivity"].columns)
+
+
+def refused(claims: pl.DataFrame, choice: str, value: str) -> pl.DataFrame:
+    """Return the rows of a choice under which a run is refused: no claim has a value."""
+    none = {c: pl.lit(None, claims.schema[c]) for c in ("measured", "low", "high")}
+    verdict = pl.lit("not_applicable", claims.schema["verdict"])
+    return rows(claims.with_columns(verdict=verdict, **none), choice, value)
+
+
+def changes(table: pl.DataFrame) -> pl.DataFrame:
+    """Return each claim and choice beside the run's own, claims and choices in order.
+
+    Columns: ``claim``, ``choice``, ``value``, ``measured``, ``baseline``, ``change`` (relative to the baseline's size;
+    null where either is missing), ``beyond`` (outside the baseline's 95 % interval; where it has none, whether it
+    differs at all), ``verdict``, ``was``, ``flip`` (``to holds``, ``to fails``, or nothing).
+    """
+    own = table.filter(pl.col("choice") == BASELINE).select(
+        "claim", baseline="measured", below="low", above="high", was="verdict"
+    )
+    measured, baseline = pl.col("measured"), pl.col("baseline")
+    inside = measured.is_between(pl.col("below"), pl.col("above"))
+    to = (
+        pl.when(pl.col("was").is_in(HOLDING) & pl.col("verdict").is_in(FAILING))
+        .then(pl.lit("to fails"))
+        .when(pl.col("was").is_in(FAILING) & pl.col("verdict").is_in(HOLDING))
+        .then(pl.lit("to holds"))
+        .otherwise(pl.lit(""))
+    )
+    return (
+        table.filter(pl.col("choice") != BASELINE)
+        .join(own, on="claim", maintain_order="left")
+        .with_columns(
+            change=pl.when(measured == baseline)
+            .then(0.0)
+            .when(baseline != 0)
+            .then((measured - baseline) / baseline.abs()),
+            beyond=(~inside).fill_null(measured != baseline).fill_null(False),
+            flip=to,
+            order=pl.col("claim").map_elements(lambda claim: natural(claim)[1], return_dtype=pl.Int64),
+        )
+        .sort("order", "choice", "value", maintain_order=True)
+        .select("claim", "choice", "value", "measured", "baseline", "change", "beyond", "verdict", "was", "flip")
+    )

@@ -1,0 +1,16 @@
+"""After snakemake: record what it made in dvc.lock and DVC's cache, for dvc push to publish."""
+
+import argparse
+
+from ff_memories.workflow import provenance
+from ff_memories.workflow.adopt import adopt
+from ff_memories.workflow.configfile import argument
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    argument(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    print("adopted: " + (", ".join(adopt(args.configfile)) or "nothing new"))
+    provenance.keep(args.configfile)  # times and machines, which are in no artefact

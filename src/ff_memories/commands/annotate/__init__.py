@@ -1,0 +1,1 @@
+"""Try a study of annotators before anybody reads."""

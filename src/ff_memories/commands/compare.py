@@ -1,0 +1,28 @@
+"""Compare two runs of one config, table by table and claim by claim: identical, equal or different.
+
+Each is a run's folder (results/demo) or a dvc.lock, whose tables DVC's cache holds. Equal means that every difference
+is one that other hardware, threads or batches make (docs/verify.md), and that no verdict moves. Ends with status 0
+where the runs are identical or equal, and 1 where they differ.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from ff_memories.workflow import configfile as runs
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", type=Path, metavar="A", help="a run's folder, or a dvc.lock")
+    parser.add_argument("b", type=Path, metavar="B", help="the other one")
+    runs.argument(parser)
+    parser.add_argument("--strict", action="store_true", help="accept identical runs alone")
+    parser.add_argument("--json", action="store_true", help="write what was found as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ff_memories.audit.compare import compare, data, page
+
+    found = compare(args.a, args.b, args.configfile)
+    print(json.dumps(data(found), indent=1) if args.json else "\n".join(page(found)))
+    return 0 if found.answer == "identical" or (found.answer == "equal" and not args.strict) else 1

@@ -1,0 +1,39 @@
+"""Export a recorded run as an RO-Crate: its shareable files, and who made what of what.
+
+    ff-memories crate --out demo.crate.zip
+
+The crate is a Provenance Run Crate 0.5; with roc-validator installed it is checked by
+``rocrate-validator validate -p provenance-run-crate demo.crate.zip``.
+"""
+
+import argparse
+from pathlib import Path
+
+from ff_memories.workflow import configfile as runs
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    runs.argument(parser)
+    parser.add_argument("--out", required=True, type=Path, help="a .zip file, or a folder that is not there yet")
+
+
+def run(args: argparse.Namespace) -> None:
+    from ff_memories.base.errors import UserError
+    from ff_memories.base.files import atomic_write
+    from ff_memories.config import load
+    from ff_memories.model.info import read_info
+    from ff_memories.workflow import crate, provenance
+    from ff_memories.workflow.run import Run
+    from ff_memories.workflow.stages import DEFAULT
+
+    if args.out.exists():
+        raise UserError(f"{args.out}: there is such a file already", "remove it, or give another name")
+    configfile = args.configfile or DEFAULT
+    info = read_info(Run(load(configfile).model_dump(), str(configfile)).path("model", "info.json"))
+    made = crate.build(provenance.read(args.configfile), args.configfile, info["scope"])
+    if args.out.suffix == ".zip":
+        with atomic_write(args.out) as partial:
+            made.write_zip(partial)
+    else:
+        made.write(args.out)
+    print(f"wrote {args.out}")

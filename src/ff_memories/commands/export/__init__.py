@@ -1,0 +1,1 @@
+"""Write a run's tables in the formats of the authors' released code."""

@@ -1,0 +1,89 @@
+"""Export agreement of values and triggers as the released script's TSV, from the text file of every key.
+
+That script builds its softmax anew: it never loads the projections to classes and tails, and leaves dropout on. So
+its tail probabilities and all its ranks differ from run to run. Here they follow from --projection-seed, which counts
+as `torch.manual_seed` would at the script's start, with --dropout and without; --projections writes what was drawn,
+and --projections-from takes it, or the `state_dict` that torch saved of the script's softmax, in place of a draw.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write, write_whole
+from ff_memories.base.options import whole
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.model.checkpoint import load_tensors
+from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.released import agreement_script
+from ff_memories.steps.common import load_decoder, model_arguments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    model_arguments(parser)
+    parser.add_argument("--texts", required=True, type=Path, help="folder that export-texts wrote")
+    parser.add_argument("--dictionary", required=True)
+    parser.add_argument(
+        "--projection", choices=["random", "adaptive", "flat", "head"], default="random",
+        help="random: the softmax projections that the released script never loads | adaptive: the checkpoint's own, "
+        "the true softmax | flat | head",
+    )  # fmt: skip
+    parser.add_argument(
+        "--projection-seed", type=whole(0), default=1, help="of the random projections and of the dropout"
+    )
+    parser.add_argument("--dropout", action="store_true", help="with the dropout that the released script leaves on")
+    parser.add_argument("--projections", help="safetensors to write the projections to, with their seed")
+    parser.add_argument("--projections-from", type=Path, help="projections to take in place of a draw")
+    parser.add_argument("--out", required=True, help="BASE.tsv and BASE_max_probs.json are written")
+
+
+def run(args: argparse.Namespace) -> None:
+    decoder = load_decoder(args)
+    vocabulary = decoder.vocabulary.reading(args.projection, args.projection_seed)
+    if (args.dropout or args.projections_from) and vocabulary.generator_state is None:
+        option = "--dropout" if args.dropout else "--projections-from"
+        raise UserError(f"{option}: only the random projections of an adaptive softmax have it", "--projection random")
+    if args.projections_from:
+        vocabulary.replace_projections(*_given(args.projections_from, vocabulary))
+    with torch.inference_mode():
+        state = vocabulary.generator_state if args.dropout else None
+        table = agreement_script.rows(decoder, vocabulary, Dictionary.read(args.dictionary), args.texts, state)
+    write_whole(f"{args.out}.tsv", agreement_script.tsv(table))
+    write_whole(f"{args.out}_max_probs.json", agreement_script.max_probabilities(table, decoder.description.keys))
+    if args.projections:
+        _export(vocabulary, args)
+
+
+def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Read projections that ``_export`` wrote, or the released script's softmax as torch saves it."""
+    hint = "give what --projections wrote, or torch.save(softmax.state_dict(), PATH)"
+    if not path.is_file():
+        raise UserError(f"{path}: no such file", hint)
+    try:
+        found = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+        names = [("class_proj", "head.class_proj.weight")]
+        names += [(f"tail.{k}", f"tail.{k}.0.weight") for k in range(len(vocabulary.clusters) - 1)]
+        classes, *tails = (found[name] if name in found else found[long] for name, long in names)
+    except (OSError, SafetensorError, KeyError) as error:
+        raise UserError(f"{path}: no projections of a softmax ({error})", hint) from None
+    for tensor, like, (name, _) in zip((classes, *tails), vocabulary.projections(), names, strict=True):
+        if tensor.shape != like.shape:
+            raise UserError(f"{path}: {name} is {tuple(tensor.shape)}, the model's {tuple(like.shape)}", hint)
+        if not tensor.is_floating_point() or not torch.isfinite(tensor.float()).all():
+            raise UserError(f"{path}: {name} is not of finite floating-point numbers", hint)
+    return classes, tails
+
+
+def _export(vocabulary: Vocabulary, args: argparse.Namespace) -> None:
+    names = ["class_proj", *(f"tail.{k}" for k in range(len(vocabulary.clusters) - 1))]
+    with atomic_write(args.projections) as partial:
+        save_file(
+            {name: tensor.cpu().contiguous() for name, tensor in zip(names, vocabulary.projections(), strict=False)},
+            partial,
+            metadata={"projection": args.projection, "seed": json.dumps(args.projection_seed)},
+        )

@@ -1,0 +1,33 @@
+"""Export triggers as the released code's JSON lines (one per dimension)."""
+
+import argparse
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write
+from ff_memories.base.options import whole
+from ff_memories.corpus.texts import of_sentences
+from ff_memories.model.info import read_info
+from ff_memories.released.trigger_files import jsonl
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--triggers", required=True, help="table")
+    parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
+    parser.add_argument("--info", required=True, help="info.json")
+    parser.add_argument("--top", type=whole(), default=50, help="records per key; places not filled hold zeros")
+    parser.add_argument(
+        "--dims", nargs="+", action="extend", type=int, help="dimensions to write, from all layers; else all"
+    )
+    parser.add_argument("--out", required=True, help="trigger_examples.jsonl to write")
+
+
+def run(args: argparse.Namespace) -> None:
+    info, triggers = read_info(args.info), tables.read(args.triggers)
+    texts = of_sentences(tables.read(args.sentences))
+    dims = range(info["keys"]) if args.dims is None else args.dims
+    if unknown := [dim for dim in dims if not 0 <= dim < info["keys"]]:
+        raise UserError(f"--dims {unknown[0]}: the model's dimensions are 0 to {info['keys'] - 1}")
+    with atomic_write(args.out) as partial, partial.open("w", encoding="utf-8") as file:
+        for line in jsonl(triggers, texts, info["layers"], dims, args.top):
+            file.write(line + "\n")

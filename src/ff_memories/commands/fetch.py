@@ -1,0 +1,44 @@
+"""Download the sources that a config names, check and unpack them; `--list` shows all that can be named."""
+
+import argparse
+
+from ff_memories.base.errors import UserError
+from ff_memories.config import load
+from ff_memories.inputs import registry
+from ff_memories.inputs.fetch import fetch, missing
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
+    parser.add_argument("--configfile", help="fetch what this run's config names")
+    parser.add_argument("--registry", help="another registry, whose rows take the place of the package's")
+    parser.add_argument(
+        "--offline", action="store_true", help="download nothing: say what is missing, and where to put it"
+    )
+    parser.add_argument("--list", action="store_true", help="show all sources")
+
+
+def run(args: argparse.Namespace) -> None:
+    names, others = list(args.names), args.registry
+    if args.configfile:
+        config = load(args.configfile)
+        others = others or config.sources.registry
+        pipeline = config.corpus.segmenter.removeprefix("spacy:")  # the environment holds those that are no source
+        named = config.source_names()
+        names += [name for name in named if name != pipeline or name in registry.sources(others)]
+    if args.list:
+        for name, source in registry.sources(others).items():
+            state = "missing" if missing(source) else "there"
+            print(f"{name}\t{source.kind}\t{source.folder}\t{state}\t{source.licence}\t{source.citation}")
+        return
+    if not names:
+        raise UserError("no source named", "ff-memories fetch --list, or --configfile config/paper.yaml")
+    faults = []
+    for name in names:
+        source = registry.source(name, others)
+        try:
+            fetch(name, source, offline=args.offline)
+        except UserError as error:
+            faults.append(str(error))
+    if faults:
+        raise UserError("\n".join(faults))

@@ -1,0 +1,131 @@
+"""State what a run will take on this machine, step by step: time, memory and disk; refuse what cannot fit."""
+
+import argparse
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.base.options import threads, whole
+from ff_memories.base.progress import duration
+from ff_memories.inputs import registry
+from ff_memories.inputs.fetch import missing
+from ff_memories.report.cost import Cost, costs
+from ff_memories.steps.common import chosen_device
+from ff_memories.workflow import estimate
+from ff_memories.workflow.run import Run
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config")
+    parser.add_argument("--threads", type=threads, default=min(4, os.cpu_count() or 1), help="CPU threads of a job")
+    parser.add_argument(
+        "--devices", type=whole(), nargs="+", default=[1, 8, 64], help="how many GPUs or machines at once"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the plan to this file, too")
+
+
+def run(args: argparse.Namespace) -> None:
+    from ff_memories.config import read_yaml
+
+    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_.check_inputs()
+    config, device = run_.config, chosen_device(run_.config.execution.device)
+    sources = {kind: run_.source(kind) for kind in ("text", "model", "pipeline")}
+    shape, tokens = _shape(run_, sources["model"]), _tokens(run_, sources["text"])
+    wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
+    archives = sum(_bytes(source) for source in wanting)
+    speed = estimate.calibrate(shape, device, config.execution.batch_tokens, args.threads)
+    plan = estimate.steps(config, shape, tokens, speed, archives, bool(run_.golden))
+    measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
+    _show(run_, device, shape, tokens, speed, plan, measured, args.devices)
+    if args.json:
+        write_whole(args.json, json.dumps(_plain(device, tokens, speed, plan, measured, args.devices), indent=1) + "\n")
+    on_gpu = torch.cuda.get_device_properties(0).total_memory if device == "cuda" else None
+    faults = estimate.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
+    if faults:
+        raise UserError(
+            "this run does not fit\n  " + "\n  ".join(faults),
+            "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences",
+        )
+
+
+def _show(
+    run_: Run, device: str, shape: estimate.Shape, tokens: dict[str, int], speed: estimate.Speed,
+    plan: list[estimate.Step], measured: dict[str, Cost], devices: list[int],
+) -> None:  # fmt: skip
+    print(
+        f"{run_.config.run}: {shape.layers} layers of {shape.keys:,} keys, {shape.vocab:,} types, "
+        f"{tokens['train']:,} + {tokens['validation']:,} tokens; here {1 / (speed.layer * shape.layers):,.0f} "
+        f"tokens/s on {device}\n"
+    )
+    print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  measured before")
+    for step in plan:
+        gpu = f"{step.device_memory / 1e9:.1f} GB" if device == "cuda" and step.device_memory else ""
+        was = measured.get(step.rule)
+        before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was and was.peak_mib else ""
+        time = duration(step.jobs * step.seconds) if step.seconds else "the network's"
+        sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
+        print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
+    for n in devices:
+        print(f"in all, {n:3} at once: {duration(estimate.elapsed(plan, n))}")
+
+
+def _plain(
+    device: str, tokens: dict[str, int], speed: estimate.Speed, plan: list[estimate.Step], measured: dict[str, Cost],
+    devices: list[int],
+) -> dict[str, Any]:  # fmt: skip
+    """Return what is shown, as JSON has it: bytes, and seconds of all of a step's jobs together."""
+    found = {rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": (c.peak_mib or 0) * 2**20 or None}
+             for rule, c in measured.items()}  # fmt: skip
+    steps = [asdict(step) | {"seconds": step.jobs * step.seconds, "measured": found.get(step.rule)} for step in plan]
+    together = {str(n): estimate.elapsed(plan, n) for n in devices}
+    return {"device": device, "tokens": tokens, "speed": asdict(speed), "steps": steps, "elapsed": together}
+
+
+def _bytes(source: registry.Source) -> int:
+    way = source.downloads[0]
+    return source.unpacked_bytes + sum(part.bytes or part.at_most or 0 for part in way.parts)
+
+
+def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
+    """The model's sizes: of the converted model or the checkpoint, or as the registry states them."""
+    from ff_memories.model import checkpoint
+
+    described = Path(run_.path("model", "model.json"))
+    if described.exists():
+        found = checkpoint.read_description(described)
+    elif not Path(run_.checkpoint).is_file() and source is not None and source.shape:
+        return estimate.Shape(**source.shape)
+    else:
+        found, _ = checkpoint.read(run_.checkpoint)
+    return estimate.Shape(found.layers, found.model, found.keys, found.heads, found.vocab, found.output_cutoffs[0],
+                          found.parameters)  # fmt: skip
+
+
+def _tokens(run_: Run, source: registry.Source | None) -> dict[str, int]:
+    """Tokens of each split, counted, or as the registry states them; fewer where sentences are capped."""
+    out = {}
+    for split in ("train", "validation"):
+        paths, most = run_.texts(split), getattr(run_.config.corpus, split).max_sentences
+        if all(Path(path).is_file() for path in paths):
+            out[split] = sum(_words(Path(path)) for path in paths)
+        elif source is not None and split in source.tokens:
+            out[split] = source.tokens[split]
+        else:
+            raise UserError(f"{', '.join(paths)}: not there, and its size isn't known", "fetch or make the text first")
+        if most is not None:
+            out[split] = min(out[split], most * estimate.SENTENCE)
+    return out
+
+
+def _words(path: Path) -> int:
+    with path.open("rb") as lines:
+        return sum(len(line.split()) for line in lines)

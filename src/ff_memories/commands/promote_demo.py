@@ -1,0 +1,45 @@
+"""Make a trained model the demo run's input: check it, copy it, pin their hashes in the config, track it with DVC."""
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ff_memories.base.errors import UserError
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.model import checkpoint
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trained", type=Path, default=Path("results/train"), help="what train_demo_model made")
+    parser.add_argument("--demo", type=Path, default=Path("data/demo"), help="where the demo run's input lies")
+    parser.add_argument("--config", type=Path, default=Path("config/config.yaml"), help="config to pin the hashes in")
+
+
+def run(args: argparse.Namespace) -> None:
+    description, _ = checkpoint.read(args.trained / "model.pt")
+    if len(Dictionary.read(args.trained / "dict.txt")) != description.vocab:
+        raise UserError(f"{args.trained}/dict.txt is not the dictionary of {args.trained}/model.pt")
+    found = json.loads((args.trained / "perplexities.json").read_text())
+    if found["model"] >= found["bigram"]:
+        raise UserError(
+            f"the model's validation perplexity, {found['model']}, is no better than a bigram's, {found['bigram']}",
+            "train longer: more max-update in config/demo_model.yaml",
+        )
+    args.demo.mkdir(parents=True, exist_ok=True)
+    for name in ("model.pt", "dict.txt", "perplexities.json", "curve.csv"):
+        shutil.copyfile(args.trained / name, args.demo / name)
+    text = args.config.read_text()
+    for name, key in (("model.pt", "sha256"), ("dict.txt", "dictionary_sha256")):
+        digest = hashlib.sha256((args.demo / name).read_bytes()).hexdigest()
+        text, n = re.subn(rf"(?m)^(model:\n(?:  .*\n)*?  {key}: ).*$", rf"\g<1>{digest}", text)
+        if n != 1:
+            raise UserError(f"{args.config}: no model.{key} to pin", f"add `{key}: null` to its model section")
+    args.config.write_text(text)
+    dvc = Path(sys.executable).with_name("dvc")
+    subprocess.run([dvc, "add", "--quiet", args.demo / "model.pt", args.demo / "dict.txt"], check=True)
+    print(f"{args.demo} is now the model with perplexity {found['model']}; publish it:\n  dvc push {args.demo}/*.dvc")

@@ -1,0 +1,68 @@
+"""Show chosen keys: their trigger examples, the last token marked, and what their values promote.
+
+Triggers come from the run's table where it is there; else the training text is run for these keys alone.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories import api, tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.options import whole
+from ff_memories.config import read_yaml
+from ff_memories.corpus import store
+from ff_memories.memories import batching, triggers
+from ff_memories.workflow.run import Run
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    parser.add_argument("--layer", type=int, required=True, help="1 to L")
+    parser.add_argument(
+        "--key", type=int, required=True, nargs="+", action="extend", metavar="KEY", help="0 to d_m - 1, one or more"
+    )
+    parser.add_argument("--top", type=whole(), default=10, help="triggers and tokens shown")
+
+
+def run(args: argparse.Namespace) -> None:
+    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    weights = run_.path("model", "model.safetensors")
+    if not Path(weights).exists():
+        raise UserError(
+            f"{weights}: no such file", f"make it first: snakemake {weights} --configfile {args.configfile}"
+        )
+    model = api.load_model(weights, run_.dictionary)
+    for key in args.key:
+        model.require(args.layer, key)
+    if args.top > (most := run_.config.triggers.top):
+        raise UserError(f"--top: {args.top} is more than triggers.top ({most})", "ask for fewer")
+    corpus = store.read(run_.path("corpus", "corpus.safetensors"))
+    found = api.as_text(model, rows(args, run_, model, corpus), corpus)
+    for key in args.key:
+        own = found.filter((found["key"] == key) & (found["rank"] <= args.top))
+        print(f"k_{key}^{args.layer}: {len(own)} trigger examples, [last token] -> next token")
+        for row in own.iter_rows(named=True):
+            marked = escape_invisible(re.sub(r"(\S+)$", r"[\1]", row["prefix"]))
+            following = escape_invisible(row["next_token"] or "end of sentence")
+            print(f"{row['rank']:4}  {row['coefficient']:8.4f}  {marked} -> {following}")
+        print(f"v_{key}^{args.layer} promotes")
+        for row in api.value_predictions(model, args.layer, key, args.top).iter_rows(named=True):
+            print(f"{row['rank']:4}  {row['probability']:8.2e}  {escape_invisible(row['token'])}")
+
+
+def rows(args: argparse.Namespace, run_: Run, model: api.Model, corpus: store.Corpus) -> pl.DataFrame:
+    """Return the keys' rows of ``triggers``, read or computed."""
+    path = Path(run_.table("triggers"))
+    if path.exists():
+        table = tables.read(path)
+        return table.filter((table["layer"] == args.layer) & table["key"].is_in(args.key))
+    options = run_.resolved["triggers"]
+    best = triggers.trigger_examples(
+        model.decoder, corpus, batching.blocks(corpus.lengths[: corpus.train]), **options,
+        batch_tokens=run_.config.execution.batch_tokens, keys=[(args.layer, key) for key in args.key],
+    )  # fmt: skip
+    return triggers.table(best, corpus).sort("layer", "key", "rank")

@@ -1,0 +1,65 @@
+"""Check a run as a reviewer would, without a GPU: files, figures, claims, and a random sample of all measurements.
+
+Ends with status 0 where nothing speaks against the run, 1 where something does, and 2 where it could not be checked.
+docs/verify.md says what is checked and what the certificate means.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from pathlib import Path
+
+from ff_memories.audit.sampling import Aim
+from ff_memories.base.options import threads, whole
+from ff_memories.workflow import configfile as runs
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    runs.argument(parser)
+    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="of the audit's statements")
+    parser.add_argument("--share", type=float, default=Aim.share, help="of rows that may differ unnoticed, at most")
+    parser.add_argument("--seed", type=whole(0), help="of the audit's sample; left out: drawn, and printed")
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write what was found as JSON")
+    parser.add_argument(
+        "--only", nargs="+", action="extend", metavar="PART", help="a part of the check, such as files; docs/verify.md"
+    )
+    parser.add_argument("--cores", type=threads, default=os.cpu_count(), help="jobs at a time when rebuilding")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ff_memories.audit.certificate import certificate, page, verdict
+    from ff_memories.audit.verify import PARTS, verified, verify
+    from ff_memories.base.errors import UserError
+    from ff_memories.base.files import write_whole
+    from ff_memories.config import load
+    from ff_memories.model.info import read_info
+    from ff_memories.workflow.run import Run
+    from ff_memories.workflow.stages import DEFAULT
+
+    if unknown := set(args.only or ()) - set(PARTS):
+        raise UserError(f"--only {min(unknown)}: there is no such part", f"one or more of {', '.join(PARTS)}")
+    aim = Aim(args.confidence, args.share, secrets.randbits(32) if args.seed is None else args.seed)
+    configfile = args.configfile or DEFAULT
+    given = Run(load(configfile).model_dump(), str(configfile))
+    scope = read_info(given.path("model", "info.json"))["scope"]
+    about = (
+        "the paper's own model"
+        if scope == "paper"
+        else "a surrogate: nothing here is a result of the paper's own model"
+    )
+    print(f"{given.results}, {about}", flush=True)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as an exception, so that all is tidied
+    begun = time.monotonic()
+    parts = verify(
+        args.configfile, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True)
+    )
+    seconds = time.monotonic() - begun
+    print(verdict(parts, seconds))
+    if args.certificate:
+        made = certificate(parts, seconds, given.config.run, scope, args.configfile)
+        write_whole(args.certificate, json.dumps(made, indent=1) + "\n")
+    return 0 if verified(parts) else 1

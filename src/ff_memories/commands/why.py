@@ -1,0 +1,22 @@
+"""Say where a file of a run comes from: what made it, of what, with which code, at what cost, down to the raw inputs.
+
+    ff-memories why results/demo/figures/figure4.svg
+
+A digest is the MD5 in dvc.lock, shortened; ``environment`` is constraints.txt's SHA-256.
+"""
+
+import argparse
+
+from ff_memories.workflow import configfile as runs
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="an artefact or an input of the run")
+    runs.argument(parser)
+    parser.add_argument("--brief", action="store_true", help="files and rules alone")
+
+
+def run(args: argparse.Namespace) -> None:
+    from ff_memories.workflow import provenance, tree
+
+    print("\n".join(tree.tree(provenance.read(args.configfile), args.file, args.brief)))

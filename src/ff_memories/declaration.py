@@ -1,0 +1,205 @@
+"""A step declared once: the signature of its ``run`` is its command line, and what its rule passes to it.
+
+    def run(config: Settings, weights: Input, triggers: Input, values: Output, execution: Execution) -> None:
+        \"\"\"...
+
+        Args:
+            values: what every value predicts
+        \"\"\"
+
+gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
+``command("values")``, the same line with Snakemake's placeholders. A parameter is named like the rule's input or
+output, and its type says what it is; one with a default is for people who type the line, and no rule passes it. The
+signature is read, not imported: a workflow that lists its commands loads neither torch nor altair.
+"""
+
+import argparse
+import ast
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.options import threads, whole
+
+STEPS = Path(__file__).parent / "steps"
+
+Input = Path  # a file that the rule reads
+Inputs = list[Path]  # files that the rule reads; there may be none
+Output = Path
+Outputs = list[Path]
+Wildcard = str  # of the rule's paths
+Shard = str  # "1-of-4": Snakemake's item of a scatter
+Param = str
+Params = list[str]
+Threads = int
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the model is run; no result depends on it.
+
+    device: auto, cpu or cuda. threads: CPU threads. batch_tokens: tokens in one forward pass. arithmetic: portable (the
+    same bits on every CPU with AVX2, on one thread) or fast; it is chosen before torch is loaded.
+    """
+
+    device: str = "auto"
+    threads: int = os.cpu_count() or 1
+    batch_tokens: int = 16_384
+    arithmetic: str = "fast"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a type of parameter is on the command line, and what stands for its value in a rule's ``shell:``."""
+
+    read: Callable[[str], Any] = Path
+    many: bool = False
+    placeholder: str | None = None
+    says: str = ""
+
+
+def _settings(text: str) -> Any:
+    from ff_memories.config import Settings  # pydantic takes a while
+
+    return Settings.from_argument(text)
+
+
+KINDS = {
+    "Settings": Kind(_settings, False, "{params.NAME:q}", "a run's config file, or its sections as JSON"),
+    "Input": Kind(Path, False, "{input.NAME:q}", "file to read"),
+    "Inputs": Kind(Path, True, "{input.NAME:q}", "files to read"),
+    "Output": Kind(Path, False, "{output.NAME:q}", "file to write"),
+    "Outputs": Kind(Path, True, "{output.NAME:q}", "files to write"),
+    "Wildcard": Kind(str, False, "{wildcards.NAME}"),
+    "Shard": Kind(str, False, "{wildcards.scatteritem}", "which shard: 1-of-4"),
+    "Param": Kind(str, False, "{params.NAME:q}"),
+    "Params": Kind(str, True, "{params.NAME:q}"),
+    "Threads": Kind(threads, False, "{threads}", "CPU threads"),
+    "int": Kind(whole()),
+    "float": Kind(float),
+    "str": Kind(str),
+    "Path": Kind(Path),
+}
+EXECUTION = {
+    "device": "{resources.device}",
+    "threads": "{threads}",
+    "batch_tokens": "{resources.batch_tokens}",
+    "arithmetic": "{resources.arithmetic}",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a step; ``default``: of one that no rule passes."""
+
+    name: str
+    type: str
+    says: str
+    required: bool
+    default: Any = None
+
+    @property
+    def option(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step's name, what it does, and its parameters."""
+
+    name: str
+    says: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def command(self) -> str:
+        """The step's command line with Snakemake's placeholders, for a rule's ``shell:``."""
+        words = [f"ff-memories step {self.name}"]
+        for parameter in self.parameters:
+            if parameter.type == "Execution":
+                words += [f"--{name.replace('_', '-')} {held}" for name, held in EXECUTION.items()]
+            elif parameter.required:
+                held = KINDS[parameter.type].placeholder
+                if held is None:
+                    raise ValueError(f"{self.name}: no rule can pass {parameter.name}: {parameter.type}")
+                words.append(f"{parameter.option} {held.replace('NAME', parameter.name)}")
+        return " ".join([*words, "2> {log}"])
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add the step's options to a parser."""
+        for parameter in self.parameters:
+            if parameter.type == "Execution":
+                add_execution(parser)
+                continue
+            kind = KINDS[parameter.type]
+            options: dict[str, Any] = {"nargs": "*"} if kind.many else {}
+            if not parameter.required or kind.many:
+                options["default"] = [] if kind.many else parameter.default
+            else:
+                options["required"] = True
+            parser.add_argument(parameter.option, type=kind.read, help=parameter.says or kind.says, **options)
+
+    def call(self, run: Callable[..., Any], args: argparse.Namespace) -> Any:
+        """Call the step's ``run`` with what was typed."""
+        given = {p.name: getattr(args, p.name) for p in self.parameters if p.type != "Execution"}
+        given |= {p.name: execution(args) for p in self.parameters if p.type == "Execution"}
+        return run(**given)
+
+
+def add_execution(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how the model is run."""
+    usual = Execution()
+    parser.add_argument(
+        "--device", choices=["auto", "cpu", "cuda"], default=usual.device, help="auto: a GPU if there is one"
+    )
+    parser.add_argument("--threads", type=threads, default=usual.threads, help="CPU threads")
+    parser.add_argument("--batch-tokens", type=whole(), default=usual.batch_tokens, help="tokens in one forward pass")
+    parser.add_argument(
+        "--arithmetic", choices=["portable", "fast"], default=usual.arithmetic,
+        help="portable: the same bits on every CPU with AVX2, on one thread | fast: whatever is fastest here",
+    )  # fmt: skip
+
+
+def execution(args: argparse.Namespace) -> Execution:
+    """Return what ``add_execution``'s options say."""
+    return Execution(args.device, args.threads, args.batch_tokens, args.arithmetic)
+
+
+def names() -> list[str]:
+    """Return the names of all steps, as typed: ``trigger-shard`` is the module ``steps/trigger_shard.py``."""
+    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem not in ("__init__", "common"))
+
+
+def step(name: str) -> Step:
+    """Return a step as its module declares it."""
+    tree = ast.parse((STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"))
+    run = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run")
+    says = _arguments(ast.get_docstring(run) or "")
+    listed = run.args.args + run.args.kwonlyargs
+    last = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
+    defaults = last + list(run.args.kw_defaults)
+    parameters = tuple(_parameter(node, default, says) for node, default in zip(listed, defaults, strict=True))
+    return Step(name.replace("_", "-"), (ast.get_docstring(tree) or "").partition("\n")[0], parameters)
+
+
+def command(name: str) -> str:
+    """Return a step's command line with Snakemake's placeholders, for a rule's ``shell:``."""
+    return step(name).command
+
+
+def _parameter(node: ast.arg, default: ast.expr | None, says: dict[str, str]) -> Parameter:
+    kind = ast.unparse(node.annotation).removesuffix(" | None") if node.annotation else ""
+    if kind != "Execution" and kind not in KINDS:
+        raise ValueError(f"{node.arg}: {kind or 'no type'}: one of {', '.join(KINDS)} or Execution")
+    value = None if default is None else ast.literal_eval(default)
+    return Parameter(node.arg, kind, says.get(node.arg, ""), default is None, value)
+
+
+def _arguments(text: str) -> dict[str, str]:
+    """Return {parameter: what is said of it} of a docstring's part ``Args:``."""
+    part = re.search(r"^Args:\n((?:[ ]+.*\n?)+)", text, re.MULTILINE)
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {6,}.*)*)", part.group(1), re.MULTILINE) if part else []
+    return {name: " ".join(said.split()) for name, said in found}

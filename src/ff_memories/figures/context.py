@@ -1,0 +1,69 @@
+"""What a chart must know besides its frame: the run's size and scope, and the figure's options."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories.base.errors import UserError
+from ff_memories.config import FigureOptions
+from ff_memories.figures import paper
+from ff_memories.figures.registry import DRAWN, refuse_useless
+from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
+from ff_memories.model.info import read_info
+
+SURROGATE_MARK = "surrogate model, not the paper's"
+DEFAULT_BINS = 9
+
+
+@dataclass(frozen=True)
+class FigureContext:
+    """One figure of one run.
+
+    Attributes:
+        figure: its name in ``catalogue.DRAWN``.
+        layers: L, the number of layers; layers are numbered 1..L.
+        keys: d_m, memories per layer.
+        surrogate: whether the run's model or text is not the paper's, which the image then says itself.
+        options: the figure's section of the config.
+        target: what values are compared with, the ``next`` token of a trigger or its ``last``.
+        vocab: V, the number of token types; ``None`` where it is not known.
+    """
+
+    figure: str
+    layers: int
+    keys: int
+    surrogate: bool
+    options: FigureOptions
+    target: str = "next"
+    vocab: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.figure not in DRAWN:
+            raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(DRAWN)}")
+        refuse_useless(self.figure, vars(self.options))
+
+    @property
+    def width(self) -> int:
+        return self.options.width or (TEXT_WIDTH if DRAWN[self.figure].wide else COLUMN_WIDTH)
+
+    @property
+    def height(self) -> int:
+        return self.options.height or HEIGHT
+
+    @property
+    def bins(self) -> int:
+        return self.options.bins or DEFAULT_BINS
+
+    @property
+    def paper_values(self) -> pl.DataFrame:
+        """The paper's values that this figure shows; empty where they are switched off or do not fit the run."""
+        known = paper.values(self.figure, self.layers, self.surrogate)
+        return known if self.options.paper_values else known.clear()
+
+
+def from_info(figure: str, info: str | Path, options: FigureOptions, target: str = "next") -> FigureContext:
+    """Return the context of one figure of the run whose info this is. Raises ``UserError`` on a info that is none."""
+    facts = read_info(info)
+    surrogate = facts["scope"] != "paper"
+    return FigureContext(figure, facts["layers"], facts["keys"], surrogate, options, target, facts["vocab"])

@@ -1,0 +1,135 @@
+"""From a source's name to its files: download, check, unpack, record. Nothing half-done is left under its names."""
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypedDict
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.inputs import download as downloads
+from ff_memories.inputs.registry import Download, Source
+from ff_memories.inputs.unpack import lines_of_parquet, unpack
+
+DOWNLOADS = Path("data/downloads")
+LOCK = Path("data/sources.lock.json")
+
+
+class Record(TypedDict, total=False):
+    """What one download was."""
+
+    sha256: str
+    bytes: int
+    url: str
+
+
+def read_lock() -> dict[str, Record]:
+    """Return what earlier downloads were, by file name."""
+    try:
+        return json.loads(LOCK.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise UserError(f"{LOCK}: not readable as JSON ({error})", f"restore it, or remove {LOCK}") from None
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the folder of downloads: the text and the checkpoint are fetched side by side, and share the record."""
+    DOWNLOADS.mkdir(parents=True, exist_ok=True)
+    folder = os.open(DOWNLOADS, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _record(got: downloads.Got) -> None:
+    with _alone():
+        lock = read_lock()
+        lock[got.path.name] = {"sha256": got.sha256, "bytes": got.bytes, "url": got.url}
+        write_whole(LOCK, json.dumps(lock, indent=1, sort_keys=True) + "\n")
+
+
+def missing(source: Source) -> list[str]:
+    """Return which of a source's files aren't there."""
+    return [path for path in source.paths if not Path(path).is_file()]
+
+
+def fetch(name: str, source: Source, offline: bool = False) -> None:
+    """Make a source's files stand in its folder.
+
+    Raises:
+        UserError: nothing to be had, with what every mirror said; too little disk; offline and something missing.
+    """
+    if not (lacking := missing(source)):
+        return
+    if not source.downloads:
+        raise UserError(f"{name}: {', '.join(lacking)} is not downloaded but made here", "run snakemake")
+    if offline and not any(all((DOWNLOADS / p.name).is_file() for p in d.parts) for d in source.downloads):
+        raise UserError(by_hand(name, source))
+    _require_disk(name, source)
+    said = []
+    for way in source.downloads:
+        if offline and not all((DOWNLOADS / p.name).is_file() for p in way.parts):
+            continue
+        try:
+            _by(way, source)
+        except UserError as error:
+            said.append(str(error))
+            continue
+        print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
+        return
+    raise UserError(f"{name}: none of its sources can be had\n" + "\n".join(said) + "\n" + by_hand(name, source))
+
+
+def _by(way: Download, source: Source) -> None:
+    """Get all parts one way, then unpack them; downloads are removed once their files stand."""
+    lock, got = read_lock(), []
+    for part in way.parts:
+        trusted = lock.get(part.name, {}).get("sha256")
+        found = downloads.download(part, DOWNLOADS, trusted)
+        if part.name not in lock:
+            _record(found)
+        got.append(found.path)
+    folder = Path(source.folder)
+    if way.format == "parquet":
+        for split, name in source.files.items():
+            own = [path for path, part in zip(got, way.parts, strict=True) if part.split == split]
+            lines_of_parquet(own, folder / name)
+    else:
+        unpack(got[0], way.format, list(source.files.values()), folder, 2 * source.unpacked_bytes, source.inside)
+    for path in got:
+        path.unlink()
+
+
+def _require_disk(name: str, source: Source) -> None:
+    """Refuse to begin what would fill the disk."""
+    archive = max(sum(p.bytes or p.at_most or 0 for p in d.parts) for d in source.downloads)
+    need = archive + source.unpacked_bytes
+    place = Path(source.folder).absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < need:
+        raise UserError(
+            f"{name}: it needs about {need / 1e9:.1f} GB on the disk of {source.folder}, {free / 1e9:.1f} GB are free",
+            "free some, or make data/ a link to a larger disk",
+        )
+
+
+def by_hand(name: str, source: Source) -> str:
+    """Say exactly what is missing and where to put it."""
+    lines = [f"{name}: missing {', '.join(missing(source))}", "  to hint it, either put these files there, or"]
+    for way in source.downloads:
+        for part in way.parts:
+            sums = f"SHA-256 {part.sha256}" if part.sha256 else "SHA-256 not publicly known"
+            lines += [f"  put {DOWNLOADS / part.name}", f"      from {' or '.join(part.urls)}", f"      {sums}"]
+        lines.append("  or")
+    return "\n".join([*lines[:-1], f"  and run: ff-memories fetch {name} --offline"])

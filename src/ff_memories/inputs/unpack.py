@@ -1,0 +1,124 @@
+"""Take named files out of an archive. Nothing is written but those, under names of our own choosing."""
+
+import lzma
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import polars as pl
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write
+
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, ValueError, RuntimeError)
+MOST_FILES = 10_000
+
+
+def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int, inside: str | None = None) -> None:
+    """Unpack an archive's files into ``folder``, all of them or none.
+
+    Args:
+        archive, kind: a ``zip`` or ``tar.bz2`` file.
+        wanted: file names, sought in whatever folder of the archive.
+        folder: where they go, by their name alone (below ``inside``: by their path below it).
+        limit: bytes that all of the archive may take.
+        inside: take everything of this folder of the archive instead.
+
+    Raises:
+        UserError: damaged; a name that leads out of the archive's folder; a link or device; too large; a wanted file
+            missing or twice there.
+    """
+    staged = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
+        taken = _extract(archive, kind, wanted, staged, limit, inside)
+        if missing := [name for name in wanted if name not in taken]:
+            raise UserError(f"{archive}: it holds no {', '.join(missing)}", "check the source's mirrors and files")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in sorted(taken, key=lambda n: n in wanted):  # the files that a run looks for come last
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / name).replace(folder / name)
+    except BROKEN as error:
+        raise UserError(f"{archive}: damaged ({error})", f"remove {archive} and fetch again") from None
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: int, inside: str | None) -> list[str]:
+    taken: list[str] = []
+    left = limit
+    for name, size, opened in _zip(archive) if kind == "zip" else _tar(archive):
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
+            raise UserError(f"{archive}: refused, its {name!r} leads out of the archive's folder")
+        if inside is None:
+            own = path.name if path.name in wanted else None
+        else:
+            own = path.relative_to(inside).as_posix() if path.is_relative_to(inside) else None
+        left -= size  # also of what isn't wanted: a tar is read through
+        if left < 0:
+            raise UserError(f"{archive}: refused, it unpacks to more than {limit:,} bytes")
+        if own is None:
+            continue
+        if own in taken:
+            raise UserError(f"{archive}: it holds {own} twice")
+        if len(taken) == MOST_FILES:
+            raise UserError(f"{archive}: refused, it unpacks to more than {MOST_FILES:,} files")
+        target = staged / own
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with opened as source, target.open("wb") as out:
+            _copy(source, out, size, archive)
+        taken.append(own)
+    return taken
+
+
+def _copy(source: IO[bytes], out: IO[bytes], size: int, archive: Path) -> None:
+    """Copy exactly the bytes that the archive's list of contents promised."""
+    copied = 0
+    while piece := source.read(1 << 20):
+        copied += len(piece)
+        if copied > size:
+            break
+        out.write(piece)
+    if copied != size:
+        raise UserError(f"{archive}: damaged, a file in it hasn't the size that is stated")
+
+
+def _zip(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as held:
+        for info in held.infolist():
+            mode = info.external_attr >> 16
+            if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise UserError(f"{archive}: refused, its {info.filename!r} is a link or a device")
+            if not info.is_dir():
+                yield info.filename, info.file_size, held.open(info)
+
+
+def _tar(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    with tarfile.open(archive, "r:bz2") as held:
+        for member in held:
+            if not (member.isreg() or member.isdir()):
+                raise UserError(f"{archive}: refused, its {member.name!r} is a link or a device")
+            if opened := held.extractfile(member):  # none for a folder
+                yield member.name, member.size, opened
+
+
+def lines_of_parquet(parts: list[Path], target: Path) -> None:
+    """Write a text file whose lines are the rows of parquet files, as the archive of the same text has them.
+
+    A row is a line with its line end; an empty row stands for the archive's blank line (a space).
+    """
+    with atomic_write(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as out:
+        for part in parts:
+            try:
+                rows = pl.read_parquet(part, columns=["text"])["text"]
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise UserError(
+                    f"{part}: not a parquet file of text ({error})", f"remove {part}, fetch again"
+                ) from None
+            out.writelines((row or " ").rstrip("\n") + "\n" for row in rows)

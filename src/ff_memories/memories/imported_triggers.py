@@ -1,0 +1,26 @@
+"""The ``triggers`` table as it is given to the steps that follow the trigger pass."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.corpus.store import Corpus
+from ff_memories.model.checkpoint import Description
+
+
+def triggers(path: str | Path, shape: Description, corpus: Corpus) -> pl.DataFrame:
+    """Read a ``triggers`` table. Raises ``UserError`` where it is not one of this model and text."""
+    frame = tables.read(path)
+    columns = ("layer", "key", "sentence", "position", "next_token")
+    layer, key, sentence, position, told = (frame[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in columns)
+    ours = bool(((layer >= 1) & (layer <= shape.layers) & (key < shape.keys) & (sentence < len(corpus))).all())
+    if ours:
+        length, at = corpus.lengths[sentence], corpus.offsets[sentence] + position
+        following = np.where(position < length, corpus.tokens[np.minimum(at, len(corpus.tokens) - 1)], -1)
+        ours = bool(((position <= length) & (told == following)).all())
+    if not ours:
+        raise UserError(f"{path}: not the triggers of this model in this text", rebuild_hint(path))
+    return frame

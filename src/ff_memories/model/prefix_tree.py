@@ -1,0 +1,144 @@
+"""Prefixes that begin alike, as a forest: every distinct prefix is one row, and runs once.
+
+A row is a prefix, its parent the prefix without its last token. A row's keys and values of attention depend on the
+prefix alone, so whatever begins with the same tokens shares them. Rows are sorted by how many layers they run through:
+those that a layer still needs come first, and a slice is all it takes to leave the others behind.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ff_memories.corpus.dictionary import EOS
+from ff_memories.model.products import attention
+
+WIDTH = 8  # paths are padded at their end to a multiple of it: causal attention never looks there
+
+
+def common_prefixes(paths: list[np.ndarray]) -> np.ndarray:
+    """Return (n,) how many tokens each path shares with the one before it; 0 for the first."""
+    out = np.zeros(len(paths), dtype=np.int64)
+    for i in range(1, len(paths)):
+        n = min(len(paths[i - 1]), len(paths[i]))
+        differs = paths[i - 1][:n] != paths[i][:n]
+        out[i] = differs.argmax() if differs.any() else n
+    return out
+
+
+def cut(paths: list[np.ndarray], budget: int) -> Iterator[slice]:
+    """Cut paths in lexicographic order into forests of at most ``budget`` rows; a longer path stands alone."""
+    shared, first, rows = common_prefixes(paths), 0, 0
+    for i, path in enumerate(paths):
+        new = len(path) - shared[i]
+        if i > first and rows + new > budget:
+            yield slice(first, i)
+            first, rows = i, 0
+        rows += new if i > first else len(path)
+    if paths:
+        yield slice(first, len(paths))
+
+
+@dataclass(frozen=True)
+class Level:
+    """A forest as one layer sees it, in the place of a ``Batch``.
+
+    Attributes:
+        rows: how many rows, the first ones, have attention keys and values here.
+        needed: how many of them, the first ones, have an output here.
+        groups: (rows of the paths (paths, width), where the needed rows are among them, which rows they are).
+    """
+
+    rows: int
+    needed: int
+    groups: tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], ...]
+
+    def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
+        """Return attention's output (needed, d), heads side by side."""
+        mixed = qkv.new_empty(self.needed, qkv.shape[1] // 3)
+        for paths, place, row in self.groups:
+            along = qkv.index_select(0, paths.flatten()).view(*paths.shape, 3, heads, -1)
+            q, k, v = along.permute(2, 0, 3, 1, 4)
+            out = attention(q, k, v).transpose(1, 2).flatten(2).flatten(0, 1)
+            mixed.index_copy_(0, row, out.index_select(0, place))
+        return mixed
+
+
+class PrefixTree:
+    """The rows of paths in lexicographic order.
+
+    Args:
+        paths: token ids without ``</s>``, which every path begins with.
+        path, position, layer: the reads, (reads,) each: which row (0 at ``</s>``) of which path is wanted at which
+            layer, from 1. Rows run as far as they or what follows them are read.
+
+    Attributes:
+        tokens, positions: (rows,) int64, as in a ``Batch``.
+        row: (reads,) the row of each read.
+    """
+
+    def __init__(self, paths: list[np.ndarray], path: np.ndarray, position: np.ndarray, layer: np.ndarray,
+                 device: torch.device | str = "cpu"):  # fmt: skip
+        lengths = np.array([len(p) + 1 for p in paths])
+        shape = len(paths), -(-int(lengths.max()) // WIDTH) * WIDTH
+        column = np.arange(shape[1])
+        inside = column < lengths[:, None]
+        shared = common_prefixes(paths) + 1
+        shared[0] = 0
+        self._own = inside & (column >= shared[:, None])
+        owner = np.maximum.accumulate(np.where(self._own, np.arange(shape[0])[:, None], 0), axis=0)
+        number = np.zeros(shape, dtype=np.int64)
+        number[self._own] = np.arange(self._own.sum())
+        node = number[owner, column]
+        # how deep a row runs: as the deepest read at it or behind it
+        reads = np.zeros(shape, dtype=np.int64)
+        np.maximum.at(reads, (path, position), layer)
+        behind = np.maximum.accumulate(reads[:, ::-1], axis=1)[:, ::-1]
+        depth = np.zeros(int(self._own.sum()), dtype=np.int64)
+        own_reads = np.zeros_like(depth)
+        np.maximum.at(depth, node[inside], behind[inside])
+        np.maximum.at(own_reads, node[inside], reads[inside])
+        order = np.lexsort((own_reads < depth, -depth))
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        self._node = np.where(inside, place[node], 0)
+        depth = depth[order]
+        self.row, self.device = self._node[path, position], device
+        self._rows = [int((depth >= n).sum()) for n in range(depth[0] + 2)]
+        ends = (own_reads[order] == depth).astype(np.int64)  # rows read at the last layer they run through
+        self._ends = [int(ends[depth == n].sum()) for n in range(depth[0] + 1)]
+        tokens = np.zeros(shape, dtype=np.int64)
+        tokens[:, 0] = EOS
+        tokens[inside & (column > 0)] = np.concatenate(paths) if len(paths) else 0
+        first = np.flatnonzero(self._own.ravel())[order]
+        self.tokens = torch.from_numpy(tokens.ravel()[first]).to(device)
+        self.positions = torch.from_numpy(first % shape[1]).to(device)
+
+    @property
+    def depth(self) -> int:
+        """How many layers the deepest rows run through."""
+        return len(self._ends) - 1
+
+    @property
+    def work(self) -> int:
+        """Rows run, summed over layers."""
+        return sum(self._rows[1:])
+
+    def level_rows(self, layer: int) -> int:
+        """Return how many rows, the first ones, run through ``layer``, from 1."""
+        return self._rows[layer]
+
+    def level(self, layer: int) -> Level:
+        """Return what ``layer``, from 1, sees: rows needed further up or read here have an output."""
+        needed = self._rows[layer + 1] + self._ends[layer]
+        wanted = self._own & (self._node < needed)
+        ends = np.where(wanted.any(1), wanted.shape[1] - wanted[:, ::-1].argmax(1), 0)
+        widths, groups = -(-ends // WIDTH) * WIDTH, []
+        send = lambda array: torch.from_numpy(array).to(self.device)
+        for width in np.unique(widths[widths > 0]):
+            member = widths == width
+            node, want = self._node[member, :width], wanted[member, :width]
+            node = np.where(np.arange(width) < ends[member, None], node, 0)
+            groups.append((send(node), send(np.flatnonzero(want.ravel())), send(node[want])))
+        return Level(self._rows[layer], needed, tuple(groups))

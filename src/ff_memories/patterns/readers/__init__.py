@@ -1,0 +1,1 @@
+"""Read what people annotated: CSV files, Label Studio and doccano exports."""

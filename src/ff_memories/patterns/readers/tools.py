@@ -1,0 +1,263 @@
+"""Tasks for Label Studio and doccano, and what they export: spans over an item's text, in which a line is a prefix.
+
+Both mark spans of characters. An item's text has its prefixes as lines, in the order of their ranks; whatever is marked
+in a line says that this prefix has the pattern.
+
+Label Studio has regions of `pattern 1` ..., with a type and a description for each beside them. doccano has labels
+`shallow 1`, `semantic 1` ..., and the descriptions as comments, `shallow 1: ends with ...`; its files are named after
+the annotator. In both, `no pattern` says that there is none.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from ff_memories.patterns import TYPES
+from ff_memories.patterns.annotation_plan import Item
+from ff_memories.patterns.readers.records import Problems, Record
+
+MOST = 8
+NOTHING = "no pattern"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#777777")
+
+
+def text_of(item: Item) -> str:
+    """Return an item's prefixes as lines."""
+    return "\n".join(" ".join(words) or "(empty)" for words in item.prefixes)
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _spans(item: Item, record: Record) -> list[tuple[int, int]]:
+    lines, starts = text_of(item).split("\n"), [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    return [(starts[r - 1], starts[r - 1] + len(lines[r - 1])) for r in record.ranks]
+
+
+# -- Label Studio ------------------------------------------------------------------------------------------------------
+
+
+def label_studio_config() -> str:
+    """Return the labelling interface to paste into a Label Studio project."""
+    labels = "\n".join(
+        f'    <Label value="pattern {n}" background="{COLOURS[n - 1]}" hotkey="{n}"/>' for n in range(1, MOST + 1)
+    )
+    choices = "".join(f"<Choice value={quoteattr(kind)}/>" for kind in TYPES)
+    about = "\n".join(
+        f'  <Header value="pattern {n}"/>\n'
+        f'  <TextArea name="description_{n}" toName="text" maxSubmissions="1" placeholder="in words"/>\n'
+        f'  <Choices name="type_{n}" toName="text" choice="single" showInline="true">{choices}</Choices>'
+        for n in range(1, MOST + 1)
+    )
+    return f"""<View>
+  <Labels name="pattern" toName="text">
+{labels}
+  </Labels>
+  <Text name="text" value="$text" granularity="word"/>
+  <Choices name="nothing" toName="text" choice="single"><Choice value="{NOTHING}"/></Choices>
+{about}
+</View>
+"""
+
+
+def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
+    """Return tasks to import, with these annotators' records where some are given."""
+    noted: dict[str, dict[str, list[Record]]] = {}
+    for record in records:
+        noted.setdefault(record.item, {}).setdefault(record.annotator, []).append(record)
+    tasks = []
+    for item in items:
+        task: dict[str, Any] = {"data": {"run": run, "item": item.item, "text": text_of(item)}}
+        if item.item in noted:
+            task["annotations"] = [
+                {"completed_by": {"email": name}, "result": [r for one in mine for r in _results(item, one)]}
+                for name, mine in noted[item.item].items()
+            ]
+        tasks.append(task)
+    return json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
+
+
+def _results(item: Item, record: Record) -> list[dict[str, Any]]:
+    def result(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
+        return {"from_name": name, "to_name": "text", "type": kind, "value": value}
+
+    if not record.type:
+        return [result("nothing", "choices", {"choices": [NOTHING]})]
+    number, text = record.pattern, text_of(item)
+    spans = [
+        result("pattern", "labels", {"start": a, "end": b, "text": text[a:b], "labels": [f"pattern {number}"]})
+        for a, b in _spans(item, record)
+    ]
+    return [
+        *spans,
+        result(f"description_{number}", "textarea", {"text": [record.description]}),
+        result(f"type_{number}", "choices", {"choices": [record.type]}),
+    ]
+
+
+def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Record]:
+    """Read Label Studio's JSON export; `completed_by` is the annotator, by address where it gives one."""
+    tasks = _json(path, problems)
+    if tasks is None:
+        return []
+    if not isinstance(tasks, list) or not all(isinstance(t, dict) and isinstance(t.get("data"), dict) for t in tasks):
+        problems.add(str(path), "no list of Label Studio's tasks", "export as JSON, not JSON_MIN")
+        return []
+    out = []
+    for number, task in enumerate(tasks, 1):
+        place, data = f"{path}, task {number}", task["data"]
+        if not _of_run(place, data, run, problems):
+            return []
+        try:
+            for made in task.get("annotations") or []:
+                if made.get("was_cancelled"):
+                    continue
+                who = made.get("completed_by")
+                name = who.get("email") or str(who.get("id", "")) if isinstance(who, dict) else f"user {who}"
+                out += _patterns(place, str(path), name, data, made.get("result") or [], problems)
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            problems.add(place, f"a result not as the interface makes them ({error!r})", "use our interface.xml")
+    return out
+
+
+def _patterns(
+    place: str, path: str, annotator: str, data: dict[str, Any], results: list[dict[str, Any]], problems: Problems
+) -> list[Record]:
+    spans: dict[str, set[int]] = {}
+    types: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
+    none = False
+    for result in results:
+        name, value = result.get("from_name", ""), result.get("value", {})
+        kind, _, number = name.partition("_")
+        if name == "pattern":
+            lines = range(
+                _line(data["text"], value["start"]), _line(data["text"], max(value["start"], value["end"] - 1)) + 1
+            )
+            for label in value["labels"]:
+                spans.setdefault(label.removeprefix("pattern "), set()).update(lines)
+        elif kind == "description":
+            descriptions[number] = " ".join(value["text"]) if isinstance(value["text"], list) else value["text"]
+        elif kind == "type":
+            types[number] = value["choices"][0]
+        elif name == "nothing":
+            none = True
+    out = [Record(place, path, annotator, data["item"])] if none else []
+    for number in sorted({*spans, *types, *descriptions}):
+        out.append(
+            Record(
+                f"{place}, pattern {number}", path, annotator, data["item"], number, types.get(number, "(empty)"),
+                descriptions.get(number, "").strip(), tuple(sorted(spans.get(number, ()))),
+            )
+        )  # fmt: skip
+    if not out:
+        problems.add(place, f"{annotator} submitted {data['item']} without a mark", f"mark a pattern, or {NOTHING!r}")
+    return out
+
+
+# -- doccano -----------------------------------------------------------------------------------------------------------
+
+
+def doccano_labels() -> str:
+    """Return the span types to import into a doccano project of sequence labelling."""
+    names = [NOTHING, *(f"{kind} {n}" for kind in TYPES for n in range(1, MOST // 2 + 1))]
+    return json.dumps(
+        [
+            {"text": name, "background_color": COLOURS[i % len(COLOURS)], "text_color": "#ffffff"}
+            | ({"suffix_key": str(i)} if i < 10 else {})
+            for i, name in enumerate(names)
+        ],
+        indent=1,
+    ) + "\n"  # fmt: skip
+
+
+def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
+    """Return examples to import, one a line, with one annotator's records where some are given."""
+    noted: dict[str, list[Record]] = {}
+    for record in records:
+        noted.setdefault(record.item, []).append(record)
+    lines = []
+    for item in items:
+        label, comments, used = [], [], dict.fromkeys(TYPES, 0)
+        for record in noted.get(item.item, ()):
+            if record.type:
+                used[record.type] += 1
+                name = f"{record.type} {used[record.type]}"
+                label += [[a, b, name] for a, b in _spans(item, record)]
+                comments.append(f"{name}: {record.description}")
+            else:
+                label.append([0, len(text_of(item).split("\n")[0]), NOTHING])
+        line = {"text": text_of(item), "label": label, "run": run, "item": item.item}
+        lines.append(json.dumps(line | ({"Comments": comments} if comments else {}), ensure_ascii=False))
+    return "\n".join(lines) + "\n"
+
+
+def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]:
+    """Read a user's JSONL as doccano exports it; what has no label was not annotated."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        problems.add(str(path), "not UTF-8", "export it again as JSONL")
+        return []
+    if not any(line.strip() for line in lines):
+        problems.add(str(path), "the file is empty", "export it again, or remove the file")
+        return []
+    out = []
+    for row, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path}, row {row}"
+        try:
+            example = json.loads(line)
+            spans = [tuple(span) for span in example.get("label", example.get("labels"))]
+            comments = [str(c) for c in example.get("Comments", example.get("comments", []))]
+            if not _of_run(place, example, run, problems):
+                return []
+            item, text = example["item"], example["text"]
+            held: dict[str, set[int]] = {}
+            for start, end, name in spans:
+                if not isinstance(name, str):
+                    raise TypeError(f"a label that is no text: {name!r}")
+                held.setdefault(name, set()).update(range(_line(text, start), _line(text, max(start, end - 1)) + 1))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            problems.add(place, f"not a line of doccano's JSONL ({error!r})", "export sequence labelling as JSONL")
+            continue
+        name = Path(path).stem
+        for label, ranks in sorted(held.items()):
+            kind = label.partition(" ")[0]
+            if label == NOTHING:
+                out.append(Record(place, str(path), name, item))
+                continue
+            said = next((c.partition(":")[2].strip() for c in comments if re.match(rf"{re.escape(label)}\s*:", c)), "")
+            where = f"{place}, {label}"
+            out.append(Record(where, str(path), name, item, label, kind, said, tuple(sorted(ranks))))
+    return out
+
+
+def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> bool:
+    if not (isinstance(data.get("item"), str) and data["item"]):
+        problems.add(place, "no item is named", "import our file of tasks, which carries the names, and export that")
+    elif data.get("run") != run:
+        problems.add(place, f"labels for the run {data.get('run')!r}", f"put it into annotations/{data.get('run')}/")
+    else:
+        return True
+    return False
+
+
+def _json(path: str | Path, problems: Problems) -> Any:
+    text = Path(path).read_bytes()
+    if not text.strip():
+        problems.add(str(path), "the file is empty", "export it again, or remove the file")
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        row = f", row {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        problems.add(f"{path}{row}", f"not readable as JSON ({error})", "export it again")
+        return None

@@ -1,0 +1,86 @@
+"""The 'layer' and 'dim' columns as the released code's data frames: one row per sentence, lists in most columns."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write
+from ff_memories.released.columns import LAYER_COLUMNS
+
+PAIRS = ("output_rank", "output_prob", "argmax", "argmax_prob")  # of the residual and of the feed-forward
+# one number per dimension; the first two, and the coefficients, have one more for the residual
+DIM_COLUMNS = (
+    "dim_pattern_preds", "dim_pattern_output_rank", "dim_pattern_ffn_output_rank", "dim_pattern_ffn_output_prob",
+    "coeffs_vals",
+)  # fmt: skip
+FORMATS = (".parquet", ".jsonl", ".pkl")
+
+
+def _sentences(examples: pl.DataFrame, texts: dict[int, str], distributions: np.ndarray | None) -> pl.DataFrame:
+    """Return ``text``, ``output_dist_vals`` where it is wanted, and ``random_pos``, by ``example``."""
+    text = pl.Series("text", [texts[s] for s in examples["sentence"]], dtype=pl.String)
+    frame = examples.select("example", text, pl.col("position").alias("random_pos"))
+    if distributions is not None:
+        lists = pl.Series("output_dist_vals", distributions).cast(pl.List(pl.Float32))
+        frame = frame.with_columns(lists)
+    return frame
+
+
+def _ordered(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    first = [name for name in ("text", "output_dist_vals") if name in frame.columns]
+    return frame.select(*first, *columns, "random_pos")
+
+
+def layer_frame(
+    released: pl.DataFrame, examples: pl.DataFrame, texts: dict[int, str], distributions: np.ndarray | None = None
+) -> pl.DataFrame:
+    """Return the released 'layer' frame: every column of ``released_layer`` as a list from the first layer on.
+
+    Args:
+        released: the ``released_layer`` table.
+        examples: the ``examples`` table, whose order the rows follow.
+        texts: of the sentences.
+        distributions: (examples, vocab) the model's output, for ``output_dist_vals``.
+    """
+    lists = released.sort("example", "layer").group_by("example", maintain_order=True).agg(LAYER_COLUMNS)
+    frame = _sentences(examples.sort("example"), texts, distributions)
+    return _ordered(frame.join(lists, on="example", maintain_order="left"), list(LAYER_COLUMNS))
+
+
+def dim_frame(
+    released: pl.DataFrame, dims: pl.DataFrame, examples: pl.DataFrame, texts: dict[int, str],
+    distributions: np.ndarray | None = None,
+) -> pl.DataFrame:  # fmt: skip
+    """Return the released 'dim' frame: the last layer's columns, lists over dimensions, pairs of residual and ffn."""
+    last = released.filter(pl.col("layer") == pl.col("layer").max())
+    pairs = last.select(
+        "example",
+        *(pl.concat_list(f"residual_{name}", f"ffn_{name}").alias(f"residual_ffn_{name}") for name in PAIRS),
+        "ffn_residual_output_rank",
+        "ffn_residual_output_prob",
+    )
+    lists = dims.sort("example", "key").group_by("example", maintain_order=True)
+    per_dim = lists.agg(pl.col(name).drop_nulls() for name in DIM_COLUMNS)
+    frame = _sentences(examples.sort("example"), texts, distributions)
+    for part in (pairs, per_dim):
+        frame = frame.join(part, on="example", maintain_order="left")
+    return _ordered(frame, [*pairs.columns[1:], *DIM_COLUMNS])
+
+
+def write(frame: pl.DataFrame, path: str | Path) -> None:
+    """Write a data frame in the format of the file's suffix: ``.parquet``, ``.jsonl`` or the released ``.pkl``."""
+    suffix = Path(path).suffix
+    if suffix not in FORMATS:
+        raise UserError(f"{path}: written as {', '.join(FORMATS)}, not as {suffix or 'a file without suffix'}")
+    with atomic_write(path) as partial:
+        if suffix == ".parquet":
+            frame.write_parquet(partial)
+        elif suffix == ".jsonl":
+            frame.write_ndjson(partial)
+        else:
+            import pandas
+
+            made = pandas.DataFrame(frame.to_dicts(), columns=frame.columns)
+            made.astype({"text": object}).to_pickle(partial)  # older pandas have no type of their own for text

@@ -1,0 +1,110 @@
+"""What values predict through the released agreement script's softmax: projections never loaded, dropout left on.
+
+Both follow from a seed here (``model.unloaded``), so that what they do to ranks can be shown over many seeds.
+"""
+
+from collections.abc import Iterator
+
+import polars as pl
+import torch
+
+from ff_memories.base.progress import Progress
+from ff_memories.model import random_projections
+from ff_memories.model.decoder import Decoder
+from ff_memories.model.vocabulary import Vocabulary
+
+QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
+FULL = 64  # distributions over the whole vocabulary held at once
+
+
+def distributions(
+    vocabulary: Vocabulary, values: torch.Tensor, factors: list[torch.Tensor]
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield (first value, log p (values, vocab)) of an adaptive softmax with dropout on its tails' projections.
+
+    Args:
+        values: (d_m, d).
+        factors: (d_m, d_k) for each tail, 0 or what the others are raised by.
+    """
+    head, *tails = vocabulary.clusters
+    if vocabulary.classes is None:
+        raise ValueError("no adaptive softmax")
+    for start in range(0, len(values), FULL):
+        h = values[start : start + FULL]
+        logits = torch.cat([head.inner(h) @ head.embedding.T, h @ vocabulary.classes.T], 1)
+        words, classes = torch.log_softmax(logits, 1).split([head.size, len(tails)], 1)
+        known = [words]
+        for k, tail in enumerate(tails):
+            inner = tail.inner(h) * factors[k][start : start + FULL].to(h.device, h.dtype)
+            known.append(torch.log_softmax(inner @ tail.embedding.T, 1) + classes[:, k, None])
+        yield start, torch.cat(known, 1)
+
+
+def predictions(
+    vocabulary: Vocabulary, values: torch.Tensor, state: torch.Tensor, which: torch.Tensor, ids: torch.Tensor
+) -> tuple[list[int], list[float], list[int], torch.Tensor]:
+    """Return one layer's top tokens, their probabilities, the ranks of wanted tokens, and the generator's state.
+
+    Args:
+        vocabulary: a ``random`` reading.
+        values: (d_m, d) of the layer.
+        state: of torch's generator, before the layer's dropout is drawn.
+        which, ids: (n,) of which value the rank of which token is wanted.
+    """
+    factors, state = random_projections.masks(
+        state, [(len(values), c.embedding.shape[1]) for c in vocabulary.clusters[1:]]
+    )
+    tops, maxima, ranks = [], [], torch.zeros_like(which)
+    for start, logp in distributions(vocabulary, values, factors):
+        value, token = logp.max(1)
+        tops += token.tolist()
+        maxima += value.exp().tolist()
+        here = ((which >= start) & (which < start + len(logp))).nonzero().squeeze(1)
+        for part in here.split(FULL):
+            own = logp[which[part] - start]
+            ranks[part] = (own > own.gather(1, ids[part, None])).sum(1)
+    return tops, maxima, ranks.tolist(), state
+
+
+def rank_table(decoder: Decoder, values: pl.DataFrame, seeds: range) -> pl.DataFrame:
+    """Return the ``projection_seeds`` table: how ranks of top triggers' targets come out, seed by seed.
+
+    Args:
+        decoder: a model with an adaptive softmax.
+        values: the ``values`` table, for each key's target token.
+        seeds: of the projections and the dropout.
+    """
+    wanted = values.filter(pl.col("next_token").is_not_null()).sort("layer", "key")
+    parts, trained, head = [], {}, decoder.vocabulary.clusters[0].size
+    with torch.inference_mode(), Progress(len(seeds) + 1, "readings", "projection seeds") as progress:
+        for seed in (None, *seeds):
+            vocabulary = decoder.vocabulary if seed is None else decoder.vocabulary.reading("random", seed)
+            state = vocabulary.generator_state
+            for layer, block in enumerate(decoder.layers, 1):
+                rows = wanted.filter(pl.col("layer") == layer)
+                which, ids = (
+                    torch.from_numpy(rows[c].to_numpy().astype("int64")).to(decoder.device)
+                    for c in ("key", "next_token")
+                )
+                if state is None:
+                    trained[layer] = ranks = vocabulary.predict(block.values[which], ids).target_rank.tolist()
+                else:
+                    *_, ranks, state = predictions(vocabulary, block.values, state, which, ids)
+                frame = rows.select("next_token", rank=pl.Series(ranks), trained=pl.Series(trained[layer]))
+                parts.append(_summary(layer, seed, frame, head))
+            progress.step(1)
+    return pl.concat(part for part in parts if part["n"].item())
+
+
+def _summary(layer: int, seed: int | None, ranks: pl.DataFrame, head: int) -> pl.DataFrame:
+    tail, rank = pl.col("next_token") >= head, pl.col("rank")
+    return ranks.select(
+        pl.lit("adaptive" if seed is None else "random").alias("projection"),
+        pl.lit(seed or 0).alias("seed"),
+        pl.lit(layer).alias("layer"),
+        pl.len().alias("n"),
+        (rank == 0).mean().alias("agreement"),
+        (rank != pl.col("trained")).mean().alias("moved"),
+        tail.sum().alias("n_tail"),
+        *(rank.filter(tail).quantile(at, "linear").alias(name) for name, at in QUARTILES.items()),
+    )

@@ -1,0 +1,121 @@
+"""The index of a layer: one entry per key, by which lists are filtered and sorted."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ff_memories.claims.measures import LABELS, MUTATIONS, key_changes
+from ff_memories.report.gallery.material import Material
+from ff_memories.report.gallery.text import number
+
+
+def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
+    """Return every layer's index: columns over its keys, from key 0.
+
+    ``words`` are the texts that ``top`` (the value's top token), ``next`` (the top trigger's target) and ``end`` (the
+    commonest last token of the triggers, of which ``same`` end in it) point into. ``probability``, ``rank``,
+    ``agreeing`` and ``measured`` (triggers that could agree) are the values table's, ``coefficient`` is the top
+    trigger's, ``triggers`` how many are shown; null where there is none. By key, where there are any: ``labels``, how
+    many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators differ; ``changes``, the
+    mean change without the first, last, random token (``mean``: as the config defines it).
+    """
+    frame = _frame(material)
+    sparse: dict[str, dict[int, Any]] = {
+        "labels": _labels(material),
+        "disagree": _disagreements(material),
+        "changes": _changes(material, mean),
+    }
+    return [
+        _layer(material, frame.slice(layer * material.keys, material.keys), layer, sparse)
+        for layer in range(material.layers)
+    ]
+
+
+def _frame(material: Material) -> pl.DataFrame:
+    """The values table in the order of ordinals, with each key's triggers summed up."""
+    triggers = material.triggers.with_columns(pl.Series("last", material.last_tokens))
+    by = ["layer", "key"]
+    of_keys = triggers.group_by(by).agg(
+        pl.len().alias("n"), pl.col("coefficient").filter(pl.col("rank") == 1).first().alias("coefficient")
+    )
+    ends = (
+        triggers.group_by(*by, "last")
+        .agg(pl.len().alias("same"))
+        .sort(*by, "same", "last", descending=[False, False, True, False])
+        .unique(by, keep="first", maintain_order=True)
+    )
+    joined = material.values.sort(by).join(of_keys, on=by, how="left", maintain_order="left")
+    return joined.join(ends, on=by, how="left", maintain_order="left")
+
+
+def _layer(material: Material, frame: pl.DataFrame, layer: int, sparse: dict[str, dict[int, Any]]) -> dict[str, Any]:
+    places: dict[int, int] = {}
+
+    def words(column: str) -> list[int | None]:
+        return [None if t is None else places.setdefault(t, len(places)) for t in frame[column].to_list()]
+
+    numbers = lambda column: [number(x) for x in frame[column].to_list()]
+    own = range(layer * material.keys, (layer + 1) * material.keys)
+    return {
+        "top": words("top_token"),
+        "next": words("next_token"),
+        "end": words("last"),
+        "same": frame["same"].fill_null(0).to_list(),
+        "probability": numbers("top_probability"),
+        "coefficient": numbers("coefficient"),
+        "rank": frame["next_token_rank"].to_list(),
+        "agreeing": frame["agreeing_triggers"].to_list(),
+        "measured": frame["triggers"].to_list(),
+        "triggers": frame["n"].fill_null(0).to_list(),
+        **{name: {o - own.start: rows[o] for o in own if o in rows} for name, rows in sparse.items()},
+        "words": ["" if token < 0 else material.words[token] for token in places],
+    }
+
+
+def _labels(material: Material) -> dict[int, list[int]]:
+    """By ordinal, how many triggers have each label, of all annotators together."""
+    counted = material.labels.group_by("layer", "key", "label").len().sort("layer", "key", "label")
+    out: dict[int, list[int]] = {}
+    for ordinal, label, n in zip(material.ordinals(counted).tolist(), counted["label"], counted["len"], strict=True):
+        out.setdefault(ordinal, [0] * len(LABELS))[LABELS.index(label)] = n
+    return out
+
+
+def _disagreements(material: Material) -> dict[int, int]:
+    """By ordinal, on how many triggers annotators gave different labels; only keys that several annotated."""
+    several = (
+        material.labels.group_by("layer", "key", "rank")
+        .agg(pl.col("annotator").n_unique().alias("who"), (pl.col("label").n_unique() > 1).alias("differ"))
+        .filter(pl.col("who") > 1)
+        .group_by("layer", "key")
+        .agg(pl.col("differ").sum())
+        .sort("layer", "key")
+    )
+    return dict(zip(material.ordinals(several).tolist(), several["differ"].to_list(), strict=True))
+
+
+def _changes(material: Material, mean: str) -> dict[int, list[float | None]]:
+    out: dict[int, list[float | None]] = {}
+    frame = key_changes(material.mutations, mean)
+    for ordinal, row in zip(material.ordinals(frame).tolist(), frame.iter_rows(named=True), strict=True):
+        changes = out.setdefault(ordinal, [None] * len(MUTATIONS))
+        if row["change"] is not None and np.isfinite(row["change"]):
+            changes[MUTATIONS.index(row["mutation"])] = number(row["change"], 4)
+    return out
+
+
+def summary(material: Material) -> list[dict[str, Any]]:
+    """Return each layer's keys with triggers, its share of agreeing values and median coefficient, null without any."""
+    rows = []
+    for layer in range(1, material.layers + 1):
+        values = material.values.filter(pl.col("layer") == layer)
+        tops = material.triggers.filter((pl.col("layer") == layer) & (pl.col("rank") == 1))
+        rows.append(
+            {
+                "fire": len(tops),
+                "agree": number(values.select(pl.col("agrees").mean()).item()),
+                "coefficient": number(tops.select(pl.col("coefficient").median()).item()),
+            }
+        )
+    return rows

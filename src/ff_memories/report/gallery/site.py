@@ -1,0 +1,89 @@
+"""The gallery's folder: the page and its scripts as they are, and the parts made of a run."""
+
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole, wrote
+from ff_memories.base.progress import Progress
+from ff_memories.base.templates import environment
+from ff_memories.claims.measures import LABELS
+from ff_memories.config import Settings
+from ff_memories.report.gallery import parts
+from ff_memories.report.gallery.keys import LEVELS, key_parts
+from ff_memories.report.gallery.layers import layer_indices, summary
+from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
+from ff_memories.report.gallery.words import word_parts
+
+MANIFEST = "manifest"
+SCRIPTS = ("parts", "page", "address", "layers", "words", "filters", "list", "key", "sheet", "app")  # in this order
+
+
+def build(folder: Path, material: Material, config: Settings, info: dict[str, Any]) -> None:
+    """Write a whole gallery; what stood in the folder's place goes when the new one is complete.
+
+    Raises ``UserError`` where the folder holds something else than a gallery.
+    """
+    if folder.exists() and not (folder / "data" / f"{MANIFEST}.js").is_file():
+        others = [path for path in folder.iterdir()] if folder.is_dir() else [folder]
+        if others:
+            raise UserError(f"{folder}: holds something else than a gallery", "give another folder with --out")
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        _write(partial, material, config, info)
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.replace(folder)
+        wrote(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any]) -> None:
+    own = files("ff_memories.report.gallery")
+    for source in sorted(own.joinpath("static").iterdir(), key=lambda path: path.name):
+        write_whole(folder / source.name, source.read_text(encoding="utf-8"))
+    write_whole(folder / "index.html", index(config.run, info["scope"]))
+    starts = []
+    for number, (start, entries) in enumerate(word_parts(material)):
+        parts.write(folder, f"words-{number}", entries)
+        starts.append(start)
+    for number, part in enumerate(layer_indices(material, config.mutations.mean), 1):
+        parts.write(folder, f"layer-{number}", part)
+    with Progress(material.size, "keys", "gallery") as progress:
+        for number, records in enumerate(key_parts(material)):
+            parts.write(folder, f"keys-{number}", records)
+            progress.step(len(records))
+    parts.write(folder, MANIFEST, manifest(material, config, info, starts))
+
+
+def manifest(material: Material, config: Settings, info: dict[str, Any], starts: list[str]) -> dict[str, Any]:
+    """Return what the page knows before any other part is loaded."""
+    return {
+        "run": config.run,
+        "scope": info["scope"],
+        "layers": material.layers,
+        "keys": material.keys,
+        "keys_of_a_part": KEYS_OF_A_PART,
+        "top": material.triggers.select(pl.col("rank").max()).item() or 0,
+        "shaded": material.shaded,
+        "levels": LEVELS,
+        "labels": LABELS,
+        "target": config.values.target,
+        "projection": config.values.projection,
+        "annotators": material.labels["annotator"].unique().sort().to_list(),
+        "files": [Path(name).name for name in sorted(set(material.sentences["file"]))],
+        "words": starts,
+        "summary": summary(material),
+    }
+
+
+def index(run: str, scope: str) -> str:
+    """Return the page itself."""
+    scripts = [f"{name}.js" for name in SCRIPTS]
+    return environment("report.gallery").get_template("index.html.j2").render(run=run, scope=scope, scripts=scripts)

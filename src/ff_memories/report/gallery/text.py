@@ -1,0 +1,28 @@
+"""Tokens as the gallery shows them: each one visible, and without a blank, so that blanks separate tokens."""
+
+import unicodedata
+
+from ff_memories.base.escaping import escape_invisible
+
+# characters that are shown as nothing, though Unicode counts them among letters, marks and symbols
+_BLANK = frozenset(map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x2800, 0x3164, 0xFFA0]))
+
+
+def shown(token: str) -> str:
+    """Return a token with everything spelled out that cannot be seen, or would join what stands before it.
+
+    >>> shown("a\\u202eb"), shown("no\\u00a0break"), shown("\\u0301x")
+    ('a[U+202E]b', 'no[U+00A0]break', '[U+0301]x')
+    """
+    spell = lambda c: f"[U+{ord(c):04X}]"
+    if token and unicodedata.category(token[0]).startswith("M"):
+        token = spell(token[0]) + token[1:]
+    return "".join(spell(c) if c in _BLANK or unicodedata.category(c) == "Zs" else c for c in escape_invisible(token))
+
+
+def number(value: float | None, digits: int = 5) -> float | int | None:
+    """Return a number with as many digits as the gallery keeps; whole numbers without a point, none as none."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() else rounded

@@ -1,0 +1,1 @@
+"""A run under Snakemake and DVC: its paths, its dvc.yaml, recording and restoring, provenance."""

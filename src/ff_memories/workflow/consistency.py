@@ -1,0 +1,70 @@
+"""Whether dvc.lock hangs together: it follows from the Snakefile, and every stage read what the others made.
+
+DVC checks what it stores; here is checked what was written down, with digests computed from the bytes.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ff_memories.base.errors import UserError
+from ff_memories.config import read_yaml
+from ff_memories.workflow import lock, stages
+
+
+def faults(configfile: Path | None = None) -> list[str]:
+    """Return what in a run's dvc.lock contradicts the Snakefile, itself, the config, or the sources and inputs here."""
+    where, recorded = lock.path_of(configfile), lock.read(configfile)
+    made = lock.outputs(configfile)
+    found = list(_declared(configfile, recorded, where))
+    told: set[str] = set()
+    for name, stage in recorded.items():
+        for dep in stage.get("deps", []):
+            path, md5 = dep["path"], dep["md5"]
+            if path in made:
+                if made[path][1] != md5:
+                    found.append(f"{where}: {name} read another {path} than {made[path][0]} made")
+            elif path not in told and (said := _input(path, md5)):
+                told.add(path)
+                found.append(f"{said} ({name})")
+        found += [f"{where}: {name} was made with another {key}" for key in _params(stage)]
+    return found
+
+
+def _declared(configfile: Path | None, recorded: dict[str, Any], where: Path) -> Iterator[str]:
+    try:
+        stages.check(configfile)
+    except UserError as error:
+        yield str(error).partition("\n")[0]
+    declared = lock.declared(configfile)
+    for name in sorted(declared.keys() | recorded.keys()):
+        if name not in recorded:
+            yield f"{where}: {name} was never recorded"
+        elif name not in declared:
+            yield f"{where}: there is no stage {name} in {stages.path_of(configfile)}"
+        elif declared[name]["cmd"] != recorded[name]["cmd"]:
+            yield f"{where}: {name} was made by another command"
+
+
+def _input(path: str, md5: str) -> str | None:
+    """Say how an input or source differs from what was read, if it is here."""
+    if os.path.exists(path) and lock.content(path) != md5:
+        return f"{path}: not what was read when this was made"
+    pointer = Path(path + ".dvc")
+    if pointer.is_file() and yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["md5"] != md5:
+        return f"{path}: {pointer} names another file"
+    return None
+
+
+def _params(stage: dict[str, Any]) -> Iterator[str]:
+    for file, keys in stage.get("params", {}).items():
+        here = read_yaml(Path(file))
+        for key, value in keys.items():
+            place = here
+            for part in key.split("."):
+                place = place.get(part) if isinstance(place, dict) else None
+            if place != value:
+                yield f"{key} than {file} says"

@@ -1,0 +1,206 @@
+"""A run as an RO-Crate: its files, and who made what of what, as a Provenance Run Crate (Workflow Run RO-Crate).
+
+What shows text, or was not made here, is described with its digest and left out: a crate may be given to anybody.
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rocrate.model import ContextEntity
+from rocrate.rocrate import ROCrate
+
+from ff_memories.base.errors import UserError
+from ff_memories.commands import citation
+from ff_memories.workflow import environment, lock, stages
+from ff_memories.workflow.provenance import Stage
+from ff_memories.workflow.provenance import path_of as provenance_path
+
+PROFILES = {
+    "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate 0.5",
+    "https://w3id.org/ro/wfrun/workflow/0.5": "Workflow Run Crate 0.5",
+    "https://w3id.org/ro/wfrun/provenance/0.5": "Provenance Run Crate 0.5",
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.0": "Workflow RO-Crate 1.0",
+}
+TERMS = {"md5": "https://w3id.org/ro/terms/workflow-run#md5"}
+TYPES = {
+    ".parquet": "application/vnd.apache.parquet", ".svg": "image/svg+xml", ".pdf": "application/pdf",
+    ".png": "image/png", ".html": "text/html", ".csv": "text/csv", ".json": "application/json",
+    ".md": "text/markdown", ".yaml": "application/yaml", ".lock": "application/yaml",
+}  # fmt: skip
+
+
+def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> ROCrate:
+    """Return the crate of a run, to be written with ``write`` or ``write_zip``.
+
+    Args:
+        recorded: of ``provenance.read``.
+        configfile: the run's; nothing for the default run.
+        scope: the info's: whose results these are.
+
+    Raises:
+        UserError: a file that it should hold is not as recorded.
+    """
+    about, run = citation.source(), _name(recorded)
+    crate = ROCrate(version="1.1")  # which Provenance Run Crate 0.5 builds on
+    for name, meaning in TERMS.items():
+        crate.metadata.extra_terms[name] = meaning
+    crate.name = f"{about.title}: the run {run}"
+    crate.description = f"{about.abstract} This is the run {run}, of {_whose(scope)}."
+    licence = f"https://spdx.org/licenses/{about.licence}"
+    words = {"name": f"{about.licence} licence", "description": f"the terms of {licence}"}
+    crate.root_dataset["license"] = _add(crate, licence, "CreativeWork", **words)
+    ended = [job.ended for stage in recorded.values() for job in stage.jobs if job.ended]
+    crate.datePublished = datetime.fromisoformat(max(ended)) if ended else datetime.now(UTC)
+    agent = _add(crate, "#developers", "Organization", name=about.author)
+    crate.root_dataset["author"] = crate.root_dataset["publisher"] = agent
+    crate.root_dataset["conformsTo"] = [
+        _add(crate, url, "CreativeWork", name=name, version=url.rpartition("/")[2]) for url, name in PROFILES.items()
+    ]
+    files = _files(crate, recorded, configfile)
+    workflow = _workflow(crate, about)
+    actions, controls = [], []
+    for position, stage in enumerate(_in_order(recorded)):
+        tool = _tool(crate, stage)
+        step = _add(crate, f"#step/{stage.name}", "HowToStep", name=stage.name, position=str(position))
+        step["workExample"] = tool
+        workflow.append_to("step", step)
+        if tool not in (workflow.get("hasPart") or []):
+            workflow.append_to("hasPart", tool)
+        action = _action(crate, stage, tool, files, agent)
+        control = _add(crate, f"#control/{stage.name}", "ControlAction", name=f"orchestrate {stage.name}")
+        control["instrument"], control["object"] = step, action
+        actions.append(action)
+        controls.append(control)
+    crate.root_dataset["mentions"] = [*actions, *_whole(crate, recorded, workflow, controls, files, agent, ended)]
+    return crate
+
+
+def _whose(scope: str) -> str:
+    return "the paper's own model" if scope == "paper" else "a surrogate model, not of the paper's own"
+
+
+def _name(recorded: dict[str, Stage]) -> str:
+    return next(path.split("/")[1] for stage in recorded.values() for path in stage.outputs if "/tables/" in path)
+
+
+def _add(crate: ROCrate, id_: str, type_: str | list[str], **properties: Any) -> ContextEntity:
+    return crate.add(ContextEntity(crate, id_, properties={"@type": type_, **properties}))
+
+
+def _files(crate: ROCrate, recorded: dict[str, Stage], configfile: Path | None) -> dict[str, Any]:
+    """Add every file the run read or made; return them by path."""
+    made = {path: md5 for stage in recorded.values() for path, md5 in stage.outputs.items()}
+    read = {path: md5 for stage in recorded.values() for path, md5 in stage.inputs.items() if path not in made}
+    entities = {}
+    for path, md5 in sorted({**made, **read}.items()):
+        described = {"name": path, "md5": md5}
+        shared = stages.SHARED.search(path) if path in made else Path(path + ".dvc").is_file()
+        if not shared or not os.path.isfile(path):
+            entities[path] = _add(crate, f"#{path}", "CreativeWork", **described, description="not in the crate")
+        elif lock.digest(path) != md5:
+            raise UserError(f"{path}: not what {lock.path_of(configfile)} records", "ff-memories verify")
+        else:
+            size = {"contentSize": str(os.path.getsize(path))}
+            entities[path] = crate.add_file(path, path, properties=described | size | _type(path))
+    for record in _records(configfile):
+        crate.add_file(record, str(record), properties={"name": str(record), **_type(record)})
+    readme = crate.add_file("README.md", "README.md", properties={"name": "README.md", **_type("README.md")})
+    readme["about"] = crate.root_dataset
+    return entities
+
+
+def _type(path: str | Path) -> dict[str, str]:
+    return {"encodingFormat": TYPES.get(Path(path).suffix, "text/plain")}
+
+
+def _one(entities: list[Any]) -> Any:
+    """Return a list as JSON-LD likes it: a single entity stands by itself."""
+    return entities[0] if len(entities) == 1 else entities
+
+
+def _records(configfile: Path | None) -> list[Path]:
+    """Return the files that declare and record the run."""
+    found = [configfile or stages.DEFAULT, stages.path_of(configfile), lock.path_of(configfile)]
+    found += [provenance_path(configfile), environment.LOCK, *sorted(Path("workflow/rules").glob("*.smk"))]
+    return [path for path in found if path.is_file()]
+
+
+def _workflow(crate: ROCrate, about: Any) -> Any:
+    kinds = {"@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]}
+    workflow = crate.add_workflow(
+        "Snakefile", "Snakefile", main=True, lang="snakemake", properties={**kinds, **_type("Snakefile")}
+    )
+    workflow["name"], workflow["version"], workflow["license"] = (
+        about.title,
+        about.version,
+        crate.root_dataset["license"],
+    )
+    return workflow
+
+
+def _tool(crate: ROCrate, stage: Stage) -> Any:
+    command = stage.jobs[-1].command.split(" --")[0]
+    id_ = f"#tool/{stage.rule}"
+    return crate.get(id_) or _add(
+        crate, id_, "SoftwareApplication", name=command, description=stage.about, softwareVersion=version("ff-memories")
+    )
+
+
+def _action(crate: ROCrate, stage: Stage, tool: Any, files: dict[str, Any], agent: Any) -> Any:
+    """A stage's CreateAction: what it read and made, its command, code, environment, time and machine."""
+    about = [f"code {stage.code}", f"environment {stage.environment}"]
+    about += sorted({", ".join(f"{name} {what}" for name, what in job.machine) for job in stage.jobs if job.machine})
+    peaks = [job.peak_mib for job in stage.jobs if job.peak_mib is not None]
+    about += [f"peak memory {max(peaks):.0f} MiB"] if peaks else []
+    commands = [job.command for job in stage.jobs]
+    action = _add(crate, f"#run/{stage.name}", "CreateAction", name=f"run of {stage.name}",
+                  description="; ".join([*about, *commands]), actionStatus=COMPLETED)  # fmt: skip
+    action["instrument"], action["agent"] = tool, agent
+    action["object"] = _one([files[path] for path in sorted(stage.inputs)])
+    action["result"] = _one([files[path] for path in sorted(stage.outputs)])
+    ends = [datetime.fromisoformat(job.ended) for job in stage.jobs if job.ended]
+    if ends:
+        begun = min(
+            datetime.fromisoformat(job.ended) - timedelta(seconds=job.seconds or 0) for job in stage.jobs if job.ended
+        )
+        action["startTime"], action["endTime"] = begun.isoformat(timespec="seconds"), max(ends).isoformat()
+    return action
+
+
+COMPLETED = "http://schema.org/CompletedActionStatus"
+
+
+def _whole(
+    crate: ROCrate, recorded: dict[str, Stage], workflow: Any, controls: list[Any], files: dict[str, Any], agent: Any,
+    ended: list[str],
+) -> list[Any]:  # fmt: skip
+    """The run as a whole: the workflow's own action, and Snakemake's, which ordered the steps."""
+    made = {path for stage in recorded.values() for path in stage.outputs}
+    read = {path for stage in recorded.values() for path in stage.inputs} - made
+    run = _add(crate, "#run", "CreateAction", name="run of the workflow", actionStatus=COMPLETED,
+               description="all steps, in the order that Snakemake gave them")  # fmt: skip
+    run["instrument"], run["agent"] = workflow, agent
+    run["object"], run["result"] = _one([files[p] for p in sorted(read)]), [files[p] for p in sorted(made)]
+    engine = _add(crate, "#snakemake", "SoftwareApplication", name="Snakemake", url="https://snakemake.github.io",
+                  softwareVersion=version("snakemake"))  # fmt: skip
+    order = _add(crate, "#order", "OrganizeAction", name="Snakemake's order of the steps", actionStatus=COMPLETED)
+    order["instrument"], order["agent"] = engine, agent
+    order["object"], order["result"] = controls, run
+    if ended:
+        run["endTime"] = order["endTime"] = max(ended)
+    return [run, order]
+
+
+def _in_order(recorded: dict[str, Stage]) -> list[Stage]:
+    """Return stages so that each comes after those it reads from."""
+    done: list[Stage] = []
+    left = sorted(recorded.values(), key=lambda stage: stage.name)
+    while left:
+        waiting = {path for stage in left for path in stage.outputs}
+        ready = [stage for stage in left if not waiting & stage.inputs.keys()]
+        done += ready
+        left = [stage for stage in left if stage not in ready]
+    return done

@@ -1,0 +1,44 @@
+"""The installed packages against constraints.txt, and what machine this is."""
+
+import hashlib
+import platform
+import re
+from importlib.metadata import distributions
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from ff_memories.base.errors import UserError
+
+LOCK = Path("constraints.txt")
+
+
+def pins(path: Path = LOCK) -> dict[str, str]:
+    """Return {package: version} of the lock of the environment."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file", "run this at the top of the project") from None
+    found = (re.match(r"([\w.-]+)==([^\s;]+)", line) for line in lines)
+    return {canonicalize_name(pin[1]): pin[2] for pin in found if pin}
+
+
+def digest(path: Path = LOCK) -> str:
+    """Return the SHA-256 of the lock of the environment."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def differences(wanted: dict[str, str]) -> tuple[int, dict[str, str]]:
+    """Return how many locked packages are installed, and {package: version here} of those in another version.
+
+    What is locked and not installed is for other machines or an extra; a build's own label (``+cpu``) is no version.
+    """
+    here: dict[str, str] = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
+    both = sorted(wanted.keys() & here.keys())
+    return len(both), {p: here[p] for p in both if Version(here[p]).public != Version(wanted[p]).public}
+
+
+def python() -> str:
+    """Return the version of the Python that runs this."""
+    return platform.python_version()

@@ -1,0 +1,136 @@
+"""dvc.lock: what every artefact's content was when it was recorded.
+
+DVC takes a file for unchanged when its size, time and inode are; here its bytes are read.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from dvc.utils.serialize import modify_yaml
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write
+from ff_memories.workflow import stages
+from ff_memories.workflow.configfile import option
+
+
+def path_of(configfile: Path | None = None) -> Path:
+    """Return where a run's dvc.lock is: beside its dvc.yaml."""
+    return stages.path_of(configfile).with_name("dvc.lock")
+
+
+def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Return the stages of a run's dvc.lock. Raises ``UserError`` where it is missing or not what DVC writes."""
+    path = path_of(configfile)
+    if not path.is_file():
+        which = option(configfile)
+        raise UserError(f"{path}: nothing of this run was recorded", f"snakemake{which}, then ff-memories adopt{which}")
+    try:
+        found = parsed(path.read_text(encoding="utf-8"))["stages"]
+        for stage in found.values():
+            _ = [(out["path"], out["md5"]) for out in stage.get("outs", [])]
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not a lock that DVC wrote ({error!r})", f"git checkout {path}") from None
+    return found
+
+
+@cache
+def parsed(text: str) -> Any:
+    """Return the data of a YAML text that DVC wrote; libyaml reads a large dvc.lock ten times as fast as PyYAML."""
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _copy_of(configfile: Path | None) -> Path:
+    return Path(".dvc/tmp", path_of(configfile).as_posix().replace("/", "-") + ".kept")
+
+
+@contextmanager
+def kept(configfile: Path | None = None) -> Iterator[None]:
+    """Keep a copy of a run's dvc.lock, if there is one, while DVC writes it: in place, once for every stage."""
+    path, copy = path_of(configfile), _copy_of(configfile)
+    if path.is_file():
+        with atomic_write(copy) as partial:
+            shutil.copyfile(path, partial)
+    try:
+        yield
+    finally:
+        repair(configfile)
+
+
+def repair(configfile: Path | None = None) -> None:
+    """Put the kept copy in the place of a dvc.lock that DVC was killed over; elsewhere remove the copy."""
+    path, copy = path_of(configfile), _copy_of(configfile)
+    if copy.is_file():
+        if _whole(path):
+            copy.unlink()
+        else:
+            copy.replace(path)
+
+
+def _whole(path: Path) -> bool:
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from voluptuous import Invalid
+
+    try:
+        COMPILED_LOCKFILE_SCHEMA(parsed(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, Invalid):
+        return False
+    return True
+
+
+def declared(configfile: Path | None = None) -> dict[str, Any]:
+    """Return the stages of a run's dvc.yaml."""
+    return parsed(stages.path_of(configfile).read_text(encoding="utf-8"))["stages"]
+
+
+def forget(configfile: Path | None = None) -> list[str]:
+    """Remove stages that dvc.yaml no longer has, which DVC leaves in dvc.lock; return their names."""
+    known = declared(configfile)
+    names = [name for name in read(configfile) if name not in known]
+    if names:
+        with modify_yaml(str(path_of(configfile))) as content:
+            for name in names:
+                del content["stages"][name]
+    return names
+
+
+def outputs(configfile: Path | None = None) -> dict[str, tuple[str, str]]:
+    """Return {artefact: (its stage, its MD5 as recorded)} of a run."""
+    found = read(configfile)
+    return {out["path"]: (name, out["md5"]) for name, stage in found.items() for out in stage.get("outs", [])}
+
+
+def differing(configfile: Path | None = None) -> dict[str, str]:
+    """Return {artefact: its stage} of those that are here with another content than recorded."""
+    recorded = outputs(configfile)
+    return {path: stage for path, (stage, md5) in recorded.items() if os.path.exists(path) and content(path) != md5}
+
+
+def content(path: str | Path) -> str:
+    """Return what DVC records of a file, its MD5, or of a directory, the MD5 of its listing."""
+    if not os.path.isdir(path):
+        return digest(path)
+    inside = (file for file in Path(path).rglob("*") if file.is_file() and file.name != ".snakemake_timestamp")
+    rows = [{"md5": digest(file), "relpath": file.relative_to(path).as_posix()} for file in inside]
+    listing = json.dumps(sorted(rows, key=lambda row: row["relpath"]), sort_keys=True)
+    return hashlib.md5(listing.encode()).hexdigest() + ".dir"
+
+
+def digest(path: str | Path, algorithm: str = "md5") -> str:
+    """Return a file's digest in hexadecimal; it is not computed again while the file stays the same."""
+    stat = os.stat(path)
+    return _digest(str(path), algorithm, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+@cache
+def _digest(path: str, algorithm: str, *_: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()

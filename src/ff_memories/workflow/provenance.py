@@ -1,0 +1,149 @@
+"""Where every artefact of a run comes from: rule, command, inputs, parameters, code, environment, time and machine.
+
+What is declared is asked of Snakemake, what was recorded is read from dvc.lock. Times, memory and machines differ from
+run to run and are in neither: Snakemake's benchmark files and the steps' logs have them where the run was made, and
+``keep`` gathers them in a small file beside dvc.lock, which goes into git with it.
+"""
+
+import csv
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.base.machine import MACHINE
+from ff_memories.report.cost import reading
+from ff_memories.workflow import environment, lock, stages
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job as it ran: what it cost and where; nothing of what is not known."""
+
+    command: str
+    seconds: float | None = None
+    peak_mib: float | None = None
+    ended: str | None = None
+    machine: list[list[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of dvc.lock with all that its outputs follow from.
+
+    Attributes:
+        inputs, sources, outputs: {path: MD5} as recorded.
+        params: {key: value} of the config, as recorded.
+        environment: SHA-256 of the lock of the environment.
+    """
+
+    name: str
+    rule: str
+    about: str
+    jobs: list[Job]
+    inputs: dict[str, str]
+    sources: dict[str, str]
+    outputs: dict[str, str]
+    params: dict[str, Any]
+    environment: str
+
+    @property
+    def code(self) -> str:
+        """One digest of all source files and their names."""
+        return hashlib.sha256(json.dumps(self.sources, sort_keys=True).encode()).hexdigest()
+
+
+def path_of(configfile: Path | None = None) -> Path:
+    """Return where a run's times and machines are kept: beside its dvc.lock."""
+    return lock.path_of(configfile).with_name("provenance.json")
+
+
+def read(configfile: Path | None = None) -> dict[str, Stage]:
+    """Return {stage: where its outputs come from}. Raises ``UserError`` where nothing was recorded."""
+    kept, declared = _kept(configfile), _declared(configfile)
+    out = {}
+    for name, entry in lock.read(configfile).items():
+        rule, about, jobs, sources = declared.get(name) or _unread(configfile, name, entry)
+        deps = {dep["path"]: dep["md5"] for dep in entry.get("deps", [])}
+        outputs = {made["path"]: made["md5"] for made in entry.get("outs", [])}
+        known = kept.get(name, {})
+        if known.get("outputs") == outputs:
+            jobs, lock_of_environment = [Job(**job) for job in known["jobs"]], known["environment"]
+        else:  # never kept, or of an earlier state
+            lock_of_environment = environment.digest()
+        out[name] = Stage(
+            name, rule, about, jobs,
+            inputs={path: md5 for path, md5 in deps.items() if path not in sources},
+            sources={path: md5 for path, md5 in deps.items() if path in sources},
+            outputs=outputs,
+            params={key: value for keys in entry.get("params", {}).values() for key, value in keys.items()},
+            environment=lock_of_environment,
+        )  # fmt: skip
+    return out
+
+
+def keep(configfile: Path | None = None) -> Path:
+    """Write down times, memory and machines of the recorded stages whose logs are here; what is known of them stays."""
+    recorded = read(configfile)
+    kept = {name: known for name, known in _kept(configfile).items() if name in recorded}
+    for stage in recorded.values():
+        if kept.get(stage.name, {}).get("outputs") != stage.outputs and any(job.seconds for job in stage.jobs):
+            kept[stage.name] = {
+                "outputs": stage.outputs,
+                "environment": stage.environment,
+                "jobs": [asdict(job) for job in stage.jobs],
+            }
+    path = path_of(configfile)
+    write_whole(path, json.dumps({name: kept[name] for name in sorted(kept)}, indent=1) + "\n")
+    return path
+
+
+def _kept(configfile: Path | None) -> dict[str, Any]:
+    path = path_of(configfile)
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise UserError(f"{path}: not readable as JSON ({error})", f"git checkout {path}") from None
+
+
+def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job], set[str]]]:
+    """Return {stage: (rule, docstring, jobs, source files)} of a run; shards belong to the stage that gathers them."""
+    out: dict[str, tuple[str, str, list[Job], set[str]]] = {}
+    with stages.workflow(configfile, forceall=True) as found:
+        jobs = [job for job in found.dag.jobs if job.output]
+        for job in sorted(jobs, key=lambda job: (not stages.is_shard(job), str(job.output))):
+            name = stages.stage_of(job)
+            _, _, before, sources = out.get(name, ("", "", [], set()))
+            about = " ".join((job.rule.docstring or "").split())
+            out[name] = (job.rule.name, about, [*before, _job(job)], sources | set(job.params.get("sources", [])))
+    return out
+
+
+def _unread(configfile: Path | None, name: str, entry: dict[str, Any]) -> tuple[str, str, list[Job], set[str]]:
+    """Describe a stage that Snakemake leaves out, because its inputs are not here, from dvc.yaml."""
+    declared = lock.declared(configfile).get(name, {})
+    sources = {dep["path"] for dep in entry.get("deps", []) if dep["path"].startswith("src/")}
+    return name.partition("-")[0], declared.get("desc", ""), [Job(entry["cmd"])], sources
+
+
+def _job(job: Any) -> Job:
+    """Return a job with what its benchmark file and its log say, if they are here and no older than what it made."""
+    command = " ".join((job.shellcmd or "").split())
+    log = next((Path(str(path)) for path in job.log), None)
+    benchmark = Path(str(job.benchmark)) if job.benchmark else None
+    if benchmark is None or not benchmark.is_file():
+        return Job(command)
+    with benchmark.open(encoding="utf-8", newline="") as file:
+        row = list(csv.DictReader(file, delimiter="\t"))[-1]
+    ended = datetime.fromtimestamp(benchmark.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    return Job(command, reading(row.get("s")), reading(row.get("max_rss")), ended, _machine(log))
+
+
+def _machine(log: Path | None) -> list[list[str]]:
+    """Return what a log's first line says of the machine that wrote it."""
+    first = log.read_text(encoding="utf-8").partition("\n")[0] if log is not None and log.is_file() else ""
+    return json.loads(first.removeprefix(MACHINE)) if first.startswith(MACHINE) else []

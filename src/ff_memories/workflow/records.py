@@ -1,0 +1,77 @@
+"""What Snakemake wrote down when a job finished, against what is there now."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ff_memories.workflow.lock import digest
+
+CLOCK = 1e-3  # seconds: two readings of one time stamp agree within this
+
+
+def stamp(output: str) -> Path:
+    """Return the file whose time is an output's: a directory has one inside, as Snakemake writes it."""
+    return Path(output, ".snakemake_timestamp") if os.path.isdir(output) else Path(output)
+
+
+def written(output: str) -> float:
+    """Return when an output was written; 0 for a directory that Snakemake did not write."""
+    return stamp(output).stat().st_mtime if stamp(output).exists() else 0.0
+
+
+def faults(found: Any, job: Any, outputs: Iterable[str]) -> Iterator[str]:
+    """Yield what keeps some of a job's outputs from being what it made of the inputs that are here.
+
+    Args:
+        found: Snakemake's workflow, from ``stages.workflow``.
+        job: one of its jobs.
+        outputs: those whose content is new, so that nothing but the time of writing vouches for it.
+    """
+    outputs = set(outputs)
+    for out in job.output:
+        record = found.persistence.metadata(out)
+        if record is None or not os.path.exists(out):
+            yield f"{out}: was not made by Snakemake here"
+            continue
+        if str(out) in outputs and abs(written(out) - record.endtime) > CLOCK:
+            yield f"{out}: changed since {job.rule.name} wrote it"
+        for path, recorded in record.input_checksums.items():
+            if os.path.exists(path) and f"sha256:{digest(path, 'sha256')}" != recorded:
+                yield f"{out}: its input {path} changed since"
+
+
+def sound(found: Any, job: Any) -> bool:
+    """Whether Snakemake made all of a job's outputs, from the present inputs, as it would make them now."""
+    known = found.persistence
+    if any(True for _ in faults(found, job, map(str, job.output))):
+        return False
+    return not (known.params_changed(job) or any(known.code_changed(job)))
+
+
+def write(found: Any, job: Any, now: float, due: bool) -> None:
+    """Write a job's record: as if it had just finished, or so that it is due, which takes a record that differs."""
+    forget(found, job)
+    known = found.persistence
+    for out in job.output:
+        if os.path.lexists(out) and not due:  # one time for all: no output is older than its input
+            if os.path.isdir(out):
+                stamp(out).touch()
+            os.utime(stamp(out), (now, now), follow_symlinks=False)
+    found.async_run(known.finished(job))
+    known._clear_cache()  # of what was read before it was written
+    for out in job.output:
+        record = known.metadata(out)
+        if os.path.exists(out):
+            record.endtime = written(out)  # Snakemake remembers the time it saw first
+        if due:
+            record.code = "not as recorded in dvc.lock"
+        known._write_record(str(out), record)
+
+
+def forget(found: Any, job: Any) -> None:
+    """Remove a job's record, and its times, by which Snakemake would take what is here for as old as that."""
+    for out in job.output:
+        found.persistence.cleanup_metadata(out)
+    if job.benchmark:
+        Path(str(job.benchmark)).unlink(missing_ok=True)

@@ -1,0 +1,297 @@
+"""What the Snakefile asks the package: a run's paths, and what a step's result depends on besides its input files."""
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ff_memories import config as configs
+from ff_memories.base import gpu_locks
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.files import require_file
+from ff_memories.figures.registry import refuse_useless
+from ff_memories.inputs import registry
+from ff_memories.workflow.sources import digest, sources
+
+
+class Run:
+    """One run's config, checked and resolved, and where its files lie."""
+
+    def __init__(self, config: dict[str, Any], name: str = "config"):
+        self.config = configs.parse(config, name)
+        self.resolved = self.config.resolved()
+        self.given = config
+        self.file = os.path.relpath(name)
+        self.results = f"results/{self.config.run}"
+        self._refuse_what_would_fail_later()
+
+    def _refuse_what_would_fail_later(self) -> None:
+        own = [path for _, path in self.named]
+        refuse_odd_paths(self.file, *self.annotations, *own)
+        files = [self.checkpoint, self.dictionary, *self.texts("train"), *self.texts("validation")]
+        refuse_odd_paths(*files)
+        for path in [*own, *files]:
+            require_file(path)
+        _ = self.source("pipeline")
+        for name, options in self.config.figures.items():
+            refuse_useless(name, vars(options))
+        wants_spacy = self.config.corpus.segmenter.startswith("spacy:") or self.config.composition.stop_words == "spacy"
+        if wants_spacy and importlib.util.find_spec("spacy") is None:
+            raise UserError(
+                "the config asks for spaCy, which is not installed", "pip install -c constraints.txt -e '.[spacy]'"
+            )
+
+    def check_inputs(self) -> list[str]:
+        """Refuse, before the first job, the inputs that a job would refuse hours later.
+
+        An input that is missing is no reason to refuse: what was made from it may be here. Snakemake knows, and
+        refuses before the first job if a job needs the file.
+
+        Returns:
+            A line for each file that the config names and that isn't there.
+
+        Raises:
+            UserError: a file that may not be read, an annotators' file that is none, a faulty ``sample_file``.
+        """
+        missing = []
+        for key, path in [*self.named, *((self.annotation_folder, path) for path in self.annotations)]:
+            if not os.path.exists(path):
+                missing.append(f"{self.file}: {key}: {path}: no such file")
+            elif not os.access(path, os.R_OK):
+                raise UserError(f"{key}: {path}: no permission to read it", f"chmod u+r {shlex.quote(path)}")
+        for entry in self._in_annotation_folder():
+            if not entry.is_dir() and not entry.is_file():
+                what = "a link to nothing" if entry.is_symlink() else "a pipe or a device"
+                raise UserError(f"{entry}: {what}, not a file that people annotated", "remove it from the folder")
+        given = self.config.composition.sample_file
+        if given is not None and os.path.exists(given):
+            from ff_memories.corpus import sample  # polars takes a while, and every job reads this module
+
+            sample.check(Path(given))
+        return missing
+
+    @property
+    def named(self) -> list[tuple[str, str]]:
+        """The files that the config names itself, so that no rule makes them, each with its key."""
+        corpus, model = self.config.corpus, self.config.model
+        found = [("corpus.train.files", path) for path in corpus.train.files]
+        found += [("corpus.validation.files", path) for path in corpus.validation.files]
+        others = {
+            "model.checkpoint": model.checkpoint,
+            "model.dictionary": model.dictionary,
+            "composition.sample_file": self.config.composition.sample_file,
+            "sources.registry": self.config.sources.registry,
+        }
+        return [*found, *((key, path) for key, path in others.items() if path)]
+
+    @property
+    def inside_dvc(self) -> bool:
+        """Whether Snakemake runs as one stage of ``dvc repro``."""
+        return "DVC_STAGE" in os.environ
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether a job of this run left its times."""
+        return Path(self.path("logs")).is_dir()
+
+    @property
+    def measures_choices(self) -> bool:
+        """Whether the run itself, and not a target of its own, measures what its choices do to the claims."""
+        return self.config.sensitivity.choices != "none"
+
+    def computes_on_cpu(self, executor: Any) -> bool:
+        """Whether steps that run the model use the CPU of this machine, so that they need not wait for one GPU.
+
+        ``executor``: Snakemake's plugin that runs the jobs. Another machine's jobs, on a cluster, may have a GPU where
+        the machine that starts them has none.
+        """
+        local = executor is None or executor.common_settings.local_exec
+        return local and (self.config.execution.device == "cpu" or not gpu_locks.present())
+
+    def path(self, *parts: str) -> str:
+        return "/".join([self.results, *parts])
+
+    def table(self, name: str) -> str:
+        return self.path("tables", f"{name}.parquet")
+
+    @property
+    def annotations(self) -> list[str]:
+        """What people annotated for this run: all files of its folder and of folders in it."""
+        return sorted(path.as_posix() for path in self._in_annotation_folder() if path.is_file())
+
+    @property
+    def annotation_folder(self) -> str:
+        return f"annotations/{self.config.run}"
+
+    def _in_annotation_folder(self) -> Iterator[Path]:
+        for path in Path(self.annotation_folder).rglob("*"):
+            if not any(part.startswith(".") for part in path.parts):
+                yield path
+
+    @property
+    def checkpoint(self) -> str:
+        """The fairseq checkpoint: the config's own, or its source's."""
+        return self._model_file("checkpoint", self.config.model.checkpoint)
+
+    @property
+    def dictionary(self) -> str:
+        """The checkpoint's dictionary: the config's own, or its source's."""
+        return self._model_file("dictionary", self.config.model.dictionary)
+
+    def _model_file(self, role: str, given: str | None) -> str:
+        return given or self._named("model").path(role)
+
+    def source(self, kind: str) -> registry.Source | None:
+        """Return the registry's row of the ``text``, ``model`` or ``pipeline`` that the config names, if it does."""
+        segmenter = self.config.corpus.segmenter
+        keys = {
+            "text": ("corpus.source", self.config.corpus.source),
+            "model": ("model.source", self.config.model.source),
+            "pipeline": ("corpus.segmenter", segmenter.removeprefix("spacy:") if "spacy:" in segmenter else None),
+        }
+        key, name = keys[kind]
+        others = self.config.sources.registry
+        if name is None or (kind == "pipeline" and name not in registry.sources(others)):
+            return None  # another pipeline, which the environment holds
+        return registry.source(name, others, kind, key)
+
+    def _named(self, kind: str) -> registry.Source:
+        """Return the source of a kind that the config is known to name."""
+        if (source := self.source(kind)) is None:
+            raise ValueError(f"the config names no source of its {kind}")
+        return source
+
+    def fetched(self, kind: str) -> dict[str, Any]:
+        """Return a fetching rule's name of its source, the files it makes, and the digests that the registry knows."""
+        source = self.source(kind)
+        if source is None or not source.downloads:
+            return {"name": "none", "files": [], "row": ""}
+        corpus = self.config.corpus
+        pipeline = corpus.segmenter.removeprefix("spacy:")
+        name = {"text": corpus.source, "model": self.config.model.source, "pipeline": pipeline}[kind]
+        sums = sorted(part.sha256 or "" for way in source.downloads for part in way.parts)
+        return {"name": name, "files": source.paths, "row": " ".join(sums).strip()}
+
+    @property
+    def golden(self) -> list[str]:
+        """What the golden checks leave behind, for the rules that wait for them: nothing where there are none."""
+        source = self.source("model")
+        text = self.source("text")
+        known = source is not None and source.golden is not None and text is not None and "test" in text.files
+        checked = known and self.config.sources.golden == "check"
+        return [self.path("golden", "golden.json")] if checked else []
+
+    @property
+    def golden_triggers(self) -> list[str]:
+        """What the golden check of the triggers leaves behind; on part of a text it can't be made."""
+        whole = self.config.corpus.train.max_sentences is None
+        return [self.path("golden", "triggers.json")] if self.golden and whole else []
+
+    @property
+    def test_text(self) -> list[str]:
+        """The test text on which a checkpoint's perplexity is known, where it is checked."""
+        return [self._named("text").path("test")] if self.golden else []
+
+    def texts(self, split: str) -> list[str]:
+        """Return the text files of a split: the config's own, or its source's."""
+        if self.config.corpus.source is None:
+            return getattr(self.config.corpus, split).files
+        return [self._named("text").path(split)]
+
+    @property
+    def cuts_first(self) -> bool:
+        """Whether sentences are cut in shards, before the corpus is made: spaCy takes hours on one core."""
+        return self.config.corpus.segmenter.startswith("spacy:")
+
+    @property
+    def sample(self) -> dict[str, list[str]]:
+        """What a given sample is read from, for the rule that looks at it: nothing where the sample is drawn."""
+        given = self.config.composition.sample_file
+        if given is None:
+            return {"sample": [], "sentences": [], "texts": []}
+        return {"sample": [given], "sentences": [self.table("sentences")], "texts": self.texts("validation")}
+
+    def step(self, name: str, *keys: str) -> dict[str, Any]:
+        """Return a rule's ``params``: what its step depends on besides its inputs.
+
+        ``config`` is the declared sections as JSON, as the step reads them, ``watched`` names them for DVC, and
+        ``code`` is a digest of ``sources``, the source files that determine the step. Snakemake compares the values
+        with its records, and dvc.yaml names the same keys and files: both tools decide by the same things.
+        """
+        part: dict[str, Any] = {}
+        watched = []
+        for key in keys:
+            head, _, tail = key.partition(".")
+            if not tail:
+                part[head] = self.resolved[head]
+            else:
+                found = {k: v for k, v in self.resolved[head].items() if k == tail}
+                part.setdefault(head, {}).update(found)
+            if head in self.given and (not tail or tail in (self.given[head] or {})):
+                watched.append(key)
+            if any(path.split(".")[0] == head for path in configs.FIDELITY["paper"]):
+                watched.append("fidelity")
+        return {
+            "config": json.dumps(part, sort_keys=True),
+            "watched": sorted(set(watched)),
+            "sources": sources(name),
+            "code": digest(sources(name)),
+        }
+
+    def step_by(self, keys: Callable[[Any], tuple[str, ...]]) -> dict[str, Callable[[Any], Any]]:
+        """Return ``step``'s params for a rule whose step and keys depend on its wildcards."""
+        return {name: partial(self._field, keys, name) for name in ("config", "watched", "sources", "code")}
+
+    def _field(self, keys: Callable[[Any], tuple[str, ...]], name: str, wildcards: Any) -> Any:
+        return self.step(*keys(wildcards))[name]
+
+
+def refuse_odd_paths(*paths: str) -> None:
+    """Refuse what no quoting makes a path on a command line; the rules quote everything else that a user names."""
+    for path in paths:
+        if path.startswith("-"):
+            raise UserError(f"{path}: a command would take it for an option", f"write it as ./{path}")
+        if odd := [c for c in path if unicodedata.category(c).startswith("C") or c in "\u2028\u2029"]:
+            raise UserError(
+                f"{escape_invisible(path)}: a path with the character {escape_invisible(odd[0])}", "rename the file"
+            )
+        if set(path) & set("{}"):
+            raise UserError(f"{path}: Snakemake takes braces in a path for wildcards", "rename the file")
+
+
+def name_inputs(rules: Iterable[Any]) -> None:
+    """Make the names of what rules read one of their ``params``, so that a rule that reads something else is due.
+
+    Snakemake's own trigger for this would also compare how many shards there are, which changes no result.
+    """
+    for rule in rules:
+        rule.set_params(reads=partial(_inputs, rule))
+
+
+def find_producers_by_path(rules: Iterable[Any]) -> None:
+    """Make Snakemake look up who makes an input by its path alone, also where a rule writes ``rules.X.output``.
+
+    Snakemake binds such an input to rule X, and then runs X even if ``--allowed-rules`` leaves it out, for instance
+    because a pulled table is older than what it was made of. A path is looked up among the allowed rules only: a
+    stage of ``dvc.yaml`` runs its own rule and nothing else.
+    """
+    for rule in rules:
+        rule.dependencies.clear()
+
+
+def _inputs(rule: Any, wildcards: Any) -> str:
+    found, *_ = rule.expand_input(wildcards)
+    return " ".join(sorted({re.sub(r"/\d+-of-\d+\.", "/*.", str(file)) for file in found}))
+
+
+def use_tools_of_this_environment() -> None:
+    """Put the environment that runs Snakemake first on the path of its jobs, whether or not it is activated."""
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
