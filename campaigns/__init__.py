@@ -1,0 +1,10 @@
+"""Campaigns: long trials of the whole package, each a script with a seed: ``python -m campaigns.kill --trials 60``.
+
+They share the tests' tools.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "campaigns"), str(ROOT / "tests" / "tools"), str(ROOT / "tests" / "robustness")]

@@ -1,0 +1,271 @@
+"""A reviewer's check of a recorded run: what is sound passes, and whatever was changed is named."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import polars as pl
+import psutil
+import pytest
+import yaml
+from running import BIN, ROOT, command
+
+from ff_memories import tables
+from ff_memories.audit.certificate import page, verdict
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.verify import Part, verified, verify
+from ff_memories.cli import main
+from ff_memories.workflow import consistency, environment, lock, rebuild
+
+CHEAP = ["record", "files", "audit", "environment"]  # all but making everything again
+
+
+@pytest.fixture
+def here(recorded_run, tmp_path, monkeypatch):
+    """A copy of it, to change, as the working folder."""
+    shutil.copytree(recorded_run, tmp_path / "here", ignore=shutil.ignore_patterns("cache", "tmp"))
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+AIM = Aim(0.95, 0.05, seed=1)
+
+
+def check(*parts):
+    said = []
+    return {part.name: part for part in verify(None, AIM, 2, list(parts), said.append)}
+
+
+def sign_again(path):
+    """Record a file as it is now, as a forger would who edits dvc.lock too."""
+    recorded = yaml.safe_load(Path("dvc.lock").read_text())
+    for stage in recorded["stages"].values():
+        for entry in [*stage.get("deps", []), *stage.get("outs", [])]:
+            if entry["path"] == path:
+                entry["md5"] = lock.digest(path)
+    Path("dvc.lock").write_text(yaml.safe_dump(recorded))
+
+
+def table(name):
+    return f"results/planted/tables/{name}.parquet"
+
+
+def change_row(name, column, new, row=0):
+    """Change one number of a table."""
+    frame = tables.read(table(name))
+    numbers = frame[column].to_list()
+    numbers[row] = new(numbers[row])
+    tables.write(frame.with_columns(pl.Series(column, numbers, frame.schema[column])), table(name))
+
+
+def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["verify", "--only", *CHEAP, "--seed", "5", "--share", "0.05", "--certificate", "made/certificate.json"])
+    shown = capsys.readouterr().out
+    assert end.value.code == 0, shown
+    assert "surrogate" in shown.splitlines()[0]
+    assert "VERIFIED in" in shown.splitlines()[-1]
+    assert "not looked at: rebuilt" in shown.splitlines()[-1]
+    assert len(shown.splitlines()) < 40
+    made = json.loads((here / "made/certificate.json").read_text())
+    assert made["verdict"] == "verified"
+    assert made["dvc_lock_sha256"] == lock.digest("dvc.lock", "sha256")
+    assert made["parts"]["audit"]["seed"] == 5
+    triggers = made["parts"]["audit"]["tables"]["triggers"]
+    assert triggers["recomputed"] == 59
+    assert triggers["differ"] == []
+    assert triggers["statement"] in shown
+
+
+def test_a_changed_row_is_found_by_its_tables_name_and_if_signed_again_by_its_own(here):
+    drawn = AIM.draw("triggers", len(tables.read(table("triggers"))))
+    change_row("triggers", "coefficient", lambda x: x * 0.999, drawn[7])
+    assert check("files")["files"].faults == [f"{table('triggers')}: not what dvc.lock records"]
+    sign_again(table("triggers"))
+    found = check("files", "audit")
+    assert found["files"].faults == []
+    layer, key, rank = tables.read(table("triggers")).select("layer", "key", "rank").row(drawn[7])
+    assert any(
+        f.startswith(f"triggers, layer {layer} key {key} rank {rank}: coefficient") for f in found["audit"].faults
+    )
+    said = found["audit"].data["tables"]["triggers"]
+    assert said["a_single_wrong_row_is_found_with_probability"] == len(drawn) / said["rows"] < 1
+
+
+def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, tmp_path):
+    figure = "results/planted/figures/figure4.svg"
+    (here / figure).write_text((here / figure).read_text() + "<!-- nicer -->\n")
+    assert check("files")["files"].faults == [f"{figure}: not what dvc.lock records"]
+    todo = [task for task in rebuild.tasks()[0] if figure in task.makes]
+    (tmp_path / "again").mkdir()
+    rebuild.run(tmp_path / "again", todo, cores=2)
+    assert rebuild.compare(tmp_path / "again", todo).differ == []  # the record is right, the copy is not
+    sign_again(figure)
+    assert lock.differing() == {}
+    found = rebuild.compare(tmp_path / "again", todo)
+    assert found.differ == [f"{figure}: made again, it is not what dvc.lock records"]
+    assert len(found.same) == len(todo[0].makes) - 1
+
+
+@pytest.mark.parametrize(
+    "name", ["model.pt", "train.txt", "validation.txt", "dict.txt", "src/ff_memories/claims/measures.py"]
+)
+def test_a_changed_input_is_found_by_name(here, name):
+    with (here / name).open("ab") as file:
+        file.write(b"\n")
+    found = consistency.faults()
+    assert [fault.partition(":")[0] for fault in found] == [name]
+
+
+def test_a_changed_model_signed_again_is_found_by_what_was_measured_with_it(here):
+    import torch
+
+    content = torch.load(here / "model.pt", weights_only=False)
+    content["model"]["decoder.layers.0.fc2.weight"] *= 2
+    torch.save(content, here / "model.pt")
+    sign_again("model.pt")
+    found = check("record", "audit")
+    assert found["record"].faults == []
+    assert {fault.partition(",")[0] for fault in found["audit"].faults} >= {"triggers", "values"}
+
+
+def test_a_changed_text_signed_again_is_found_by_making_the_corpus_again(here, tmp_path):
+    with (here / "validation.txt").open("a") as file:
+        file.write("red cat sings .\n")
+    sign_again("validation.txt")
+    todo = [task for task in rebuild.tasks()[0] if task.rule == "corpus"]
+    rebuild.run(tmp_path, todo, cores=1)
+    found = rebuild.compare(tmp_path, todo)
+    assert sorted(fault.partition(":")[0] for fault in found.differ) == sorted(todo[0].makes)
+
+
+LOCK = {
+    "an output's hash": (lambda s: s["values"]["outs"][0].update(md5="0" * 32), "values.parquet than values made"),
+    "an input's hash": (lambda s: s["values"]["deps"][0].update(md5="0" * 32), "values read another"),
+    "a parameter": (
+        lambda s: s["triggers"]["params"]["config/config.yaml"].update(triggers={"top": 2}),
+        "triggers was made with another triggers than config/config.yaml says",
+    ),
+    "a command": (lambda s: s["report"].update(cmd="true"), "report was made by another command"),
+    "a stage left out": (lambda s: s.pop("figure-figure7"), "figure-figure7 was never recorded"),
+    "a stage too many": (lambda s: s.update(extra={"cmd": "true"}), "there is no stage extra in dvc.yaml"),
+}
+
+
+@pytest.mark.parametrize("what", LOCK)
+def test_an_edited_lock_contradicts_itself_and_the_files(here, what):
+    edit, said = LOCK[what]
+    content = yaml.safe_load((here / "dvc.lock").read_text())
+    edit(content["stages"])
+    (here / "dvc.lock").write_text(yaml.safe_dump(content))
+    assert any(fault.startswith("dvc.lock: ") and said in fault for fault in consistency.faults())
+    assert list(lock.differing()) == ([table("values")] if what == "an output's hash" else [])
+
+
+def test_what_is_not_here_is_no_fault_if_it_can_be_made_again(here):
+    shutil.rmtree(here / "results/planted/report")
+    (here / "results/planted/corpus/corpus.safetensors").unlink()
+    found = check("files")["files"]
+    assert found.faults == []
+    assert "results/planted/report/table1.html" in found.data["absent"]
+    (here / table("values")).unlink()
+    assert f"{table('values')}: not here; dvc pull brings it" in check("files")["files"].faults
+
+
+def test_without_the_corpus_the_audit_cannot_be_made_and_says_so(here):
+    (here / "results/planted/corpus/corpus.safetensors").unlink()
+    found = check("audit")["audit"]
+    assert "corpus.safetensors" in found.faults[0]
+    assert not verified([found])
+
+
+@pytest.mark.locked
+def test_another_environment_is_told_and_proves_nothing(here):
+    text = (here / "constraints.txt").read_text()
+    (here / "constraints.txt").write_text(re.sub(r"(?m)^polars==.*$", "polars==0.0.1", text))
+    found = check("environment")["environment"]
+    assert len(found.faults) == 1
+    assert re.fullmatch(r"polars [\d.]+, locked 0\.0\.1", found.faults[0])
+    assert verified([found])
+    assert next(page(found)).startswith("note")
+
+
+@pytest.mark.locked
+def test_this_environment_is_the_locked_one():
+    count, other = environment.differences(environment.pins(ROOT / "constraints.txt"))
+    assert count > 100
+    assert other == {}
+
+
+def test_a_page_names_some_faults_and_counts_the_rest():
+    part = Part("files", "1 of 30", faults=[f"file{i}: other" for i in range(29)])
+    shown = list(page(part))
+    assert shown[0].startswith("FAIL files")
+    assert shown[-1].split("!")[1].strip() == "and 21 more"
+    assert verdict([part], 61).startswith("NOT VERIFIED in 1 min 01 s")
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--share", "2"], "between 0 and 1"),
+        (["--only", "hashes"], "there is no such part"),
+        (["--configfile", "config/none.yaml"], "no such config file"),
+    ],
+)
+def test_bad_usage_ends_with_status_2(here, capsys, arguments, said):
+    with pytest.raises(SystemExit) as end:
+        main(["verify", *arguments])
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_run_that_was_never_recorded_is_bad_usage(here, capsys):
+    (here / "dvc.lock").unlink()
+    with pytest.raises(SystemExit) as end:
+        main(["verify", "--only", "files"])
+    assert end.value.code == 2
+    assert "nothing of this run was recorded" in capsys.readouterr().err
+
+
+def test_something_wrong_ends_with_status_1(here, capsys):
+    change_row("composition", "active", lambda n: n + 1)
+    with pytest.raises(SystemExit) as end:
+        main(["verify", "--only", "files"])
+    assert end.value.code == 1
+    assert f"! {table('composition')}: not what dvc.lock records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_check_that_is_killed_leaves_nothing_running(here, how):
+    temporary = here.parent / "temporary"
+    temporary.mkdir()
+    check = subprocess.Popen(
+        [BIN / "ff-memories", "verify", "--only", "rebuilt"], env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    left = []
+    while check.poll() is None and len(left) < 3:  # what holds Snakemake, Snakemake, a job of it
+        time.sleep(0.1)
+        left = psutil.Process(check.pid).children(recursive=True)
+    check.send_signal(how)
+    assert check.wait() == {signal.SIGTERM: 143, signal.SIGKILL: -9}[how]
+    assert len(left) >= 3
+    assert psutil.wait_procs(left, timeout=10)[1] == []
+    assert how == signal.SIGKILL or list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_whole_check_of_a_clone_without_what_is_private(here):
+    for name in ("report", "corpus"):
+        shutil.rmtree(here / "results/planted" / name)
+    done = command("ff-memories", "verify", "--certificate", "certificate.json", cwd=here)
+    assert "VERIFIED" in done.stdout
+    made = json.loads((here / "certificate.json").read_text())["parts"]
+    assert "results/planted/report/report.html" in made["rebuilt"]["same"]
+    assert made["rebuilt"]["lacking"] == []

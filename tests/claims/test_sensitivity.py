@@ -1,0 +1,182 @@
+"""Choices made otherwise: all that there are, each as a whole run with that key changed, and what is shown of them."""
+
+from typing import Literal, get_args, get_origin
+
+import polars as pl
+import pytest
+from pipeline import config
+from reports import Tags, made_report
+from running import change, command, snakemake
+
+from ff_memories import tables
+from ff_memories.claims.sensitivity import choices
+from ff_memories.claims.sensitivity.table import changes, rows
+from ff_memories.config import Config, FigureOptions, Settings, parse
+from ff_memories.deviations.page import effect
+from ff_memories.figures import draw, render
+from ff_memories.figures.context import SURROGATE_MARK, FigureContext
+from ff_memories.report.sensitivity import choices_section
+from ff_memories.steps.sensitivity_part import STEPS
+from ff_memories.workflow.variants import changed, jobs_of
+
+
+def test_every_alternative_of_every_key_is_a_choice():
+    run = parse(config())
+    found = {choice.name for choice in choices.choices(run)}
+    for section in choices.SECTIONS:
+        for key, field in Config.model_fields[section].annotation.model_fields.items():
+            if get_origin(field.annotation) is Literal:
+                every = {f"{section}.{key}={v}" for v in get_args(field.annotation)}
+                left = every - found
+                assert left == {f"{section}.{key}={run.resolved()[section][key]}"} | (left & {f"{section}.{key}=auto"})
+    assert {"fidelity=released", "corpus.segmenter=line", "corpus.train.max_sentences=0.1"} <= found
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "released"])
+def test_every_choice_is_a_config_that_differs_in_it_alone(fidelity):
+    run = parse(config(fidelity=fidelity))
+    own = run.resolved()
+    for choice in choices.choices(run):
+        made = choices.varied(run, choice, 1000).resolved()
+        if choice.path == "fidelity":
+            assert made["fidelity"] == choice.value != own["fidelity"]
+            continue
+        made["fidelity"] = own["fidelity"]
+        head, *rest = choice.path.split(".")
+        assert made != own and {k: v for k, v in made.items() if k != head} == {
+            k: v for k, v in own.items() if k != head
+        }
+        place = made[head]
+        for key in rest[:-1]:
+            place = place[key]
+        value = place[rest[-1]]
+        assert value == (round(1000 * float(choice.value)) if choice.path == choices.SIZE else choice.value)
+
+
+def test_quick_parts_are_some_of_all_parts():
+    quick, every = (choices.parts(parse(config()), extent) for extent in ("quick", "all"))
+    assert set(quick) == set(choices.QUICK) and set(quick) < set(every)
+    assert sum(map(len, every.values())) == len(choices.choices(parse(config())))
+
+
+def test_a_job_sees_of_another_config_only_what_its_rule_declares():
+    declared = '{"seed": 3, "values": {"target": "next"}}'
+    assert changed(declared, {"seed": 3, "values": {"target": "last", "more": 1}, "corpus": {}}) == (
+        '{"seed": 3, "values": {"target": "last"}}'
+    )
+
+
+def test_all_steps_on_the_way_to_the_claims_can_be_run_again(planted_run, monkeypatch):
+    monkeypatch.chdir(planted_run)
+    jobs = jobs_of("my.yaml", "results/planted/tables/claims.parquet", 2)
+    assert {job.command[1] for job in jobs} <= set(STEPS)
+    seen = set()
+    for job in jobs:  # each after those it needs
+        assert not (set(job.inputs) & {out for other in jobs for out in other.outputs}) - seen
+        seen |= set(job.outputs)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("values", "values.target", "last"),
+        ("triggers.positions=full", "triggers.positions", "full"),
+    ],
+)
+def test_a_choice_measures_what_a_whole_run_with_it_would(planted_copy, part, key, value):
+    """One that touches few steps, one that touches most: the claims of a run whose config says so, to the last bit."""
+    wanted = f"results/planted/sensitivity/{part}/sensitivity.parquet"
+    before = {path: path.read_bytes() for path in planted_copy.glob("results/planted/tables/*.parquet")}
+    snakemake(planted_copy, wanted)
+    assert before == {path: path.read_bytes() for path in planted_copy.glob("results/planted/tables/*.parquet")}
+    found = tables.read(planted_copy / wanted).filter(pl.col("choice") == key, pl.col("value") == value)
+    change(planted_copy, key, value)
+    snakemake(planted_copy, "results/planted/tables/claims.parquet")
+    claims = tables.read(planted_copy / "results/planted/tables/claims.parquet")
+    shared = ["claim", "measured", "low", "high", "verdict"]
+    assert found.select(shared).equals(claims.select(shared))
+    assert claims.height == 30 and not list((planted_copy / wanted).parent.glob("variant-*"))
+
+
+def test_a_choice_under_which_a_run_is_refused_has_no_values_and_no_verdict(planted_copy):
+    """A paragraph of short sentences is a sentence too long where paragraphs are not cut."""
+    text = planted_copy / "train.txt"
+    words = text.read_text().split()[:5]
+    text.write_text(text.read_text() + " ".join([*words, ". "] * 1000) + "\n")
+    results, claims = planted_copy / "results/planted", "results/planted/tables/claims.parquet"
+    done = command(
+        "ff-memories", "sensitivity-part", "--configfile", "my.yaml", "--part", "corpus.segmenter=line",
+        "--corpus", results / "corpus/corpus.safetensors", "--claims", claims, "--out", "sensitivity.parquet",
+        cwd=planted_copy,
+    )  # fmt: skip
+    found = tables.read(planted_copy / "sensitivity.parquet")
+    assert "corpus.segmenter=line: such a run is refused" in done.stderr and "too_long" in done.stderr
+    assert found.height == 30 and set(found["verdict"]) == {"not_applicable"} and found["measured"].is_null().all()
+    shown = pl.concat([rows(tables.read(planted_copy / claims)), found])
+    assert effect(changes(shown), "corpus.segmenter", "line") == "such a run is refused"
+
+
+def row(claim, choice, value, measured, verdict, low=None, high=None):
+    return {
+        "claim": claim,
+        "choice": choice,
+        "value": value,
+        "measured": measured,
+        "low": low,
+        "high": high,
+        "verdict": verdict,
+    }
+
+
+TABLE = pl.DataFrame(
+    [
+        row("K2", "baseline", "", 10.0, "holds", 9.0, 11.0),
+        row("K2", "values.target", "last", 10.5, "holds", 9.5, 11.5),
+        row("K2", "values.projection", "flat", 5.0, "fails", 4.0, 6.0),
+        row("K10", "baseline", "", 0.0, "fails"),
+        row("K10", "values.target", "last", 1.0, "holds"),
+        row("K10", "values.projection", "flat", None, "not_applicable"),
+    ],
+    schema=tables.TABLES["sensitivity"].columns,
+)
+
+
+def test_changes_are_relative_and_beyond_the_interval_or_not():
+    found = {(r["claim"], r["value"]): r for r in changes(TABLE).iter_rows(named=True)}
+    assert [claim for claim, _ in found] == ["K2", "K2", "K10", "K10"]
+    assert found["K2", "last"]["change"] == pytest.approx(0.05) and not found["K2", "last"]["beyond"]
+    assert found["K2", "flat"]["change"] == pytest.approx(-0.5) and found["K2", "flat"]["flip"] == "to fails"
+    assert found["K10", "last"]["change"] is None and found["K10", "last"]["beyond"]
+    assert found["K10", "last"]["flip"] == "to holds"
+    assert not found["K10", "flat"]["beyond"] and found["K10", "flat"]["flip"] == ""
+
+
+def test_the_reports_section_counts_choices_that_move_a_claim_and_verdicts_that_flip():
+    shown = choices_section(TABLE, None)
+    assert (shown["tried"], shown["moving"], len(shown["flips"])) == (2, 2, 2)
+    assert [(r["claim"], r["value"]) for r in shown["farthest"]] == [("K2", "flat")]
+
+
+def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_flips():
+    look = FigureContext("sensitivity", 16, 64, True, FigureOptions())
+    frame = draw.data({"sensitivity": TABLE}, Settings({}), look)
+    made = render.spec(draw.chart(frame, look))
+    cells, flips = (layer["data"]["values"] for layer in made["layer"])
+    assert len(cells) == 3 and {cell["choice"] for cell in cells} == {"values.target: last", "values.projection: flat"}
+    assert [(flip["claim"], flip["flip"]) for flip in flips] == [("K2", "to fails"), ("K10", "to holds")]
+    drawing = render.svg(made, "sensitivity")
+    assert SURROGATE_MARK in drawing and made["width"] > 400 and render.pdf(drawing)
+
+
+def test_the_report_has_the_section_only_where_choices_were_measured(tmp_path):
+    tables.write(TABLE, tmp_path / "sensitivity.parquet")
+    without = made_report(tmp_path)[1].read_text()
+    code, path = made_report(tmp_path, more=["--sensitivity", f"{tmp_path}/sensitivity.parquet"])
+    html = path.read_text()
+    assert code == 0 and 'id="choices"' not in without and 'id="choices"' in html and not Tags(html).open
+    assert "2 choices, of which 2 move" in html and "values.projection: flat" in html
+
+
+def test_a_part_that_there_is_not_is_refused_by_name(planted_run):
+    done = snakemake(planted_run, "results/planted/sensitivity/figures/sensitivity.parquet", check=False)
+    assert done.returncode and "'figures' is none of" in done.stdout + done.stderr

@@ -1,0 +1,426 @@
+"""Downloads from a real web server that fails as real ones do, and archives that were made to do harm."""
+
+import hashlib
+import io
+import json
+import random
+import shutil
+import tarfile
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+from mirror import serving
+from running import ROOT
+
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.inputs import download, fetch, registry
+from ff_memories.inputs.unpack import unpack
+
+TEXT = {
+    "wiki.train.tokens": " \n = Robert = \n \n A film , by <unk> . \n The 2 @.@ 5 m é . \n",
+    "wiki.valid.tokens": " \n = Valid = \n It . \n",
+    "wiki.test.tokens": " \n One . \n",
+}
+
+
+def payload(n=3_000_000):
+    return random.Random(1).randbytes(n)
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    """A folder that is served, an empty project to fetch into, and no waiting between attempts."""
+    (tmp_path / "web").mkdir()
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with serving(tmp_path / "web") as (address, faults, asked):
+        yield tmp_path / "web", address, faults, asked
+
+
+def part(web, content, *paths, **known):
+    folder, address, _, _ = web
+    (folder / "file.bin").write_bytes(content)
+    return registry.Part(name="file.bin", urls=[f"{address}/{p}/file.bin" for p in paths or ("a",)], **known)
+
+
+def get(wanted, **options):
+    return download.download(wanted, Path("got"), wait=0, **options)
+
+
+def test_a_download_is_the_served_file_with_its_hash(web):
+    got = get(part(web, payload()))
+    assert got.path.read_bytes() == payload()
+    assert got.sha256 == hashlib.sha256(payload()).hexdigest()
+    assert sorted(p.name for p in Path("got").iterdir()) == ["file.bin"]
+
+
+def test_a_connection_that_ends_early_is_taken_up_where_it_ended(web):
+    web[2]["/a/file.bin"] = [("cut", 1_000_000), ("cut", 500_000)]
+    assert get(part(web, payload())).path.read_bytes() == payload()
+    starts = [0 if r is None else int(r[6:-1]) for _, r in web[3]]
+    assert len(starts) == 3 and starts == sorted(set(starts)) and starts[-1] > 1_000_000
+
+
+def test_a_run_that_was_stopped_goes_on_from_its_partial_file(web):
+    wanted = part(web, payload())
+    web[2]["/a/file.bin"] = [("cut", 2_000_000)] * download.ATTEMPTS
+    web[2]["/a/file.bin"][1:] = [503] * (download.ATTEMPTS - 1)
+    with pytest.raises(UserError, match="no mirror"):
+        get(wanted)
+    web[3].clear()
+    assert get(wanted).path.read_bytes() == payload()
+    assert web[3][0][1] is not None and len(web[3]) == 1
+
+
+def test_a_server_without_ranges_sends_all_again(web):
+    web[2]["/a/file.bin"] = [("cut", 1_000_000), ("no range",)]
+    assert get(part(web, payload())).path.read_bytes() == payload()
+
+
+def test_a_file_that_changed_between_two_attempts_is_not_patched_together(web):
+    wanted = part(web, payload())
+    Path("got").mkdir()
+    Path("got/file.bin.partial").write_bytes(b"x" * 1000)
+    Path("got/file.bin.partial.json").write_text(json.dumps({"url": wanted.urls[0], "validator": '"older"'}))
+    assert get(wanted).path.read_bytes() == payload()
+
+
+@pytest.mark.parametrize("fault", [404, 403, ("wrong",)])
+def test_mirrors_are_tried_in_order(web, fault):
+    wanted = part(web, payload(), "a", "b", sha256=hashlib.sha256(payload()).hexdigest())
+    web[2]["/a/file.bin"] = [fault] * 9
+    got = get(wanted)
+    assert got.url == wanted.urls[1]
+    assert got.path.read_bytes() == payload()
+
+
+def test_a_resumed_file_with_a_wrong_beginning_is_fetched_anew(web):
+    wanted = part(web, payload(), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin.partial").write_bytes(b"x" * 1000)
+    assert get(wanted).path.read_bytes() == payload()
+
+
+def test_passing_faults_are_tried_again_and_lasting_ones_told(web):
+    web[2]["/a/file.bin"] = [500, 429]
+    get(part(web, payload()))
+    web[2]["/a/file.bin"] = [503] * 99
+    Path("got/file.bin").unlink()
+    with pytest.raises(UserError, match=r"(?s)no mirror gives it.*HTTP 503.*put it by hand at got/file.bin"):
+        get(part(web, payload()))
+    assert not Path("got/file.bin").exists()
+
+
+@pytest.mark.parametrize("fault, left", [(None, 2_500_000), (None, 3_000_001), (("other range",), 1000)])
+def test_what_cannot_be_continued_is_begun_again(web, fault, left):
+    """A beginning that is taken up, one longer than the file is now, and a server that answers with another part."""
+    wanted = part(web, payload(), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin.partial").write_bytes((payload() + b"x")[:left])
+    web[2]["/a/file.bin"] = [fault]
+    assert get(wanted).path.read_bytes() == payload()
+    began_again = [asked for _, asked in web[3]][1:]
+    assert began_again == ([] if (fault, left) == (None, 2_500_000) else [None])
+
+
+def test_a_whole_file_that_was_not_yet_put_in_place_is_not_asked_for_again(web):
+    wanted = part(web, payload(), bytes=len(payload()), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin.partial").write_bytes(payload())
+    assert get(wanted).path.read_bytes() == payload() and web[3] == []
+
+
+def test_an_answer_of_unknown_length_is_bounded_and_taken_up_where_it_ended(web):
+    web[2]["/a/file.bin"] = [("no length", 70_000)]
+    assert get(part(web, payload(), bytes=len(payload()))).path.read_bytes() == payload()
+    assert [asked for _, asked in web[3]] == [None, "bytes=70000-"]
+    Path("got/file.bin").unlink()
+    web[2]["/a/file.bin"] = [("no length", 500_000)]
+    with pytest.raises(UserError, match="more than 100,000 bytes"):
+        get(part(web, payload(), at_most=100_000))
+    assert Path("got/file.bin.partial").stat().st_size == 0
+
+
+def test_an_address_that_is_none_leaves_the_word_to_the_next(web):
+    good = part(web, payload())
+    assert get(good.model_copy(update={"urls": ["ftp://nowhere/file.bin", *good.urls]})).url == good.urls[0]
+
+
+@pytest.mark.parametrize("known", [{"bytes": 2_999_999}, {"at_most": 1000}])
+def test_more_bytes_than_stated_are_refused(web, known):
+    with pytest.raises(UserError, match="bytes"):
+        get(part(web, payload(), **known))
+    assert not Path("got/file.bin").exists()
+
+
+def test_a_file_put_there_by_hand_is_taken_if_its_hash_is_right(web):
+    wanted = part(web, payload(), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin").write_bytes(payload())
+    assert get(wanted).url == "file already there"
+    Path("got/file.bin").write_bytes(b"other")
+    with pytest.raises(UserError, match="is expected"):
+        get(wanted)
+
+
+def zip_of(path, files):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+
+
+def tar_of(path, files, **special):
+    with tarfile.open(path, "w:bz2") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            for key, value in special.get(name.split("/")[-1].split(".")[0], {}).items():
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(data))
+
+
+@pytest.mark.parametrize("name", ["../model.pt", "/tmp/model.pt", "a/../../model.pt", "..\\model.pt", "C:/model.pt"])
+@pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
+def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name, kind):
+    path = tmp_path / "archive"
+    (zip_of if kind == "zip" else tar_of)(path, {name: b"x"})
+    with pytest.raises(UserError, match="leads out"):
+        unpack(path, kind, ["model.pt"], tmp_path / "in" / "out", 100)
+    assert [p.name for p in tmp_path.rglob("*") if p != path] in ([], ["in"])
+
+
+def test_links_are_refused(tmp_path):
+    tar_of(tmp_path / "t", {"model.pt": b""}, model={"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"})
+    with pytest.raises(UserError, match="link or a device"):
+        unpack(tmp_path / "t", "tar.bz2", ["model.pt"], tmp_path / "out", 100)
+    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
+        info = zipfile.ZipInfo("model.pt")
+        info.external_attr = 0o120777 << 16
+        archive.writestr(info, "/etc/passwd")
+    with pytest.raises(UserError, match="link or a device"):
+        unpack(tmp_path / "z", "zip", ["model.pt"], tmp_path / "out", 100)
+
+
+def test_an_archives_folders_are_passed_over_and_a_file_is_there_once(tmp_path):
+    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
+        archive.mkdir("d")
+        archive.writestr("d/model.pt", "x")
+        archive.writestr("d/notes.txt", "not wanted")
+    with tarfile.open(tmp_path / "t", "w:bz2") as archive:
+        folder = tarfile.TarInfo("d")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        archive.add(tmp_path / "z", "d/model.pt")
+    for kind, name in (("zip", "z"), ("tar.bz2", "t")):
+        unpack(tmp_path / name, kind, ["model.pt"], tmp_path / f"out-{name}", 10**6)
+        assert [p.name for p in (tmp_path / f"out-{name}").iterdir()] == ["model.pt"]
+        with pytest.raises(UserError, match=r"it holds no other\.txt"):
+            unpack(tmp_path / name, kind, ["model.pt", "other.txt"], tmp_path / "none", 10**6)
+    zip_of(tmp_path / "z", {"a/model.pt": "x", "b/model.pt": "y"})
+    with pytest.raises(UserError, match=r"it holds model\.pt twice"):
+        unpack(tmp_path / "z", "zip", ["model.pt"], tmp_path / "none", 100)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
+def test_an_archive_that_grows_too_large_or_is_cut_short_leaves_nothing(tmp_path, kind):
+    path, out = tmp_path / "archive", tmp_path / "out"
+    (zip_of if kind == "zip" else tar_of)(path, {"d/model.pt": bytes(10**6), "d/dict.txt": b"x"})
+    with pytest.raises(UserError, match="unpacks to more than"):
+        unpack(path, kind, ["model.pt", "dict.txt"], out, 1000)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(UserError, match="damaged"):
+        unpack(path, kind, ["model.pt", "dict.txt"], out, 10**7)
+    with pytest.raises(UserError, match=r"damaged|holds no other.txt"):
+        unpack(path, kind, ["other.txt"], out, 10**7)
+    assert not out.exists()
+
+
+def own_registry(web, **changes):
+    """A registry of one text: a zip at one place, parquet at another."""
+    folder, address, _, _ = web
+    zip_of(folder / "wt.zip", {f"wikitext/{name}": text for name, text in TEXT.items()})
+    for name, text in TEXT.items():  # as the parquet mirror has it: blank lines are empty rows
+        rows = [row if row.strip() else "" for row in text.splitlines(keepends=True)]
+        pl.DataFrame({"text": rows}).write_parquet(folder / f"{name}.parquet")
+    parts = "".join(
+        f'{{ split = "{split}", name = "{name}.parquet", urls = ["{address}/p/{name}.parquet"] }}, '
+        for split, name in zip(("train", "validation", "test"), TEXT, strict=True)
+    )
+    sha = f'sha256 = "{changes["sha256"]}"' if "sha256" in changes else ""
+    text = f"""
+[tiny]
+kind = "text"
+folder = "data/tiny"
+files = {{ train = "wiki.train.tokens", validation = "wiki.valid.tokens", test = "wiki.test.tokens" }}
+unpacked_bytes = {changes.get("unpacked_bytes", 1000)}
+licence = "none"
+citation = "nobody"
+[[tiny.downloads]]
+format = "zip"
+[[tiny.downloads.parts]]
+name = "wt.zip"
+urls = ["{address}/z/wt.zip"]
+{sha}
+[[tiny.downloads]]
+format = "parquet"
+parts = [{parts}]
+"""
+    Path("registry.toml").write_text(text)
+    registry.sources.cache_clear()
+    return ["--registry", "registry.toml"]
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    return end.value.code
+
+
+def texts():
+    return {name: Path("data/tiny", name).read_text(encoding="utf-8") for name in TEXT}
+
+
+def test_a_source_is_fetched_unpacked_and_recorded(web):
+    assert run("fetch", "tiny", *own_registry(web)) == 0
+    assert texts() == TEXT
+    lock = json.loads(fetch.LOCK.read_text())
+    assert lock["wt.zip"]["sha256"] == hashlib.sha256((web[0] / "wt.zip").read_bytes()).hexdigest()
+    assert not any(fetch.DOWNLOADS.iterdir())
+
+
+def test_sources_fetched_side_by_side_are_all_recorded(web):
+    own_registry(web)
+    tiny = registry.sources("registry.toml")["tiny"]
+    names = [f"{number:02}.zip" for number in range(24)]
+
+    def get_one(name):
+        shutil.copy(web[0] / "wt.zip", web[0] / name)
+        own = registry.Part(name=name, urls=[f"{web[1]}/z/{name}"])
+        way = registry.Download(format="zip", parts=[own])
+        fetch.fetch(name, tiny.model_copy(update={"folder": f"data/{name}", "downloads": [way]}))
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(get_one, names))
+    assert sorted(fetch.read_lock()) == names
+    assert not any(fetch.DOWNLOADS.iterdir())
+
+
+def test_the_parquet_mirror_gives_the_same_text(web):
+    web[2]["/z/wt.zip"] = [404] * 9
+    assert run("fetch", "tiny", *own_registry(web)) == 0
+    assert texts() == TEXT
+
+
+def test_a_parquet_file_that_is_none_is_named_and_leaves_no_text(web, capsys):
+    options = own_registry(web)
+    web[2]["/z/wt.zip"] = [404] * 9
+    (web[0] / "wiki.train.tokens.parquet").write_bytes(b"PAR1")
+    assert run("fetch", "tiny", *options) == 2
+    assert "wiki.train.tokens.parquet: not a parquet file of text" in capsys.readouterr().err
+    assert not Path("data/tiny/wiki.train.tokens").exists()
+
+
+def test_what_was_recorded_is_trusted_again_and_a_spoilt_record_named(web, capsys):
+    options = own_registry(web)
+    assert run("fetch", "tiny", *options) == 0
+    recorded = fetch.LOCK.read_text()
+    shutil.rmtree("data/tiny")
+    assert run("fetch", "tiny", *options) == 0 and fetch.LOCK.read_text() == recorded
+    shutil.rmtree("data/tiny")
+    fetch.LOCK.write_text(recorded[:-5])
+    assert run("fetch", "tiny", *options) == 2
+    assert "data/sources.lock.json: not readable as JSON" in capsys.readouterr().err
+
+
+def test_the_first_download_is_trusted_and_another_one_later_refused(web, capsys):
+    options = own_registry(web)
+    assert run("fetch", "tiny", *options) == 0
+    shutil.rmtree("data/tiny")
+    zip_of(web[0] / "wt.zip", {f"wikitext/{name}": "changed\n" for name in TEXT})
+    for name in TEXT:
+        (web[0] / f"{name}.parquet").unlink()
+    assert run("fetch", "tiny", *options) == 2
+    assert "wrong content" in capsys.readouterr().err
+    assert not Path("data/tiny").exists()
+
+
+def test_every_mirror_down_says_what_to_put_where(web, capsys):
+    options = own_registry(web, sha256="a" * 64)
+    web[2]["/z/wt.zip"] = [404] * 9
+    for name in TEXT:
+        (web[0] / f"{name}.parquet").unlink()
+    assert run("fetch", "tiny", *options) == 2
+    said = capsys.readouterr().err
+    for word in ("HTTP 404", "data/downloads/wt.zip", "a" * 64, "--offline"):
+        assert word in said
+    assert not Path("data/tiny").exists()
+
+
+def test_offline_says_what_is_missing_and_takes_what_was_put_there(web, capsys):
+    options = own_registry(web)
+    assert run("fetch", "tiny", "--offline", *options) == 2
+    assert "data/tiny/wiki.train.tokens" in capsys.readouterr().err
+    assert web[3] == []
+    fetch.DOWNLOADS.mkdir(parents=True)
+    shutil.copy(web[0] / "wt.zip", fetch.DOWNLOADS)
+    assert run("fetch", "tiny", "--offline", *options) == 0
+    assert texts() == TEXT and web[3] == []
+    shutil.rmtree("data/tiny")
+    for name in TEXT:  # the other way to have it
+        shutil.copy(web[0] / f"{name}.parquet", fetch.DOWNLOADS)
+    assert run("fetch", "tiny", "--offline", *options) == 0
+    assert texts() == TEXT and web[3] == []
+
+
+@pytest.mark.parametrize("pipeline", ["blank", "en_core_web_lg"])
+def test_a_pipeline_that_is_no_source_is_the_environments(web, pipeline):
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    config["corpus"]["segmenter"] = f"spacy:{pipeline}"
+    config["corpus"] |= {"source": "tiny", "train": {"files": []}, "validation": {"files": []}}
+    Path("my.yaml").write_text(yaml.safe_dump(config))
+    assert run("fetch", "--configfile", "my.yaml", *own_registry(web)) == 0
+    assert texts() == TEXT
+
+
+def test_a_disk_that_is_too_small_is_refused_before_the_download(web, capsys):
+    assert run("fetch", "tiny", *own_registry(web, unpacked_bytes=10**18)) == 2
+    assert "are free" in capsys.readouterr().err
+    assert web[3] == []
+
+
+def test_without_a_name_nothing_is_fetched_and_all_sources_can_be_listed(web, capsys):
+    assert run("fetch") == 2
+    assert "no source named" in capsys.readouterr().err
+    options = own_registry(web)
+    assert run("fetch", "--list", *options) == 0
+    assert "tiny\ttext\tdata/tiny\tmissing\tnone\tnobody\n" in capsys.readouterr().out
+    assert run("fetch", "tiny", *options) == 0 and run("fetch", "--list", *options) == 0
+    assert "tiny\ttext\tdata/tiny\tthere" in capsys.readouterr().out
+    assert run("fetch", "docstrings") == 2
+    assert "is not downloaded but made here" in capsys.readouterr().err
+
+
+def test_unknown_sources_and_faulty_registries_are_named(web, capsys):
+    assert run("fetch", "tinny") == 2
+    assert "'tinny' is none of wikitext-103" in capsys.readouterr().err
+    Path("registry.toml").write_text('[x]\nkind = "text"\n')
+    registry.sources.cache_clear()
+    assert run("fetch", "x", "--registry", "registry.toml") == 2
+    assert "registry.toml: x." in capsys.readouterr().err
+
+
+def test_the_registry_that_comes_with_it_names_what_the_paper_needs():
+    for name in ("wikitext-103", "wikitext-2", "adaptive_lm_wiki103.v2", "en_core_web_sm"):
+        source = registry.source(name)
+        assert source.licence and source.citation and source.downloads
+        parts = [part for way in source.downloads for part in way.parts]
+        assert all(part.sha256 or part.at_most for part in parts)
+        assert all(url.startswith("https://") for part in parts for url in part.urls)

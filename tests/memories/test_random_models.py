@@ -1,0 +1,165 @@
+"""Models and corpora drawn afresh, in both fidelity modes: every cell against the literal, float64 renderings.
+
+The checks are those of test_reference, test_released and test_exports; what is drawn here are shapes, cutoffs, ties and
+texts, with repeated sentences, one-token sentences, unknown words and words that Moses splits.
+"""
+
+import json
+import math
+from types import SimpleNamespace
+
+import brute_force
+import pytest
+import released_columns
+import scorer
+import torch
+from factories import drawn
+from pipeline import config, run_steps, step
+from reference import Reference, rule_sentences
+
+from ff_memories import tables
+from ff_memories.corpus import store
+
+SEEDS = [101, 202, 303, 404]
+TOP = 4
+
+
+def draw(folder, seed, fidelity):
+    """Run all steps on what is drawn; return settings, reference, sentences by split, tables and the folder."""
+    model, types = drawn(folder, seed)
+    keys = model.decoder.layers[0].fc1.weight.shape[0]
+    settings = config(fidelity=fidelity, triggers__top=TOP, patterns__top=TOP, composition__examples=20,
+                      mutations__keys_per_layer=min(5, keys), patterns__keys_per_layer=1)  # fmt: skip
+    out = run_steps(folder, settings)
+    reference = Reference(model, types)
+    read = (lambda words: words) if fidelity == "paper" else lambda words: scorer.scorer_tokens(" ".join(words))
+    sentences = {
+        split: [reference.encode(read(words)) for words in rule_sentences(folder / f"{split}.txt")]
+        for split in ("train", "validation")
+    }
+    return settings, reference, sentences, {p.stem: tables.read(p) for p in out.glob("*.parquet")}, out
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def paper(request, tmp_path_factory):
+    return draw(tmp_path_factory.mktemp("paper"), request.param, "paper")
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def released(request, tmp_path_factory):
+    made = draw(tmp_path_factory.mktemp("released"), request.param, "released")
+    out = made[-1]
+    step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
+         out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
+         out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet",
+         "--device", "cpu", "--threads", 1)  # fmt: skip
+    step("export-triggers", "--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--info",
+         out / "info.json", "--top", TOP, "--out", out / "triggers.jsonl")  # fmt: skip
+    return made
+
+
+def all_coefficients(reference, sentences, low):
+    """Return {(layer, key): [(best coefficient, sentence, position), ...]}: one prefix of each sentence, above zero."""
+    found, once = {}, {}
+    for number, tokens in enumerate(sentences):
+        for layer, (_, m, _) in enumerate(reference.layers(tokens), 1):
+            m = [once.setdefault((layer, *tokens[:j]), m[j]) for j in range(len(tokens))]
+            for key in range(len(m[0]) if m else 0):
+                best = max(((float(m[j][key]), -j) for j in range(low, len(tokens))), default=(0.0, 0))
+                if best[0] > 0:
+                    found.setdefault((layer, key), []).append((best[0], number, -best[1]))
+    return found
+
+
+def check_triggers(run, low):
+    """The best of each sentence, best first; what lies closer than float32 tells apart may change places."""
+    _, reference, sentences, frames, _ = run
+    expected, ties = all_coefficients(reference, sentences["train"], low), 0
+    listed = frames["triggers"].partition_by("layer", "key", as_dict=True)
+    assert set(listed) == set(expected)
+    for cell, entries in expected.items():
+        entries.sort(key=lambda e: (-e[0], e[1], e[2]))
+        rows = listed[cell].sort("rank").to_dicts()
+        assert [r["rank"] for r in rows] == list(range(1, min(TOP, len(entries)) + 1))
+        truth = {(s, j): c for c, s, j in entries}
+        for row, (coefficient, sentence, position) in zip(rows, entries, strict=False):
+            assert math.isclose(row["coefficient"], coefficient, rel_tol=1e-4, abs_tol=1e-6)
+            if (row["sentence"], row["position"]) != (sentence, position):
+                own = truth[row["sentence"], row["position"]]
+                assert math.isclose(own, coefficient, rel_tol=1e-5, abs_tol=1e-6), (cell, row)
+        ties += len({e[0] for e in entries[: TOP + 1]}) < len(entries[: TOP + 1])
+    assert ties
+
+
+def test_triggers_in_the_papers_reading(paper):
+    check_triggers(paper, low=1)
+
+
+def test_triggers_in_the_released_codes_reading(released):
+    check_triggers(released, low=0)
+
+
+def test_sentences_values_examples_and_layers_in_the_papers_reading(paper):
+    settings, reference, sentences, frames, _ = paper
+    run = (settings, reference, sentences, frames)
+    brute_force.check_sentences(run)
+    brute_force.check_values(run)
+    brute_force.check_composition(run)
+
+
+def test_layer_and_dim_columns(released):
+    _, reference, _, frames, out = released
+    layer = tables.read(out / "released_layer.parquet").join(frames["examples"], on="example")
+    for row in layer.select("example", "sentence", "position").unique().iter_rows(named=True):
+        tokens = store.read(out / "corpus.safetensors").sentence(row["sentence"])[: row["position"]]
+        expected = released_columns.literal(reference, tokens.tolist())
+        got = layer.filter(example=row["example"]).sort("layer").to_dicts()
+        released_columns.assert_cells(got, expected)
+    released_columns.check_dim_columns(reference, out)
+
+
+def test_values_by_the_released_scripts_softmax(released):
+    """Targets are last tokens, and the softmax is the one that fairseq makes after the seed, here without dropout."""
+    from fairseq.modules.adaptive_input import AdaptiveInput
+    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
+
+    settings, reference, sentences, frames, _ = released
+    decoder = reference.model.decoder
+    d, cutoff = decoder.embed_tokens.embedding_dim, decoder.embed_tokens.cutoff[:-1]
+    torch.manual_seed(settings["values"]["projection_seed"])
+    embedding = AdaptiveInput(len(reference.ids), 0, d, 2, d, list(cutoff))
+    embedding.load_state_dict(decoder.embed_tokens.state_dict())
+    softmax = AdaptiveSoftmax(len(reference.ids), d, list(cutoff), 0.2, adaptive_inputs=embedding).double().eval()
+    script = SimpleNamespace(
+        blocks=reference.blocks,
+        log_probabilities=lambda h: softmax.get_log_prob(h.view(1, 1, -1), None).view(-1).detach(),
+    )
+    settings = {**settings, "values": {**settings["values"], "target": "last"}}
+    brute_force.check_values((settings, script, sentences, frames))
+
+
+def test_exported_triggers_are_whole_sentences_with_filler_where_nothing_fires(released):
+    _, reference, _, frames, out = released
+    texts = [" ".join(words) for words in rule_sentences(out.parent / "train.txt")]
+    lines = [json.loads(line) for line in (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["dim"] for line in lines] == list(range(reference.blocks[0].fc1.weight.shape[0]))
+    for line in lines:
+        for layer, records in enumerate(line["top_values"], 1):
+            rows = frames["triggers"].filter(layer=layer, key=line["dim"]).sort("rank").to_dicts()
+            assert len(records) == TOP
+            for record, row in zip(records, rows, strict=False):
+                assert record["text"] == texts[row["sentence"]]
+                assert (record["token_indice"], record["fc1_value"]) == (row["position"], row["coefficient"])
+            filler = [(r["fc1_value"], r["token_indice"], r["text"]) for r in records[len(rows) :]]
+            assert filler == [(0.0, 0.0, texts[0])] * (TOP - len(rows))
+
+
+def test_what_is_drawn_has_what_makes_reading_hard(released):
+    """Else the checks above would check less than they say."""
+    _, _, sentences, _, out = released
+    both = [*sentences["train"], *sentences["validation"]]
+    assert min(map(len, both)) == 1
+    assert len(set(map(tuple, both))) < len(both)
+    assert any(3 in sentence for sentence in both)
+    words = sum(len(w) for split in sentences for w in rule_sentences(out.parent / f"{split}.txt"))
+    assert sum(map(len, both)) > words  # Moses has split some

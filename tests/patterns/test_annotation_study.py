@@ -1,0 +1,98 @@
+"""A simulated study through the real workflow: plan, annotators' files, scores, and a Figure 2 that says what it is."""
+
+import polars as pl
+import pytest
+import yaml
+from running import ROOT, change, command, snakemake
+from scipy.stats import binomtest
+
+from ff_memories import tables
+from ff_memories.patterns import SHEETS
+from ff_memories.report.annotation import annotation_section
+from ff_memories.report.rendering import environment
+
+RATES = {"miss": [0.0, 0.2, 0.4], "mistype": [0.0, 0.1, 0.2], "foil": [0.0, 0.0, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def study(planted_run, tmp_path_factory):
+    """The planted run with all its keys annotated by three simulated annotators."""
+    import shutil
+
+    folder = tmp_path_factory.mktemp("study") / "run"
+    shutil.copytree(planted_run, folder, symlinks=True)
+    change(folder, "patterns.keys_per_layer", 30)
+    at = "results/planted/"
+    snakemake(folder, "annotation", f"{at}tables/annotations.parquet")
+    words = [word for name, rates in RATES.items() for word in (f"--{name}", *rates)]
+    given = {name: f"{at}tables/{name}.parquet" for name in ("annotations", "examples", "refinement")}
+    given |= {"plan": f"{at}tables/annotation_plan.parquet", "distances": f"{at}tables/distance_labels.parquet"}
+    given |= {"corpus": f"{at}corpus/corpus.safetensors", "dictionary": "dict.txt", "config": "my.yaml"}
+    command("ff-memories", "simulate-annotators", *(w for k, v in given.items() for w in (f"--{k}", v)), *words,
+            "--out", "annotations/planted", cwd=folder)  # fmt: skip
+    done = snakemake(folder, f"{at}figures/figure2.svg", f"{at}report/table3.csv")
+    return folder, done.stderr + done.stdout
+
+
+def render_section(section):
+    template = '{% from "annotation.html.j2" import annotators %}{{ annotators(section) }}'
+    return environment().from_string(template).render(section=section)
+
+
+def scores(folder):
+    frame = tables.read(folder / "results/planted/tables/annotation_scores.parquet")
+    return {(row["who"], row["measure"]): row for row in frame.iter_rows(named=True)}
+
+
+def test_a_file_dropped_into_the_folder_is_scored_and_nothing_earlier_is_computed_again(study):
+    folder, log = study
+    assert "rule patterns" in log and "rule proxy" not in log and "rule annotation_plan" not in log
+    assert all((folder / "results/planted/sheets" / sheet).stat().st_size for sheet in SHEETS)
+
+
+def test_the_scores_of_the_study_recover_the_known_rates(study):
+    found = scores(study[0])
+    for number in range(3):
+        who, at = f"simulated-{number + 1}", {name: rates[number] for name, rates in RATES.items()}
+        for measure, rate in (
+            ("foil_rate", at["foil"]), ("proxy_patterns_found", 1 - at["miss"]),
+            ("proxy_types_alike", 1 - at["mistype"]),
+        ):  # fmt: skip
+            row = found[who, measure]
+            drawn = binomtest(round(row["value"] * row["n"]), row["n"], rate)
+            assert row["n"] and drawn.pvalue > 0.005, (who, measure, row)
+    assert found["people", "alpha_nominal"]["value"] < 1 and found["proxy", "foil_rate"]["high"] < 0.05
+
+
+def test_tables_keep_the_proxy_beside_the_annotators(study):
+    for name in ("annotations", "pattern_labels"):
+        frame = tables.read(study[0] / f"results/planted/tables/{name}.parquet")
+        assert set(frame["annotator"]) == {"proxy", *(f"simulated-{n}" for n in (1, 2, 3))}
+    plan = tables.read(study[0] / "results/planted/tables/annotation_plan.parquet")
+    kinds = dict(plan["kind"].cast(pl.String).value_counts().iter_rows())
+    assert kinds["repeat"] == kinds["foil"] == round(0.1 * kinds["key"])
+
+
+def test_figure_and_tables_and_report_say_that_nobody_annotated(study):
+    at = study[0] / "results/planted"
+    assert "SIMULATED" in (at / "figures/figure2.svg").read_text()
+    section = annotation_section(tables.read(at / "tables/annotation_scores.parquet"))
+    assert section["simulated"] and "simulated annotators" in render_section(section)
+    assert set(pl.read_csv(at / "report/table3.csv")["annotator"]) == {"simulated"}
+
+
+def test_a_fault_in_a_file_stops_the_run_and_nothing_is_scored(study):
+    folder, _ = study
+    file, table = folder / "annotations/planted/simulated-1.csv", folder / "results/planted/tables/annotations.parquet"
+    text, before = file.read_text(), table.read_bytes()
+    file.write_text(text.replace("shallow", "shalow", 1))
+    done = snakemake(folder, str(table.relative_to(folder)), check=False)
+    log = (folder / "results/planted/logs/patterns.log").read_text()
+    file.write_text(text)
+    assert done.returncode and "simulated-1.csv, row 2: 'shalow' is no type of pattern; write shallow" in log
+    assert not table.exists() or table.read_bytes() == before
+
+
+def test_dvc_watches_the_whole_folder_of_annotations():
+    declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["patterns"]
+    assert "annotations/demo" in declared["deps"]

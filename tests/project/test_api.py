@@ -1,0 +1,65 @@
+"""The page of the public functions is true, and `show` shows what tables hold."""
+
+import contextlib
+import io
+import re
+import shutil
+
+import polars as pl
+import pytest
+from running import ROOT, command
+
+import ff_memories
+from ff_memories.base.errors import UserError
+
+PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_example_of_the_page_prints_what_it_says(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert len(EXAMPLES) == PAGE.count("```python") == 5
+    names = {}
+    for code, expected in EXAMPLES:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, names)
+        assert printed.getvalue() == expected
+    assert all(name in names for name in ff_memories.__all__)
+
+
+def test_layers_and_keys_that_are_not_there_are_refused():
+    model = ff_memories.load_model(ROOT / "data/demo/model.pt", ROOT / "data/demo/dict.txt")
+    with pytest.raises(UserError, match="layers 1 to 16"):
+        ff_memories.memory_coefficients(model, "the", 17)
+    with pytest.raises(UserError, match="keys 0 to 511"):
+        ff_memories.value_predictions(model, 1, 512)
+    with pytest.raises(AttributeError, match="no attribute"):
+        ff_memories.no_such_thing  # noqa: B018
+
+
+def test_of_more_tokens_than_there_are_a_value_promotes_all():
+    model = ff_memories.load_model(ROOT / "data/demo/model.pt", ROOT / "data/demo/dict.txt")
+    found = ff_memories.value_predictions(model, 1, 0, top=10**6)
+    assert len(found) == len(model.dictionary)
+    assert found["probability"].sum() == pytest.approx(1, abs=1e-3)
+
+
+def test_show_gives_the_same_from_the_table_and_without_it(planted_copy):
+    table = pl.read_parquet(next(planted_copy.glob("results/*/tables/triggers.parquet")))
+    layer, key = table.filter(pl.col("rank") == 2).row(0)[:2]
+    show = lambda *keys: command("ff-memories", "show", "--configfile", "my.yaml", "--layer", layer, "--key", *keys,
+                                 "--top", 2, cwd=planted_copy, check=False)  # fmt: skip
+    first = show(key)
+    assert first.returncode == 0, first.stderr
+    assert f"k_{key}^{layer}: 2 trigger examples" in first.stdout
+    assert re.search(r"\[\S+\] -> ", first.stdout)
+    assert f"v_{key}^{layer} promotes" in first.stdout
+    next(planted_copy.glob("results/*/tables/triggers.parquet")).unlink()
+    assert show(key).stdout == first.stdout
+    refused = show(60000)
+    assert refused.returncode == 2
+    assert "has keys 0 to" in refused.stderr
+    shutil.rmtree(next(planted_copy.glob("results/*/model")))
+    made = re.search(r"fix: make it first: (.*)", show(key).stderr)[1]
+    assert command(*made.split(), "-n", "--snakefile", ROOT / "Snakefile", cwd=planted_copy).returncode == 0

@@ -1,0 +1,125 @@
+"""The house rules that a reader relies on: who may import whom, which library is known where, and types everywhere."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from running import ROOT
+
+SOURCES = ROOT / "src" / "ff_memories"
+LAYERS = (  # from below: each room imports only from those before it, and from within itself
+    "base",
+    "config",
+    "tables",
+    "declaration",
+    "corpus",
+    "model",
+    "inputs",
+    "memories",
+    "claims",
+    "patterns",
+    "figures",
+    "released",
+    "report",
+    "api",
+    "workflow",
+    "audit",
+    "deviations",
+    "guide",
+    "benchmark",
+    "steps",
+    "commands",
+    "cli",
+)
+KNOWN = {  # who may import a library: the others need neither its time nor its habits
+    "torch": "api audit benchmark commands inputs memories model patterns released steps workflow",
+    "altair": "figures benchmark",
+    "snakemake": "workflow",
+    "fairseq": "audit benchmark inputs",
+    "requests": "inputs",
+    "jinja2": "base report",
+}
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Return the dotted names that a module imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(found)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return the package's modules by their names within it: ``model.checkpoint``."""
+    name = lambda path: ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
+    return {name(path): path for path in SOURCES.rglob("*.py") if path.parent != SOURCES or path.stem != "__init__"}
+
+
+def inner(path: Path) -> Iterator[str]:
+    """Yield the package's own modules that a file imports."""
+    for name in imports(path):
+        own = name.removeprefix("ff_memories.")
+        while own != name and own:
+            if own in modules():
+                yield own
+                break
+            own = own.rpartition(".")[0]
+
+
+def room(module: str) -> int:
+    """Return how high a module's room stands. Raises ``ValueError`` for one without a place in ``LAYERS``."""
+    return LAYERS.index(module.split(".")[0])
+
+
+def test_a_room_imports_only_from_those_below():
+    upward = [f"{m} imports {o}" for m, path in modules().items() for o in inner(path) if room(o) > room(m)]
+    assert not upward
+
+
+def test_no_modules_import_each_other():
+    TopologicalSorter({module: set(inner(path)) - {module} for module, path in modules().items()}).prepare()
+
+
+@pytest.mark.parametrize("library", KNOWN)
+def test_a_library_is_known_where_it_is_needed(library):
+    users = {module for module, path in modules().items() if any(n.split(".")[0] == library for n in imports(path))}
+    allowed = KNOWN[library].split()
+    assert users, "nobody needs it"
+    assert not [module for module in users if module.split(".")[0] not in allowed]
+    assert {module.split(".")[0] for module in users} == set(allowed), "KNOWN lists more than use it"
+
+
+def test_every_module_is_reached_from_a_step_or_the_workflow():
+    """Nothing lies about that no command, rule or test utility of the package leads to."""
+    begin = {m for m in modules() if m == "cli" or m.startswith(("steps.", "commands."))} | {"api"}
+    begin |= {
+        name.removeprefix("ff_memories.")
+        for file in ("Snakefile", "workflow/rules/common.smk")
+        for name in modules()
+        if f"ff_memories.{name} import" in (ROOT / file).read_text(encoding="utf-8")
+    }
+    begin |= {name for name in modules() if "ff_memories." + name in
+              "".join(p.read_text(encoding="utf-8") for p in (ROOT / "workflow" / "rules").glob("*.smk"))}  # fmt: skip
+    seen, waiting = set(), list(begin)
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += [*inner(modules()[name]), *(p for p in [name.rpartition(".")[0]] if p in modules())]
+    assert seen >= {name for name, path in modules().items() if path.read_text(encoding="utf-8").strip()}
+
+
+def test_types_are_those_that_the_sources_say(tmp_path):
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr

@@ -1,0 +1,139 @@
+"""The deviations page: complete, true to the config, made from data alone, and the committed one up to date."""
+
+import copy
+import re
+from typing import Literal, get_args, get_origin
+
+import polars as pl
+import pytest
+import yaml
+from pipeline import SMALL
+from running import ROOT
+
+from ff_memories import config, tables
+from ff_memories.claims.sensitivity.choices import SECTIONS, SHARES, SIZE
+from ff_memories.claims.sensitivity.table import changes
+from ff_memories.cli import main
+from ff_memories.deviations import page
+from ff_memories.deviations.register import register
+
+EXTRACTION = (*SECTIONS, "extraction", "patterns")
+
+
+def test_every_part_of_the_code_and_every_open_question_has_its_entry():
+    expected = [f"C{i}" for i in range(1, 9)] + [f"D{i}" for i in range(1, 33)]
+    assert [entry.id for entry in register()] == expected
+
+
+@pytest.mark.parametrize("entry", register(), ids=lambda entry: entry.id)
+def test_every_named_key_exists_and_takes_the_named_values(entry):
+    for key in entry.keys:
+        if key.share:
+            assert (key.key, key.alternatives) == (SIZE, SHARES)
+            continue
+        assert key.default not in key.alternatives
+        for value in (key.default, *key.alternatives):
+            settings = copy.deepcopy(SMALL)
+            *sections, name = key.key.split(".")
+            place = settings
+            for section in sections:
+                place = place[section]
+            assert name in place
+            place[name] = yaml.safe_load(value)
+            config.parse(settings)
+        resolved = config.parse(SMALL).resolved()
+        for section in key.key.split("."):
+            resolved = resolved[section]
+        assert resolved == key.default, "the default is the paper's reading"
+
+
+def test_every_choice_that_the_config_offers_is_spoken_of():
+    spoken = {(key.key, v) for e in register() for key in e.keys for v in (key.default, *key.alternatives)}
+    offered = {("fidelity", value) for value in config.FIDELITY}
+    for section in EXTRACTION:
+        for name, field in config.Config.model_fields[section].annotation.model_fields.items():
+            if get_origin(field.annotation) is Literal:
+                values = set(get_args(field.annotation)) - {"auto"}
+                offered |= {(f"{section}.{name}", v) for v in values if len(values) > 1}
+    assert offered <= spoken
+
+
+def test_every_choice_of_the_released_code_has_an_entry_that_offers_it():
+    named = {key.key: {key.default, *key.alternatives} for e in register() for key in e.keys}
+    for path, value in (config.FIDELITY["released"] | config.RELEASED_ONLY).items():
+        assert value in {v for e in register() for k in e.keys if k.key == path for v in (k.default, *k.alternatives)}
+        assert path in named
+
+
+@pytest.mark.parametrize("entry", register(), ids=lambda entry: entry.id)
+def test_no_measurement_is_typed(entry):
+    """Numbers in the entries are indices, or stated by the paper or its code; shares and changes come from tables."""
+    for text in (entry.title, entry.paper, entry.released, entry.here, entry.reported):
+        assert not re.search(r"%|per ?cent|\d\s*points|\d\s*times", text)
+
+
+def row(claim, choice, value, measured, verdict, low=None, high=None):
+    return dict(claim=claim, choice=choice, value=value, measured=measured, low=low, high=high, verdict=verdict)
+
+
+TABLE = pl.DataFrame(
+    [
+        row("K2", "baseline", "", 0.1, "holds", 0.09, 0.11),
+        row("K2", "values.target", "last", 0.2, "fails", 0.1, 0.3),
+        row("K10", "baseline", "", 0.004, "holds"),
+        row("K10", "values.target", "last", 0.004, "holds"),
+        row("K2", "composition.memories", "all", 0.105, "holds"),
+    ],
+    schema=tables.TABLES["sensitivity"].columns,
+)
+
+
+def test_an_effect_says_what_moved_and_which_verdicts_flipped():
+    frame = changes(TABLE)
+    moved = page.effect(frame, "values.target", "last")
+    assert moved == "1 of 2 claims move; K2 from 10 points to 20 points; verdicts: K2 holds → fails"
+    assert page.effect(frame, "composition.memories", "all") == "none of 1 claims moves; no verdict flips"
+    assert page.effect(frame, "corpus.tokenizer", "moses") == page.effect(None, "values.target", "last")
+    assert "not measured here" in page.page(None, None) and "surrogate" not in page.page(None, None)
+
+
+def test_the_choice_that_the_run_made_is_shown_by_what_the_default_would_have_done():
+    default = pl.DataFrame([row("K2", "corpus.too_long", "refuse", 0.2, "holds", 0.1, 0.3)], schema=TABLE.schema)
+    made = page.page(pl.concat([TABLE, default]), None)
+    assert "the run's own; with `refuse`: 1 of 1 claims move; K2 from 10 points to 20 points; no verdict" in made
+
+
+def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_path, capsys):
+    docs, run = tmp_path / "docs", tmp_path / "tables"
+    tables.write(TABLE, run / "sensitivity.parquet")
+    seeds = [("adaptive", 0, 1, 10, 0.0, 0.0, 4, 1.0, 2.0, 3.0), ("random", 1, 1, 10, 0.0, 0.2, 4, 1.0, 7.0, 9.0),
+             ("random", 2, 1, 10, 0.0, 0.3, 4, 1.0, 4.123456789, 9.0)]  # fmt: skip
+    schema = tables.TABLES["projection_seeds"].columns
+    tables.write(pl.DataFrame(seeds, schema=schema, orient="row"), run / "projection_seeds.parquet")
+    with pytest.raises(SystemExit) as end:
+        main(["deviations", "--tables", str(run), "--docs", str(docs)])
+    assert end.value.code == 0
+    made = (docs / "deviations.md").read_text(encoding="utf-8")
+    assert "K2 holds → fails" in made and "surrogate" in made
+    assert "Over 2 seeds" in made and "25 % of the target tokens" in made and "40 % lie outside its head" in made
+    assert "from 4.123 to 7 by seed, where the trained softmax gives 2" in made
+    with pytest.raises(SystemExit) as end:
+        main(["deviations", "--docs", str(docs), "--check"])
+    assert end.value.code == 0
+    (docs / "deviations.md").write_text(made.replace("K2 holds", "K2 fails"), encoding="utf-8")
+    with pytest.raises(SystemExit) as end:
+        main(["deviations", "--docs", str(docs), "--check"])
+    assert end.value.code == 2 and "not up to date" in capsys.readouterr().err
+
+
+def test_tables_without_sensitivity_are_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["deviations", "--tables", str(tmp_path), "--docs", str(tmp_path)])
+    assert "no sensitivity.parquet" in capsys.readouterr().err
+    assert not (tmp_path / "deviations.md").exists()
+
+
+def test_the_committed_page_is_up_to_date():
+    with pytest.raises(SystemExit) as end:
+        main(["deviations", "--docs", str(ROOT / "docs"), "--check"])
+    assert end.value.code == 0

@@ -1,0 +1,206 @@
+"""The documentation: generated pages follow from the package, links lead somewhere, and the index names all pages."""
+
+import argparse
+import contextlib
+import json
+import re
+import runpy
+import shlex
+
+import pytest
+import rehearsal
+from dvc.cli import DvcParserError
+from dvc.cli.parser import get_main_parser
+from running import ROOT
+from snakemake.cli import get_argument_parser
+
+from ff_memories import cli
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.guide import readme, steps
+from ff_memories.model.info import NEEDED
+
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
+
+
+TOOLS = ("ff-memories", "snakemake", "dvc")
+OPTION = re.compile(r"--?[A-Za-z][\w-]*")
+REFUSED = (argparse.ArgumentError, DvcParserError, UserError)
+
+
+def lines(text):
+    """What a page tells to type: the lines of its blocks, continuations joined, each command by itself."""
+    text = re.sub(r"^```(python)?\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    typed = re.sub(r"\\\n\s*", "", "\n".join(re.findall(r"^ {4}(.*)$", text, re.MULTILINE)))
+    for line in typed.splitlines():
+        for part in re.split(r"&&|;| # ", line.removeprefix("# ")):
+            if part.split()[:1] and part.split()[0] in TOOLS and "..." not in part:
+                yield shlex.split(part, comments=True)
+
+
+def mentions(text):
+    """What a page names in its sentences: a tool with a step, and perhaps options, between backquotes."""
+    for said in re.findall(r"`((?:ff-memories|snakemake|dvc) [^`\n]+)`", text):
+        yield said.split()
+
+
+def parser_of(words):
+    """The arguments of one command, and how many words name it."""
+    named = cli.resolve(words)
+    parser = argparse.ArgumentParser(prog=" ".join(named), exit_on_error=False, allow_abbrev=False)
+    cli.arguments(named, parser)
+    return parser, 2 if list(named) == words[:2] else 1
+
+
+def parsed(words):
+    """Parse a line as its tool does; raises ``SystemExit`` or ``ArgumentError`` where the tool would refuse it."""
+    tool, *rest = words
+    if tool == "ff-memories":
+        parser, named = parser_of(rest)
+        return parser.parse_args(rest[named:])
+    if tool == "snakemake":
+        asked = get_argument_parser().parse_args(rest)
+        rules = re.findall(
+            r"^rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M
+        )
+        assert set(asked.targets) <= {*rules, "RULE"}, asked.targets
+        return asked
+    return get_main_parser().parse_args(rest)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_line_to_type_is_one_that_its_tool_takes(page):
+    text = page.read_text(encoding="utf-8")
+    for words in lines(text):
+        with contextlib.redirect_stderr(None):
+            try:
+                parsed(words)
+            except (SystemExit, *REFUSED) as error:
+                pytest.fail(f"{page.name}: {' '.join(words)}: {error!r}")
+    for tool, first, *rest in mentions(text):
+        if tool == "ff-memories":
+            parser, _ = parser_of([first, *rest])
+            unknown = {word for word in rest if OPTION.fullmatch(word)} - set(parser._option_string_actions)
+            assert not unknown, f"{page.name}: {first} {unknown}"
+        elif not first.startswith("http"):
+            parsed([tool, first, *rest])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_make_and_python_are_told_to_run_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:^ {4}|`|&& )make (\w+)", text, re.M)) <= targets
+    for script in re.findall(r"\b(?:python|pytest)[^`\n]*? ((?:tests|src)/[\w/]+\.py)", text):
+        assert (ROOT / script).is_file(), script
+    for marker in re.findall(r"pytest -m (\w+)", text):
+        assert f'"{marker}:' in (ROOT / "pyproject.toml").read_text(), marker
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "ff-memories veryfy",
+        "ff-memories verify --certificat x",
+        "snakemake --no-such all",
+        "snakemake nothing",
+        "dvc pul",
+    ],
+)
+def test_a_line_that_no_tool_takes_is_found(wrong, capsys):
+    with pytest.raises((SystemExit, *REFUSED, AssertionError)):
+        parsed(wrong.split())
+
+
+def test_no_page_shows_python_that_no_test_runs():
+    shown = {page.name for page in PAGES if "```python" in page.read_text(encoding="utf-8")}
+    assert shown == {"api.md", "released.md"}
+
+
+def headings(text):
+    """The anchors of a page's headings, as code hosts make them."""
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^#+ +(.+)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_internal_links_lead_somewhere(page):
+    text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name}: {target}"
+        if anchor and file.suffix == ".md":
+            assert anchor in headings(file.read_text(encoding="utf-8")), f"{page.name}: {target}"
+
+
+def test_every_page_is_named_in_the_index_or_the_readme():
+    said = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("docs/index.md", "README.md"))
+    assert not [page.name for page in PAGES[1:-1] if page.name != "index.md" and page.name not in said]
+
+
+def test_the_steps_page_follows_from_the_package():
+    assert (ROOT / "docs" / "steps.md").read_text(encoding="utf-8") == steps.page()
+
+
+def test_the_readme_says_what_the_demo_came_to():
+    with pytest.raises(SystemExit) as end:
+        main(["readme", "--readme", str(ROOT / "README.md"), "--check"])
+    assert not end.value.code
+
+
+def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused():
+    claims = {"K1": {"verdict": "holds"}, "K2": {"verdict": "fails"}, "K3": {"verdict": "holds"}}
+    known = readme.facts(claims, "demo", "surrogate")
+    assert readme.badge(json.loads(json.dumps(known))) == "**demo (surrogate): 2 hold, 1 fail**"
+    text = f"a\n{readme.BEGIN}\nold\n{readme.END}\nb"
+    assert readme.renewed(text, known) == f"a\n{readme.BEGIN}\n{readme.badge(known)}\n{readme.END}\nb"
+    with pytest.raises(ValueError, match="there is no"):
+        readme.renewed("a", known)
+
+
+def ends(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    return end.value.code
+
+
+def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path, capsys):
+    page, run = tmp_path / "README.md", tmp_path / "results" / "mine"
+    page.write_text(f"before\n{readme.BEGIN}\n{readme.END}\nafter\n", encoding="utf-8")
+    assert ends("readme", "--readme", page, "--results", run) == 2
+    assert "its line of verdicts cannot be made" in capsys.readouterr().err
+    (run / "model").mkdir(parents=True)
+    (run / "figures").mkdir()
+    (run / "claims.json").write_text('{"K1": {"verdict": "holds"}}')
+    (run / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
+    (run / "figures" / "figure11.svg").write_text("<svg/>")
+    assert ends("readme", "--readme", page, "--results", run) == 0
+    assert "**mine (surrogate): 1 hold**" in page.read_text(encoding="utf-8")
+    assert (tmp_path / "docs" / "pictures" / "demo.svg").read_text() == "<svg/>"
+    assert ends("readme", "--readme", page, "--check") == 0
+    page.write_text(page.read_text(encoding="utf-8").replace("1 hold", "30 hold"), encoding="utf-8")
+    assert ends("readme", "--readme", page, "--check") == 2
+    assert "does not say what docs/data/demo.json holds" in capsys.readouterr().err
+    assert ends("readme", "--readme", page) == 0 and "1 hold" in page.read_text(encoding="utf-8")
+
+
+def test_the_steps_page_is_written_and_an_old_one_named(tmp_path, capsys):
+    page = tmp_path / "steps.md"
+    assert ends("steps-docs", "--out", page, "--check") == 2
+    assert "steps.md is not up to date" in capsys.readouterr().err
+    assert ends("steps-docs", "--out", page) == 0 and page.read_text(encoding="utf-8") == steps.page()
+    assert ends("steps-docs", "--out", page, "--check") == 0
+
+
+def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():
+    assert (ROOT / "docs" / "rehearsal.md").read_text(encoding="utf-8") == rehearsal.page()
+
+
+def test_the_table_of_faults_follows_from_what_was_recorded():
+    said = runpy.run_module("campaigns.page")["page"]()
+    assert (ROOT / "docs" / "faults.md").read_text(encoding="utf-8") == said
+    assert "**no**" not in said, "a fault that does not hold needs mending or a word of why"

@@ -1,0 +1,408 @@
+"""Exports in the released formats, against a literal rendering of what the released scripts write."""
+
+import html
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from factories import words
+from pipeline import config, run_steps, step, write_inputs
+from reference import Reference, rule_sentences
+from safetensors.torch import load_file
+from scorer import scorer_tokens
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.corpus import moses
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.segment import rule
+from ff_memories.corpus.text import sentences
+from ff_memories.corpus.texts import of_sentences
+from ff_memories.model import checkpoint
+from ff_memories.released.agreement_script import target
+
+TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]
+TOP = 6
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    model = write_inputs(folder, TYPES, seed=8, train=120, decoder_layers=2)
+    model.decoder.layers[0].fc1.bias.data[:2] = -1e4  # keys that never fire
+    torch.save(
+        {"args": checkpoint.load_pickle(folder / "model.pt")["args"], "model": model.state_dict()}, folder / "model.pt"
+    )
+    plain = TYPES[4:30]
+    odd = [f"{plain[1]} 's {plain[2]} @-@ {plain[3]} <unk> .", f"{plain[4]}-{plain[5]} {plain[6]} {plain[7]} ."]
+    with (folder / "train.txt").open("a", encoding="utf-8") as file:
+        file.write("\n".join(odd * 3) + "\n")
+    settings = config(fidelity="released", triggers__top=TOP)
+    out = run_steps(folder, settings)
+    model_ = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
+    texts = ["--sentences", out / "sentences.parquet"]
+    step("released", *model_, "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet",
+         "--released-layer", out / "released_layer.parquet",
+         "--released-dim", out / "released_dim.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
+    step("export-triggers", "--triggers", out / "triggers.parquet", *texts, "--info", out / "info.json", "--top", TOP,
+         "--out", out / "triggers.jsonl")  # fmt: skip
+    step("export-texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
+    step("export-agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
+         "--projection-seed", 7, "--projections", out / "projections.safetensors", "--out",
+         out / "agreement")  # fmt: skip
+    step("export-dim", "--released-layer", out / "released_layer.parquet", "--released-dim",
+         out / "released_dim.parquet", "--examples", out / "examples.parquet", *texts, "--out",
+         out / "dim.parquet")  # fmt: skip
+    step("export-layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
+         *texts, "--out", out / "layer.parquet")  # fmt: skip
+    return folder, out, Reference(model, TYPES)
+
+
+@pytest.fixture(scope="module")
+def released(run):
+    """The released trigger search, literally: arrays of zeros, the least entry replaced by what is greater."""
+    folder, _, reference = run
+    sentences = [" ".join(s) for s in rule_sentences(folder / "train.txt")]
+    layers, keys = len(reference.blocks), reference.blocks[0].fc1.weight.shape[0]
+    values = np.zeros((layers, TOP, keys))
+    positions, numbers = np.zeros((layers, TOP, keys)), np.zeros((layers, TOP, keys), dtype=int)
+    least = np.zeros((layers, keys), dtype=int)
+    once = {}
+    for number, text in enumerate(sentences):
+        tokens = reference.encode(scorer_tokens(text))
+        for layer, (r, _, _) in enumerate(reference.layers(tokens)):
+            block = reference.blocks[layer]
+            with torch.no_grad():
+                raw = block.fc1(block.final_layer_norm(r))[: len(tokens)]
+            # the same prefix has one value, whatever follows it
+            raw = torch.stack([once.setdefault((layer, *tokens[:p]), raw[p]) for p in range(len(raw))])
+            best, where = raw.max(0)
+            for key in range(keys):
+                at = least[layer, key]
+                if best[key] > values[layer, at, key]:
+                    values[layer, at, key] = best[key]
+                    positions[layer, at, key], numbers[layer, at, key] = where[key], number
+                    least[layer, key] = values[layer, :, key].argmin()
+    return sentences, values, positions, numbers
+
+
+def test_triggers_are_those_of_the_released_search(run, released):
+    _, out, _ = run
+    sentences, values, positions, numbers = released
+    lines = [json.loads(line) for line in (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["dim"] for line in lines] == list(range(values.shape[2]))
+    empty = 0
+    for line in lines:
+        assert len(line["top_values"]) == values.shape[0]
+        for layer, records in enumerate(line["top_values"]):
+            key = line["dim"]
+            assert [r["rank"] for r in records] == list(range(TOP))
+            assert {r["layer_index"] for r in records} == {layer}
+            expected = sorted(values[layer, :, key], reverse=True)
+            for record, value in zip(records, expected, strict=True):
+                assert math.isclose(record["fc1_value"], value, rel_tol=1e-4)
+                assert record["text"] in sentences
+            # which of equal values is kept or comes first is not determined there; where all differ, all is
+            if len(set(expected)) == TOP and expected[-1] > 0:
+                order = values[layer, :, key].argsort()[::-1]
+                got = [(r["text"], r["token_indice"]) for r in records]
+                assert got == [(sentences[numbers[layer, i, key]], positions[layer, i, key]) for i in order]
+            empty += sum(r["fc1_value"] == 0.0 for r in records)
+            assert all(r["text"] == sentences[0] and r["token_indice"] == 0 for r in records if r["fc1_value"] == 0.0)
+    assert empty
+
+
+def test_single_dimensions_are_exported_alone(run, capsys):
+    _, out, _ = run
+    options = ["--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--info",
+               out / "info.json", "--top", TOP, "--out", out / "few.jsonl", "--dims"]  # fmt: skip
+    step("export-triggers", *options, 5, 2)
+    every = (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()
+    assert (out / "few.jsonl").read_text(encoding="utf-8").splitlines() == [every[5], every[2]]
+    with pytest.raises(AssertionError):
+        step("export-triggers", *options, 24)
+    assert "--dims 24: the model's dimensions are 0 to 23" in capsys.readouterr().err
+
+
+def test_every_key_has_its_text_file_with_the_next_token_starred(run):
+    from sacremoses import MosesTokenizer
+
+    _, out, reference = run
+    printer, seen = MosesTokenizer(lang="en"), 0
+    for line in (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        for layer, triggers in enumerate(record["top_values"]):
+            shown = (out / "texts" / f"{record['dim']}_{layer}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+            assert len(shown) == len(triggers) == TOP
+            for row, trigger in zip(shown, triggers, strict=True):
+                value, text = row.split("\t")
+                assert value == str(trigger["fc1_value"])
+                tokens = printer.tokenize(trigger["text"])[: int(trigger["token_indice"]) + 1]
+                assert text == " ".join([*tokens[:-1], f"*{tokens[-1]}*"])
+                seen += 1
+    assert seen == TOP * len(reference.blocks) * reference.blocks[0].fc1.weight.shape[0]
+
+
+def test_agreement_is_what_the_released_script_tabulates(run):
+    _, out, reference = run
+    drawn = load_file(out / "projections.safetensors")
+    bands = [reference.model.decoder.embed_tokens.weights_for_band(i)[0] for i in range(3)]
+
+    @torch.no_grad()
+    def log_probabilities(v):
+        head = torch.log_softmax(torch.cat([bands[0] @ v, drawn["class_proj"].double() @ v]), 0)
+        tails = [torch.log_softmax(bands[k + 1] @ (drawn[f"tail.{k}"].double() @ v), 0) for k in (0, 1)]
+        return torch.cat([head[:12], *(t + head[12 + k] for k, t in enumerate(tails))])
+
+    table = pl.read_csv(out / "agreement.tsv", separator="\t")
+    assert table.columns == ["layer", "W2_dim", "max_prob", "embedding_index", "embedding_token",
+                             "embedding_token_target_count", "target_rankings"]  # fmt: skip
+    vocab = ["<s>", "<pad>", "</s>", "<unk>", *TYPES]
+    maxima = json.loads((out / "agreement_max_probs.json").read_text())
+    for row in table.iter_rows(named=True):
+        value = reference.blocks[row["layer"]].fc2.weight[:, row["W2_dim"]].detach()
+        logp = log_probabilities(value)
+        assert row["embedding_index"] == int(logp.argmax())
+        assert row["embedding_token"] == vocab[row["embedding_index"]]
+        assert math.isclose(row["max_prob"], float(logp.max().exp()), rel_tol=1e-4)
+        assert maxima[row["layer"]][row["W2_dim"]] == row["max_prob"]
+        lines = (out / "texts" / f"{row['W2_dim']}_{row['layer']}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        found = []
+        for line in lines:
+            tokens = line.split("\t")[1].split(" ")
+            word = html.unescape(tokens[-2]) if len(tokens) > 1 else "<s>"
+            found.append(f"<{word}>" if word in ("unk", "pad") else word)
+        assert row["embedding_token_target_count"] == found.count(row["embedding_token"])
+        ids = [vocab.index(w) if w in vocab else 3 for w in found]
+        assert sorted(json.loads(row["target_rankings"])) == sorted(int((logp > logp[i]).sum()) for i in ids)
+
+
+@pytest.fixture(scope="module")
+def script(run):
+    """The released script's softmax, by fairseq itself: made after a seed, embeddings loaded, in training mode."""
+    from fairseq.modules.adaptive_input import AdaptiveInput
+    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
+
+    folder, out, _ = run
+    state, vocab = checkpoint.load_pickle(folder / "model.pt")["model"], len(TYPES) + 4
+    torch.manual_seed(7)
+    embedding = AdaptiveInput(vocab, 0, 16, 2, 16, [12, 24])
+    embedding.load_state_dict({k.removeprefix("decoder.embed_tokens."): v for k, v in state.items() if "embed_t" in k})
+    softmax = AdaptiveSoftmax(vocab, 16, [12, 24], 0.2, adaptive_inputs=embedding)
+    torch.save(softmax.state_dict(), out / "softmax.pt")
+    with torch.no_grad():
+        values = [state[f"decoder.layers.{i}.fc2.weight"] for i in range(2)]
+        return [softmax.get_log_prob(v.T.unsqueeze(0), None).squeeze() for v in values]
+
+
+def agreement(out, folder, name, *options):
+    step("export-agreement", "--weights", out / "model.safetensors", "--description", out / "model.json", "--texts",
+         out / "texts", "--dictionary", folder / "dict.txt", *options, "--out", out / name)  # fmt: skip
+    return pl.read_csv(out / f"{name}.tsv", separator="\t")
+
+
+def test_a_seed_means_what_it_would_in_the_released_script_dropout_included(run, script):
+    folder, out, _ = run
+    table = agreement(out, folder, "dropped", "--dropout", "--projection-seed", 7)
+    ids = {w: i for i, w in enumerate(["<s>", "<pad>", "</s>", "<unk>", *TYPES])}
+    for row in table.iter_rows(named=True):
+        logp = script[row["layer"]][row["W2_dim"]]
+        assert row["embedding_index"] == int(logp.argmax())
+        assert math.isclose(row["max_prob"], float(logp.max().exp()), rel_tol=1e-4)
+        lines = (out / "texts" / f"{row['W2_dim']}_{row['layer']}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        order = logp.argsort(descending=True).tolist()
+        expected = [order.index(ids.get(target(line.split("\t")[1]), 3)) for line in lines]
+        assert sorted(json.loads(row["target_rankings"])) == sorted(expected)
+    calm = pl.read_csv(out / "agreement.tsv", separator="\t")
+    assert not table.equals(calm)  # dropout moves ranks
+    assert table.select("layer", "W2_dim").equals(calm.select("layer", "W2_dim"))
+
+
+def test_projections_drawn_elsewhere_are_taken(run, script):
+    folder, out, _ = run
+    drawn = pl.read_csv(out / "agreement.tsv", separator="\t")
+    for given in ("softmax.pt", "projections.safetensors"):
+        assert agreement(out, folder, "given", "--projections-from", out / given, "--projection-seed", 3).equals(drawn)
+    assert not agreement(out, folder, "other", "--projection-seed", 3).equals(drawn)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--dropout", "--projection", "flat"], "--dropout: only the random projections"),
+        (["--projections-from", "model.safetensors"], "no projections of a softmax"),
+    ],
+)
+def test_projections_that_do_not_fit_are_refused(run, capsys, options, said):
+    folder, out, _ = run
+    options = [out / o if o.endswith("safetensors") else o for o in options]
+    with pytest.raises(AssertionError, match="ended with 2"):
+        agreement(out, folder, "refused", *options)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "record, word",
+    [("a b *c*", "b"), ("*a*", "<s>"), ("it &apos; *s*", "'"), ("&lt; unk *&gt;*", "<unk>"), ("pad *x*", "<pad>")],
+)
+def test_a_records_target_is_the_token_before_the_starred_one(record, word):
+    assert target(record) == word
+
+
+def test_the_layer_columns_come_as_lists_with_their_text(run):
+    folder, out, reference = run
+    frame, examples = pl.read_parquet(out / "layer.parquet"), pl.read_parquet(out / "examples.parquet")
+    released = pl.read_parquet(out / "released_layer.parquet").sort("example", "layer")
+    texts = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
+    assert frame["text"].to_list() == [texts[i] for i in examples["sentence"]]
+    assert frame["random_pos"].to_list() == examples["position"].to_list()
+    for name in ("residual_argmax", "ffn_matching_dims_count", "coeffs_l0"):
+        assert frame[name].list.len().unique().to_list() == [len(reference.blocks)]
+        assert frame[name].explode().to_list() == released[name].to_list()
+
+
+def test_the_dim_columns_come_as_lists_and_pairs(run):
+    _, out, reference = run
+    frame, examples = pl.read_parquet(out / "dim.parquet"), pl.read_parquet(out / "examples.parquet")
+    layer, dim = (pl.read_parquet(out / f"released_{n}.parquet") for n in ("layer", "dim"))
+    keys, last = reference.blocks[-1].fc2.weight.shape[1], layer.filter(pl.col("layer") == len(reference.blocks))
+    assert frame["text"].to_list() == pl.read_parquet(out / "layer.parquet")["text"].to_list()
+    assert frame["random_pos"].to_list() == examples["position"].to_list()
+    assert frame["coeffs_vals"].list.len().unique().to_list() == [keys + 1]
+    assert frame["dim_pattern_ffn_output_rank"].list.len().unique().to_list() == [keys]
+    ordered = dim.sort("example", "key")
+    assert frame["dim_pattern_preds"].explode().to_list() == ordered["dim_pattern_preds"].to_list()
+    pairs = list(zip(last["residual_argmax"], last["ffn_argmax"], strict=True))
+    assert [tuple(p) for p in frame["residual_ffn_argmax"]] == pairs
+    assert frame["ffn_residual_output_rank"].to_list() == last["ffn_residual_output_rank"].to_list()
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "pkl"])
+def test_data_frames_have_the_released_columns_in_the_released_order(run, suffix):
+    import pandas
+
+    _, out, reference = run
+    model = ["--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
+             out / "corpus.safetensors"]  # fmt: skip
+    tables_ = ["--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
+               "--sentences", out / "sentences.parquet"]  # fmt: skip
+    step("export-layer", *tables_, "--distributions", *model, "--out", out / f"full.{suffix}")
+    step("export-dim", *tables_, "--released-dim", out / "released_dim.parquet", "--out", out / f"full_dim.{suffix}")
+    read = {"parquet": lambda p: pl.read_parquet(p).to_dicts(), "jsonl": lambda p: pl.read_ndjson(p).to_dicts(),
+            "pkl": lambda p: pandas.read_pickle(p).to_dict("records")}[suffix]  # fmt: skip
+    layer, dim = read(out / f"full.{suffix}"), read(out / f"full_dim.{suffix}")
+    assert " ".join(layer[0]) == (
+        "text output_dist_vals layer_output_argmax layer_output_argmax_prob residual_argmax residual_argmax_prob "
+        "residual_argmax_change residual_output_rank residual_output_prob ffn_matching_dims_count ffn_output_rank "
+        "ffn_output_prob ffn_residual_output_rank ffn_residual_output_prob ffn_argmax ffn_argmax_prob coeffs_l0 "
+        "coeffs_residual_rank random_pos"
+    )
+    assert " ".join(dim[0]) == (
+        "text residual_ffn_output_rank residual_ffn_output_prob residual_ffn_argmax residual_ffn_argmax_prob "
+        "ffn_residual_output_rank ffn_residual_output_prob dim_pattern_preds dim_pattern_output_rank "
+        "dim_pattern_ffn_output_rank dim_pattern_ffn_output_prob coeffs_vals random_pos"
+    )
+    for row in layer[:6]:
+        tokens = reference.encode(scorer_tokens(row["text"]))[: row["random_pos"]]
+        r, _, y = reference.layers(tokens)[-1]
+        expected = reference.log_probabilities(r[-1] + y[-1], final=True).exp()
+        assert np.allclose(row["output_dist_vals"], expected, rtol=1e-3, atol=1e-7)
+        assert row["layer_output_argmax"][-1] == int(np.argmax(row["output_dist_vals"]))
+
+
+def test_sentences_are_found_again_in_their_files(run):
+    folder, out, _ = run
+    texts = of_sentences(pl.read_parquet(out / "sentences.parquet"))
+    expected = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
+    assert [texts[i] for i in range(len(texts))] == expected
+
+
+def test_tokens_are_those_of_fairseqs_hub_interface():
+    """The released scorer encodes by fairseq's wrapper of Moses; its printer calls Moses plainly."""
+    from argparse import Namespace
+
+    from factories import ODD
+    from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
+
+    from ff_memories.corpus import moses
+
+    hub = MosesTokenizer(Namespace(moses_no_dash_splits=False, moses_no_escape=False))
+    rng = np.random.default_rng(0)
+    pieces = [*ODD, "word", "Mr.", "U.S.", "x.", "…", "[", "é-è", "日本語", "<b>", "$5", "'", "--", "a\u00a0b", "it's"]
+    for _ in range(300):
+        text = " ".join(rng.choice(pieces, rng.integers(1, 9)))
+        assert moses.tokenizer()(text) == hub.encode(text).split()
+        assert moses.printer()(text) == hub.tok.tokenize(text)
+
+
+def test_a_sentences_text_keeps_what_is_no_plain_blank(tmp_path):
+    """As the released code does, which splits lines at blanks alone."""
+    path = tmp_path / "text.txt"
+    path.write_text(" a\u00a0b  c\td . e   f \n", encoding="utf-8")
+    rows = {"sentence": [0, 1], "split": ["train"] * 2, "file": [str(path)] * 2, "line": [1, 1], "first_token": [0, 5]}
+    assert of_sentences(pl.DataFrame(rows | {"tokens": [5, 2]})) == {0: "a\u00a0b c\td .", 1: "e f"}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """A text, and its ``sentences`` table as the run of a corpus makes it."""
+    path = tmp_path / "text.txt"
+    path.write_text("a b . c-d e .\n\nf g h . i j . k l m .\n", encoding="utf-8")
+
+    def read(tokenize=None, most=None):
+        words_ = Dictionary(["<s>", "<pad>", "</s>", "<unk>"])
+        return sentences([path], words_, rule, 9, tokenize=tokenize, max_sentences=most).frame("train", 0)
+
+    return path, read
+
+
+@pytest.mark.parametrize("tokenize", [None, moses.tokenizer()], ids=["blanks", "moses"])
+def test_a_run_that_ends_within_a_line_has_its_last_sentence_alone(texts, tokenize):
+    _, read = texts
+    every = ["a b .", "c-d e .", "f g h .", "i j .", "k l m ."]
+    for most in range(1, 6):
+        assert of_sentences(read(tokenize, most)) == dict(enumerate(every[:most]))
+
+
+@pytest.mark.parametrize("tokenize", [None, moses.tokenizer()], ids=["blanks", "moses"])
+@pytest.mark.parametrize(
+    "change, line",
+    [
+        (lambda text: text.replace("b . c", "b x . c"), 1),
+        (lambda text: text.replace("i j", "i"), 3),
+        (lambda text: text.replace("k l", "k"), 3),
+        (lambda text: text.replace("c-d e .", ""), 1),
+        (lambda text: text.split("\n")[0], 3),
+        (lambda text: "\n" + text, 1),
+        (lambda text: "x\n" * 3, 1),
+        (lambda text: "", 1),
+    ],
+)
+def test_a_text_that_changed_since_the_run_is_refused(texts, tokenize, change, line):
+    path, read = texts
+    table = read(tokenize)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(UserError, match=rf"text\.txt, line {line}: changed since the run"):
+        of_sentences(table)
+
+
+def test_a_changed_text_is_refused_by_the_exports_of_it(run, tmp_path, capsys):
+    folder, out, _ = run
+    (tmp_path / "train.txt").write_text("another text\n" * 200)
+    here = pl.col("file").str.replace(str(folder / "train.txt"), str(tmp_path / "train.txt"), literal=True)
+    moved = pl.read_parquet(out / "sentences.parquet").with_columns(here)
+    tables.write(moved, tmp_path / "sentences.parquet")
+    common = ["--sentences", tmp_path / "sentences.parquet", "--out", tmp_path / "x.jsonl"]
+    examples = ["--examples", out / "examples.parquet"]
+    for name, options in (
+        ("sample", examples),
+        ("triggers", ["--triggers", out / "triggers.parquet", "--info", out / "info.json"]),
+        ("layer", ["--released-layer", out / "released_layer.parquet", *examples]),
+    ):
+        with pytest.raises(AssertionError, match="ended with 2"):
+            step(f"export-{name}", *common, *options)
+        assert "train.txt, line 1: changed since the run" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["sentences.parquet", "train.txt"]

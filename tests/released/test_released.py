@@ -1,0 +1,105 @@
+"""The released code's columns, against a literal rendering of what that code does: one sentence at a time, float64."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from factories import words
+from pipeline import config, run_steps, step, write_inputs
+from reference import Reference
+from released_columns import assert_cells, check_dim_columns, literal
+
+from ff_memories import tables
+from ff_memories.corpus import store
+
+TYPES = words(44)
+RUNS: dict[str, dict[str, Any]] = {
+    "paper's architecture": {"seed": 1},
+    "large values": {"seed": 4, "scale": 3.0},
+    "untied": {"seed": 6, "tie_adaptive_proj": False},
+}
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=str)
+def run(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("released")
+    model = write_inputs(folder, TYPES, **RUNS[request.param])
+    settings = config(composition__positions="0..N")
+    out = run_steps(folder, settings)
+    step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
+         out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
+         out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet",
+         "--device", "cpu", "--threads", 1)  # fmt: skip
+    return Reference(model, TYPES), out
+
+
+def test_every_layer_column_is_the_released_codes(run):
+    reference, out = run
+    corpus = store.read(out / "corpus.safetensors")
+    frame = tables.read(out / "released_layer.parquet").join(tables.read(out / "examples.parquet"), on="example")
+    positions = set()
+    for _, part in frame.sort("example", "layer").group_by("example", maintain_order=True):
+        part = part.to_dicts()
+        tokens = corpus.sentence(part[0]["sentence"])[: part[0]["position"]].tolist()
+        positions.add(len(tokens))
+        assert_cells(part, literal(reference, tokens))
+    assert 0 in positions
+    assert len(frame) == 40 * len(reference.blocks)
+
+
+def test_every_dim_column_is_the_released_codes(run):
+    assert check_dim_columns(*run)
+
+
+def test_scaling_moves_some_memories_predictions(tmp_path):
+    """The shortcut for scaled values is needed, and right: tops of v and of m v differ for some tail words."""
+    from ff_memories.model import checkpoint
+    from ff_memories.model.vocabulary import Vocabulary
+    from ff_memories.released.columns import scalable, scaled_value_tops
+
+    write_inputs(tmp_path, TYPES, seed=3)
+    description, weights = checkpoint.read(tmp_path / "model.pt")
+    vocabulary = Vocabulary(description, {n: t.double() for n, t in weights.items()})
+    draw = torch.Generator().manual_seed(0)
+    values = torch.randn(300, 16, generator=draw, dtype=torch.float64) * 4
+    coefficients = torch.relu(torch.randn(9, 300, generator=draw, dtype=torch.float64) * 0.3)
+    tops = vocabulary.predict(values).top
+    got = scaled_value_tops(vocabulary, values, coefficients, tops, scalable(vocabulary, values))
+    every = torch.stack([vocabulary.log_probabilities(values * row[:, None]).argmax(1) for row in coefficients])
+    assert torch.equal(got, every)
+    active = coefficients > 0
+    assert (got[active] != tops.expand_as(got)[active]).any()
+    assert (got[~active] == 0).all()
+
+
+def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
+    from ff_memories.model import checkpoint
+    from ff_memories.model.decoder import Decoder
+    from ff_memories.released import columns
+
+    _, out = run
+    decoder = Decoder(*checkpoint.load(out / "model.safetensors", out / "model.json"))
+    given = decoder, store.read(out / "corpus.safetensors"), tables.read(out / "examples.parquet"), 200
+    layer, dim = columns.columns(*given)
+    output = columns.output_distributions(*given)
+    monkeypatch.setattr(columns, "ACTIVE", 7)
+    monkeypatch.setattr(columns, "FULL", 3)
+    for frame, again in zip((layer, dim), columns.columns(*given), strict=True):
+        for column in frame.columns:
+            measured, same = (f[column].cast(pl.Float64).fill_null(-9).to_list() for f in (again, frame))
+            assert measured == pytest.approx(same, rel=1e-4), column
+    assert columns.output_distributions(*given) == pytest.approx(output, rel=1e-4)
+    assert output.argmax(1).tolist() == given[2]["model_top"].to_list()
+    assert output.sum(1) == pytest.approx(1, rel=1e-5)
+
+
+def test_a_run_with_fidelity_released_makes_them(planted_copy):
+    from running import change, snakemake
+
+    change(planted_copy, "fidelity", "released")
+    snakemake(
+        planted_copy, "--", "results/planted/tables/released_layer.parquet", "results/planted/tables/values.parquet"
+    )
+    frame = tables.read(planted_copy / "results/planted/tables/released_layer.parquet")
+    assert frame.select(pl.col("coeffs_l0").min()).item() >= 1  # the residual is always counted

@@ -1,0 +1,290 @@
+"""The gallery without a browser: what its parts say is what the tables say, and hostile text stays text."""
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import yaml
+from galleries import HOSTILE, build, material
+from hypothesis import given
+from hypothesis import strategies as st
+from planted_run import TYPES, planted
+from running import ROOT
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.memories import promoted
+from ff_memories.model.decoder import Decoder
+from ff_memories.report.gallery import parts, site
+from ff_memories.report.gallery.keys import LEVELS
+from ff_memories.report.gallery.text import number, shown
+from ff_memories.report.gallery.words import EVERYWHERE, fold, order, word_parts
+
+STATIC = ROOT / "src" / "ff_memories" / "gallery" / "static"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made") / "gallery"
+    return build(folder), folder
+
+
+@pytest.fixture(scope="module")
+def planted_gallery(planted_run):
+    results = planted_run / "results" / "planted"
+    return results, results / "gallery", parts.read(results / "gallery", "manifest")
+
+
+def records(folder, manifest):
+    size = manifest["layers"] * manifest["keys"]
+    every = [r for i in range(-(-size // manifest["keys_of_a_part"])) for r in parts.read(folder, f"keys-{i}")]
+    assert len(every) == size
+    return every
+
+
+def test_the_workflow_makes_a_gallery_whose_keys_are_the_tables_rows(planted_gallery):
+    results, folder, manifest = planted_gallery
+    triggers, values = (tables.read(results / "tables" / f"{name}.parquet") for name in ("triggers", "values"))
+    words = ["<s>", "<pad>", "</s>", "<unk>", *TYPES]
+    every = records(folder, manifest)
+    for (layer, key), rows in triggers.group_by("layer", "key"):
+        record = every[(layer - 1) * manifest["keys"] + key]
+        assert record["c"] == [number(c) for c in rows["coefficient"]]
+        assert record["n"] == [words[t] for t in rows["next_token"]]
+        assert [
+            len(text.split(" ")) + cut for text, cut in zip(record["t"], record.get("x", [0] * 99), strict=False)
+        ] == (rows["position"].to_list())
+    for record, row in zip(every, values.iter_rows(named=True), strict=True):
+        assert record["v"][0] == [words[row["top_token"]], number(row["top_probability"], 4)]
+        assert len(record["t"]) == row["triggers"] <= manifest["top"]
+    assert (manifest["run"], manifest["scope"]) == ("planted", "surrogate")
+
+
+def test_shading_follows_the_closed_form_of_planted_memories(planted_gallery):
+    _, folder, manifest = planted_gallery
+    truth, ids = planted(), {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *TYPES])}
+    silent, loud = 0, 0
+    for ordinal, record in enumerate(records(folder, manifest)):
+        layer, key = 1 + ordinal // manifest["keys"], ordinal % manifest["keys"]
+        assert len(record.get("h", [])) == min(manifest["shaded"], len(record["t"]))
+        for text, levels in zip(record["t"], record.get("h", []), strict=False):
+            prefix = tuple(ids[word] for word in text.split(" "))
+            for j, level in enumerate(levels, 1):
+                expected = truth.coefficients(layer, prefix[:j]).get(key, 0.0) / record["c"][0]
+                assert abs(LEVELS.index(level) - expected * (len(LEVELS) - 1)) <= 0.51
+                silent, loud = silent + (level == "0"), loud + (level != "0")
+    assert silent > 100 < loud
+
+
+def test_top_tokens_are_the_models_with_the_tables_first(planted_gallery):
+    results, _, _ = planted_gallery
+    decoder = Decoder.load(results / "model" / "model.safetensors", results / "model" / "model.json")
+    values = tables.read(results / "tables" / "values.parquet")
+    ids, probabilities = promoted.top_tokens(decoder, decoder.vocabulary, values, 5)
+    vectors = torch.cat([layer.values for layer in decoder.layers])
+    logp = decoder.vocabulary.log_probabilities(vectors).exp().numpy()
+    assert (ids[:, 0] == values["top_token"].to_numpy()).all()
+    for own, p, full in zip(ids, probabilities, logp, strict=True):
+        assert len(set(own.tolist())) == 5
+        np.testing.assert_allclose(p, np.sort(full)[::-1][:5], rtol=1e-5)
+        np.testing.assert_allclose(p, full[own], rtol=1e-5)
+
+
+def test_a_top_token_that_the_model_lists_elsewhere_comes_first_all_the_same():
+    values = pl.DataFrame({"top_token": [7, 9], "top_probability": [0.5, 0.4]})
+    ids, p = promoted._with_first(
+        values, np.array([[3, 7, 5], [1, 2, 3]]), np.array([[0.5, 0.5, 0.1], [0.3, 0.2, 0.1]])
+    )
+    assert ids.tolist() == [[7, 3, 5], [9, 1, 2]]
+    assert p.tolist() == [[0.5, 0.5, 0.1], [0.4, 0.3, 0.2]]
+
+
+def undo(pairs):
+    return dict(zip(np.cumsum(pairs[::2]).tolist(), pairs[1::2], strict=True))
+
+
+def test_the_index_of_words_finds_every_key_and_no_other(made):
+    m, folder = made
+    manifest = parts.read(folder, "manifest")
+    entries = [e for i in range(len(manifest["words"])) for e in parts.read(folder, f"words-{i}")]
+    every = records(folder, manifest)
+    ends, holds, promotes = {}, {}, {}
+    for ordinal, record in enumerate(every):
+        for text in record["t"]:
+            words = text.split(" ")
+            before = words[-2] if len(words) > 1 else ""
+            ends.setdefault(words[-1], {}).setdefault(before, Counter())[ordinal] += 1
+            for word in words:
+                holds.setdefault(word, set()).add(ordinal // manifest["keys_of_a_part"])
+        for place, (word, _) in enumerate(record["v"], 1):
+            promotes.setdefault(word, {})[ordinal] = place
+    assert len(entries) == len({e[0] for e in entries}) == len(ends.keys() | holds.keys() | promotes.keys())
+    every_part = set(range(len(m.parts())))
+    for word, fires, value, where in entries:
+        assert {b: undo(pairs) for b, pairs in fires.items()} == ends.get(word, {})
+        assert undo(value) == promotes.get(word, {})
+        found = every_part if where == EVERYWHERE else set(np.cumsum(where).tolist())
+        assert found >= holds.get(word, set())
+        assert where == EVERYWHERE or found == holds.get(word, set())
+    folded = [order(fold(e[0])) for e in entries]
+    assert folded == sorted(folded)
+
+
+def test_a_word_stands_in_one_part_of_the_index_whatever_its_case(monkeypatch):
+    monkeypatch.setattr("ff_memories.report.gallery.words.NUMBERS_OF_A_PART", 1)
+    starts = [start for start, _ in word_parts(material())]
+    assert len(starts) == len(set(starts)) > 100
+    both = next(entries for start, entries in word_parts(material()) if start == "the")
+    assert {entry[0] for entry in both} == {"the", "The"}
+
+
+def test_labels_and_disagreements_are_counted(made):
+    m, folder = made
+    layer = parts.read(folder, "layer-2")
+    assert layer["disagree"] == {"1": 2}
+    assert layer["labels"] == {"1": [4, 0, 2, 0]}
+    assert layer["changes"] == {key: [-0.5] * 3 for key in ("1", "2", "3")}
+    assert layer["coefficient"][0] is None and layer["triggers"][0] == 0 and layer["end"][0] is None
+    agrees = [None if n is None else n == t for n, t in zip(layer["next"], layer["top"], strict=True)]
+    assert agrees == m.values.filter(pl.col("layer") == 2)["agrees"].to_list()
+
+
+@given(st.text())
+def test_every_token_is_shown_without_anything_invisible(token):
+    made = shown(token)
+    assert shown(made) == made
+    assert not any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp") for c in made)
+    assert len(made.split(" ")) == 1 and not (made and unicodedata.category(made[0]).startswith("M"))
+
+
+def test_parts_are_scripts_of_nothing_but_base64(made):
+    _, folder = made
+    for path in (folder / "data").iterdir():
+        assert re.fullmatch(rf'part\("{path.stem}","[A-Za-z0-9+/=]+"\);\n', path.read_text(encoding="ascii"))
+    shown_words = [e[0] for e in parts.read(folder, "words-0")]
+    assert shown(HOSTILE[0]) in shown_words and "a[U+202E]b" in shown_words
+
+
+def test_the_page_loads_scripts_of_its_own_alone_and_says_surrogate(made):
+    _, folder = made
+    html = (folder / "index.html").read_text(encoding="utf-8")
+    assert "Surrogate model: not the paper's." in html and "default-src 'none'" in html
+    assert re.findall(r'src="([^"]+)"', html) == [f"{name}.js" for name in site.SCRIPTS]
+    assert {path.stem for path in STATIC.glob("*.js")} == set(site.SCRIPTS)
+    assert "Surrogate" not in site.index("x", "paper") and "&lt;b&gt;" in site.index("<b>", "paper")
+
+
+@pytest.mark.parametrize("path", sorted(STATIC.glob("*.js")), ids=lambda path: path.name)
+def test_no_script_makes_markup_of_text_or_calls_out(path):
+    script = path.read_text(encoding="utf-8")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|https?:|\bimport\b", script)
+
+
+def test_the_same_run_gives_the_same_gallery_byte_for_byte(made, tmp_path):
+    _, folder = made
+    build(tmp_path / "again")
+    names = lambda top: {path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+    assert names(folder) == names(tmp_path / "again")
+
+
+def test_a_gallery_without_any_trigger_is_a_gallery(tmp_path):
+    m = material()
+    build(tmp_path / "g", replace(m, triggers=m.triggers.clear(), shading=m.shading.clear()))
+    assert parts.read(tmp_path / "g", "keys-0")[1]["t"] == []
+    assert parts.read(tmp_path / "g", "manifest")["top"] == 0
+
+
+def test_an_old_gallery_is_replaced_whole_and_another_folder_is_refused(tmp_path):
+    build(tmp_path / "g")
+    (tmp_path / "g" / "data" / "keys-99.js").write_text("old")
+    build(tmp_path / "g")
+    assert not (tmp_path / "g" / "data" / "keys-99.js").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(Exception, match="something else than a gallery"):
+        build(tmp_path / "mine")
+    assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
+
+
+def arguments(results, **other):
+    at = lambda name: results / "tables" / f"{name}.parquet"
+    given = {
+        "config": json.dumps(
+            {"run": "planted", "gallery": SHOWN, "values": VALUES, "mutations": MUTATE}
+        ),
+        "info": results / "model" / "info.json", "corpus": results / "corpus" / "corpus.safetensors",
+        "dictionary": results.parent.parent / "dict.txt",
+        **{name: at(name.replace("-", "_")) for name in
+           ("triggers", "values", "mutations", "annotations", "pattern-labels", "sentences", "shading",
+            "promoted")},
+    }  # fmt: skip
+    return ["gallery", *(str(x) for k, v in (given | other).items() for x in (f"--{k}", v))]
+
+
+SHOWN = {"triggers": 2, "shaded": 3, "tokens": 10}
+VALUES = {"target": "next", "projection": "adaptive", "projection_seed": 1}
+MUTATE = {"keys_per_layer": 5, "top": 4, "random": "any", "single_token": "skip", "mean": "of_ratios"}
+
+
+def test_a_search_finds_only_triggers_that_are_shown(planted_run, tmp_path):
+    results = planted_run / "results" / "planted"
+    with pytest.raises(SystemExit) as end:
+        main(arguments(results, out=tmp_path / "few"))
+    assert end.value.code == 0
+    manifest = parts.read(tmp_path / "few", "manifest")
+    assert manifest["top"] == 2
+    every = records(tmp_path / "few", manifest)
+    assert max(len(record["t"]) for record in every) == 2
+    entries = [e for i in range(len(manifest["words"])) for e in parts.read(tmp_path / "few", f"words-{i}")]
+    ends = Counter(text.split(" ")[-1] for record in every for text in record["t"])
+    assert {e[0]: sum(sum(pairs[1::2]) for pairs in e[1].values()) for e in entries if e[1]} == ends
+
+
+def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted_run, tmp_path, capsys):
+    results = planted_run / "results" / "planted"
+    info = json.loads((results / "model" / "info.json").read_text())
+    (tmp_path / "info.json").write_text(json.dumps(info | {"keys": 7}))
+    values = tables.read(results / "tables" / "values.parquet")
+    tables.write(values.head(5), tmp_path / "values.parquet")
+    (tmp_path / "dict.txt").write_text("only 1\n")
+    for change, says in [
+        ({"info": tmp_path / "info.json"}, "beyond layer"),
+        ({"values": tmp_path / "values.parquet"}, "values: 5 rows, the model has"),
+        ({"dictionary": tmp_path / "dict.txt"}, "fewer token types"),
+        ({"triggers": tmp_path / "none" / "triggers.parquet"}, "no such table"),
+    ]:
+        with pytest.raises(SystemExit) as end:
+            main(arguments(results, out=tmp_path / "out", **change))
+        assert end.value.code == 2
+        assert says in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name, column, value, said",
+    [
+        ("triggers", "layer", 3, "triggers: a key beyond layer 2, key 69"),
+        ("mutations", "key", 70, "mutations: a key beyond"),
+        ("triggers", "sentence", 400, "triggers: a sentence that the corpus does not have"),
+        ("promoted", "token", 4000, "promoted: not the tokens of this model's values"),
+        ("shading", "position", 61, "shading: not of these triggers"),
+    ],
+)
+def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):
+    made = material()
+    frame = getattr(made, name)
+    other = frame.with_columns(pl.lit(value, frame.schema[column]).alias(column))
+    with pytest.raises(UserError, match=said):
+        replace(made, **{name: other})
+
+
+def test_a_gallery_is_never_pushed():
+    (out,) = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["gallery"]["outs"]
+    assert out["results/demo/gallery"]["cache"] is False  # what the cache has not cannot be pushed

@@ -1,0 +1,113 @@
+"""The LaTeX of claims and tables is sound by LaTeX's rules, whatever the text, and where there is LaTeX it is set."""
+
+import re
+import shutil
+import subprocess
+
+import polars as pl
+import pytest
+from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, frame, texts, value
+
+from ff_memories.claims import Evidence, register, verdicts
+from ff_memories.report import table1, table2
+from ff_memories.report.claims_table import to_latex
+from ff_memories.report.text import latex
+
+SIGNS = r"\ { } $ & # % _ ^ ~ < > | \" - -- ` ' [ ] *"
+DOCUMENT = r"""\documentclass{article}
+\usepackage[a4paper,margin=25mm]{geometry}
+\usepackage[T1]{fontenc}
+\usepackage{array,booktabs,longtable}
+\begin{document}
+%s
+\end{document}
+"""
+
+
+def claims(scope="surrogate"):
+    judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)
+    return judged.with_columns(measured=pl.lit(-0.25), low=pl.lit(-0.5), high=pl.lit(0.0), n=pl.lit(1600))
+
+
+def pieces():
+    """Every piece of LaTeX that the package writes, with hostile text in it."""
+    values = frame("values", *(value(4 + i, key=i) for i in range(len(HOSTILE))))
+    return {
+        "claims": to_latex(claims(), "surrogate"),
+        "claims of the paper": to_latex(claims("paper"), "paper"),
+        "signs": to_latex(claims().with_columns(statement=pl.lit(SIGNS), paper_value=pl.lit(SIGNS)), "surrogate"),
+        "table1": table1.to_latex(table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), "surrogate"),
+        "table2": table2.to_latex(table2.table2(values, TRIGGERS, texts(), "next"), "surrogate"),
+    }
+
+
+def bare(tex):
+    """LaTeX without comments, escaped signs and mathematics: what is left has its meaning as a command."""
+    tex = re.sub(r"^% .*\n", "", tex, flags=re.MULTILINE)
+    return re.sub(r"\$[^$]*\$", "", re.sub(r"\\[\\{}$&#%_]", " ", tex))
+
+
+def faults(tex):
+    """What LaTeX would stumble over."""
+    rest = bare(tex)
+    if re.search(r"[$#%_^~\"]", rest):
+        yield "an unescaped sign"
+    if rest.count("{") != rest.count("}"):
+        yield "unbalanced braces"
+    begun, ended = (re.findall(rf"\\{word}\{{(\w+)\}}", rest) for word in ("begin", "end"))
+    if begun != ended or len(begun) != 1:
+        yield "unbalanced environments"
+    columns = re.sub(r">\{[^}]*\}|(?<=p)\{[^}]*\}", "", re.search(r"\\begin\{\w+\}\{(.*)\}\n", tex)[1])
+    for row in re.findall(r"^(.*) \\\\$", tex, re.MULTILINE):
+        spans = [int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", row)]
+        if bare(row).count("&") + sum(spans) != len(columns) - 1:
+            yield f"a row of another width: {row}"
+    if not tex.isascii():
+        yield f"signs that the fonts may lack: {set(re.findall(r'[^ -~]', tex))}"
+
+
+@pytest.mark.parametrize("name", pieces())
+def test_what_is_written_is_sound_by_latexs_rules(name):
+    assert list(faults(pieces()[name])) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda tex: tex.replace(r"\%", "%", 1),
+        lambda tex: tex.replace(r"\end{longtable}", ""),
+        lambda tex: tex.replace(" & ", " ", 1),
+        lambda tex: tex.replace("K7", "K7 {"),
+        lambda tex: tex.replace("K7", "K7 −"),
+    ],
+)
+def test_a_fault_is_found(broken):
+    assert list(faults(broken(pieces()["claims"])))
+
+
+@pytest.mark.parametrize("claim", register(), ids=lambda claim: claim.id)
+def test_every_statement_comes_out_as_it_went_in(claim):
+    """Undo the escaping: what a reader of the PDF sees is the register's own text."""
+    names = {
+        r"\textquotesingle{}": "'",
+        r"\textquotedbl{}": '"',
+        r"\textless{}": "<",
+        r"\textgreater{}": ">",
+        "{-}": "-",
+    }
+    set_ = latex(claim.statement)
+    for escaped, sign in names.items():
+        set_ = set_.replace(escaped, sign)
+    assert re.sub(r"\\([%&#_{}$])", r"\1", set_) == claim.statement
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex: apt-get install texlive-latex-recommended")
+@pytest.mark.parametrize("name", pieces())
+def test_latex_sets_it_without_an_error_and_claims_within_the_page(name, tmp_path):
+    (tmp_path / "it.tex").write_text(DOCUMENT % pieces()[name])
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "it.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "it.pdf").read_bytes().startswith(b"%PDF")
+    if name.startswith("claims"):
+        assert "Overfull" not in done.stdout

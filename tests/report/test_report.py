@@ -1,0 +1,366 @@
+"""Tables 1 to 3, the report and the page of costs: hostile text stays text, and the same input gives the same page."""
+
+import csv
+import io
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from reports import (
+    ANNOTATIONS,
+    CONFIG,
+    HOSTILE,
+    LABELS,
+    TRIGGERS,
+    Tags,
+    annotation,
+    frame,
+    label,
+    made_report,
+    texts,
+    trigger,
+    value,
+)
+
+from ff_memories import cli, tables
+from ff_memories.base.escaping import cell, csv_text, escape_invisible
+from ff_memories.base.machine import hardware
+from ff_memories.base.progress import duration
+from ff_memories.claims import register
+from ff_memories.claims.numbers import measured, number, spread
+from ff_memories.figures.registry import FIGURES
+from ff_memories.report import table1, table2, table3
+from ff_memories.report.cost import costs
+from ff_memories.report.outline import SECTIONS, part_of, section_of
+from ff_memories.report.passages import LONGEST
+from ff_memories.report.rendering import render
+from ff_memories.report.svg import inline
+from ff_memories.report.text import latex
+
+
+def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
+    (row,) = table2.table2(frame("values", value(7, agreeing=1)), TRIGGERS, texts(), "next")
+    assert row.passage.marked == HOSTILE[3] and row.agrees and row.precision == 0.5
+    assert row.passage.before == " ".join([HOSTILE[0], HOSTILE[1], "a[U+202E]b"])
+
+
+def test_table2_falls_back_on_the_top_trigger_and_says_so():
+    (row,) = table2.table2(frame("values", value(9)), TRIGGERS, texts(), "next")
+    assert row.passage.marked == "a[U+202E]b" and not row.agrees
+    assert "does not agree" in render("table2.html.j2", rows=[row], scope="paper", target="next")
+
+
+def test_table2_marks_the_last_token_where_values_are_compared_with_it():
+    (row,) = table2.table2(frame("values", value(6, agreeing=1)), TRIGGERS, texts(), "last")
+    assert (row.passage.marked, row.agrees) == ("a[U+202E]b", True)
+
+
+def test_table2_takes_the_most_probable_first_and_keys_without_triggers_as_they_are():
+    values = frame("values", value(4, 0.1, key=0), value(5, 0.9, key=1, triggers=0), value(6, 0.5, key=2))
+    rows = table2.table2(values, TRIGGERS, texts(), "next", most=2)
+    assert [row.key for row in rows] == [1, 2]
+    assert rows[0].precision is None and rows[0].passage is None
+    assert "no triggers" in render("table2.html.j2", rows=rows, scope="paper", target="next")
+
+
+def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_proxy():
+    proxy = [annotation([1, 2, 3], "wide", key=1), annotation([1], "narrow", key=0)]
+    people = annotation([1, 2], "theirs", "ann", key=0)
+    labels = frame("pattern_labels", *(label(r, a, k) for a, k in (("proxy", 1), ("ann", 0)) for r in (1, 2, 3, 4)))
+    (row,) = table1.table1(frame("annotations", *proxy), labels, TRIGGERS, texts(), 16)
+    assert (row.pattern, row.mark, row.covered, row.shown) == ("wide", "automatic proxy", 3, 4)
+    (row,) = table1.table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
+    assert (row.pattern, row.mark) == ("theirs", "")
+    assert [p.marked for p in row.passages] == [HOSTILE[1], "a[U+202E]b"]
+
+
+def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_before_the_proxy():
+    both = [annotation([1], key=1), annotation([2], key=1, pattern=2) | {"type": "semantic"}]
+    proxy = [annotation([1, 2, 3], "wide", key=2), *both]
+    triggers = frame("triggers", *(trigger(rank, 0, rank + 1, 5, key=key) for key in (1, 2) for rank in (1, 2, 3)))
+    found = table3.annotated_key(frame("annotations", *proxy), triggers, texts(), shown=2)
+    assert (found.key, found.mark) == (1, "automatic proxy")
+    assert found.patterns == ((1, "ends", "shallow"), (2, "ends", "semantic"))
+    assert [(rank, held) for rank, held, _ in found.prefixes] == [(1, (1,)), (2, (2,))]
+    assert [p.marked for *_, p in found.prefixes] == [HOSTILE[1], "a[U+202E]b"]
+    people = annotation([1, 2], "theirs", "ann", key=2)
+    found = table3.annotated_key(frame("annotations", *proxy, people), triggers, texts(), shown=3)
+    assert (found.key, found.mark, [held for _, held, _ in found.prefixes]) == (2, "", [(1,), (1,), ()])
+    rows = list(csv.DictReader(io.StringIO(table3.to_csv(found, "paper"))))
+    assert [row["descriptions"] for row in rows] == ["theirs (shallow)"] * 2 + [""]
+    assert {row["annotator"] for row in rows} == {"people"}
+    assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in table3.to_latex(found, "paper")
+
+
+def test_table3_without_any_pattern_is_empty_and_says_so():
+    assert table3.annotated_key(frame("annotations"), TRIGGERS, texts(), 5) is None
+    assert "No key has been found" in render("table3.html.j2", found=None, scope="paper")
+    assert len(table3.to_csv(None, "paper").splitlines()) == 1
+    assert "surrogate" in table3.to_latex(None, "surrogate") and r"\bottomrule" in table3.to_latex(None, "paper")
+
+
+def test_table1_says_proxy_in_every_format():
+    rows = table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
+    for made in (render("table1.html.j2", rows=rows, scope="surrogate"), table1.to_csv(rows, "surrogate"),
+                 table1.to_latex(rows, "surrogate")):  # fmt: skip
+        assert "proxy" in made and "surrogate" in made.lower()
+
+
+def test_tables_without_rows_are_still_tables():
+    for name, extra in (("table1", {}), ("table2", {"target": "next"})):
+        assert not Tags(render(f"{name}.html.j2", rows=[], scope="paper", **extra)).open
+    assert table2.table2(frame("values"), frame("triggers"), texts(), "next") == []
+    assert table1.table1(frame("annotations"), frame("pattern_labels"), frame("triggers"), texts(), 16) == []
+
+
+def test_hostile_text_is_text_in_html():
+    rows = table2.table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
+    html = render("table2.html.j2", rows=rows, scope="paper", target="next")
+    html += render("table1.html.j2", rows=table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), scope="paper")
+    tags = {tag for tag, _ in Tags(html).found}
+    assert not tags & {"script", "img", "b"} and "&lt;script&gt;" in html and "{{7*7}}" in html
+    assert "\u202e" not in html and "[U+202E]" in html
+
+
+def test_no_cell_of_a_csv_file_is_a_formula():
+    rows = table2.table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
+    read = list(csv.reader(io.StringIO(table2.to_csv(rows, "paper"))))
+    assert {len(row) for row in read} == {len(read[0])}
+    assert not [c for row in read[1:] for c in row if c[:1] in ("=", "@", "+", "-")]
+    assert {row[2] for row in read} >= {"'=cmd()", "'@SUM(1)", HOSTILE[1]}
+    assert (cell(" =1"), cell(-0.5), cell(None), cell("\t=1")) == ("' =1", -0.5, "", "[U+0009]=1")
+    assert csv_text(["a"], [['x"y']]) == 'a\n"x""y"\n'
+
+
+def test_no_token_is_a_latex_command():
+    assert latex("\\input{x}") == r"\textbackslash{}input\{x\}"
+    assert latex("50% of $x_1^2 & #~") == r"50\% of \$x\_1\textasciicircum{}2 \& \#\textasciitilde{}"
+    assert latex("a--b") == "a{-}{-}b"
+
+
+def test_invisible_characters_are_spelled_out_and_others_left_alone():
+    assert escape_invisible("a\u200bb\u2066\x00") == "a[U+200B]b[U+2066][U+0000]"
+    assert escape_invisible("naïve 日本 ∑") == "naïve 日本 ∑"
+
+
+def test_a_long_prefix_is_cut_at_its_start():
+    passage = texts(sentences=([4] * 100,)).passage(0, 100)
+    assert passage.cut and passage.before.count(" ") == LONGEST - 1 and passage.plain.startswith("…")
+
+
+def test_ids_in_figures_cannot_collide_and_nothing_in_them_runs():
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    source = (f'<svg {spaces} width="10" height="5"><script>x()</script><defs><clipPath id="c"/></defs>'
+              '<g onclick="x()" clip-path="url(#c)" fill="url(\'#c\')">'
+              '<use xlink:href="#c" aria-label="part"/></g></svg>')  # fmt: skip
+    made = inline(source, "figure3", 'what it "shows" <now>')
+    tags = Tags(made)
+    assert not tags.open and "script" not in {tag for tag, _ in tags.found} and "onclick" not in made
+    assert tags.found[0][1]["aria-label"] == 'what it "shows" <now>' and tags.found[0][1]["viewbox"] == "0 0 10 5"
+    assert 'id="figure3-c"' in made and made.count("url(#figure3-c)") == 2 and '"#figure3-c"' in made
+    for bad in ("<svg>", "<html/>", "no"):
+        with pytest.raises(ValueError, match="not SVG"):
+            inline(bad, "figure3", "")
+
+
+def test_every_claim_and_figure_has_its_place_in_the_outline():
+    shown = [part for section in SECTIONS for part in section.parts]
+    assert set(shown) == {*FIGURES, "table1", "table2", "table3"} and len(shown) == len(set(shown))
+    for claim in register():
+        (section,) = (s for s in SECTIONS if s.number == section_of(claim))
+        assert part_of(claim) is None or part_of(claim) in section.parts, claim.id
+    for section in SECTIONS:
+        assert all(FIGURES[p].section == section.number for p in section.parts if p in FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        (measured(0.0352, "share"), "3.52 %"), (measured(-0.5, "change"), "−50 %"), (measured(None, "share"), "–"),
+        (measured(10.0, "layer"), "layer 10"), (measured(9400.0, "factor"), "9,400 ×"), (number(0.0), "0"),
+        (number(3.6e-6), "3.60e−06"), (number(65536), "65,536"), (spread(-0.1, 0.02, "points"), "−10 to 2"),
+        (spread(None, 1.0, "share"), ""), (number(0.0004), "0.0004"),
+    ],
+)  # fmt: skip
+def test_numbers_are_shown_in_their_unit(shown, wanted):
+    assert shown == wanted
+
+
+def test_the_report_is_one_sound_page_and_the_same_every_time(tmp_path):
+    code, path = made_report(tmp_path)
+    html = path.read_text()
+    tags = Tags(html)
+    assert code == 0 and not tags.open
+    assert made_report(tmp_path)[1].read_bytes() == html.encode()
+    names = [tag for tag, _ in tags.found]
+    assert "script" not in names and "link" not in names and names.count("h1") == 1
+    levels = [int(tag[1]) for tag in names if re.fullmatch(r"h\d", tag)]
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    ids = [attrs["id"] for _, attrs in tags.found if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    links = [attrs["href"] for tag, attrs in tags.found if tag == "a"]
+    assert {link[1:] for link in links if link[0] == "#"} <= set(ids)
+    assert "../figure3.pdf" in links and not [link for link in links if link.startswith(("http", "/"))]
+    assert all("scope" in attrs for tag, attrs in tags.found if tag == "th")
+    assert dict(tags.found)["html"]["lang"] == "en"
+
+
+def test_the_report_shows_every_claim_once_in_the_list_and_once_in_its_section(tmp_path):
+    html = made_report(tmp_path)[1].read_text()
+    for claim in register():
+        assert html.count(f'href="#{claim.id}"') == 1 and html.count(f'id="{claim.id}"') == 1
+    assert html.index('id="verdicts"') < html.index('id="section-3.2"') < html.index('id="section-5.2"')
+    assert "12,345" in html and "b" * 64 in html and "snakemake --cores all --resources gpu=1 --force" in html
+
+
+def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):
+    html = made_report(tmp_path)[1].read_text()
+    assert "/home/me" not in html and str(tmp_path) not in html
+
+
+def test_a_surrogates_report_says_so_loudly_and_the_papers_does_not(tmp_path):
+    banner = "surrogate model: not the paper's"
+    assert banner in made_report(tmp_path)[1].read_text()
+    assert banner not in made_report(tmp_path, "paper")[1].read_text()
+    released = CONFIG | {"fidelity": "released"}
+    assert "as the released code did it" in made_report(tmp_path, "paper", config=released)[1].read_text()
+
+
+def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
+    code, path = made_report(tmp_path, "paper", info_scope="surrogate")
+    assert code == 2 and not path.exists() and "another model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        (["--figures", "x/figure1.svg"], "figure1.svg: not one of our figures"),
+        (["--figures", "x/figure2.pdf"], "figure2.pdf: not one of our figures"),
+        (["--figures", "x/figure2.svg", "y/figure3.svg"], "they lie in several folders: x, y"),
+        (["--figures", "x/figure2.svg"], "figure2.svg: not readable"),
+        (["--specs", "figure2.vl.json"], "--figures, --specs: "),
+    ],
+)
+def test_figures_that_are_none_are_refused_and_no_report_is_written(tmp_path, monkeypatch, capsys, more, said):
+    monkeypatch.chdir(tmp_path)
+    Path("figure2.vl.json").write_text("{")
+    code, path = made_report(tmp_path, more=more)
+    assert code == 2 and said in capsys.readouterr().err and not path.exists()
+
+
+def test_methods_follow_the_config(tmp_path):
+    html = made_report(tmp_path)[1].read_text()
+    assert "top 50 triggers" in html and "first 7 sentences" in html and "scikit-learn" in html
+    other = CONFIG | {"mutations": CONFIG["mutations"] | {"top": 20}}
+    assert "top 20 triggers" in made_report(tmp_path, config=other)[1].read_text()
+    assert "rest on up to" in html and "given, not drawn" not in html
+    given = CONFIG | {"composition": CONFIG["composition"] | {"sample_file": "sample.jsonl"}}
+    html = made_report(tmp_path, config=given)[1].read_text()
+    assert "rest on prefixes of the validation text that were given, not drawn" in html and "rest on up to" not in html
+
+
+def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
+    from safetensors.numpy import save_file
+
+    from ff_memories.corpus import store
+
+    held = texts().corpus
+    save_file({"tokens": held.tokens, "offsets": held.offsets}, tmp_path / "corpus.safetensors", {"train": "2"})
+    assert len(store.read(tmp_path / "corpus.safetensors")) == 2
+    (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in HOSTILE))
+    (tmp_path / "info.json").write_text(
+        '{"scope": "surrogate", "layers": 16, "keys": 64, "vocab": 11, "adaptive_output": true, '
+        '"final_norm": false, "max_positions": 64}'
+    )
+    sentences = [
+        {"sentence": i, "split": "train", "file": "f", "line": i, "first_token": 0, "tokens": 2} for i in (0, 1)
+    ]
+    made = {"sentences": frame("sentences", *sentences), "values": frame("values", value(7)), "triggers": TRIGGERS,
+            "annotations": ANNOTATIONS, "pattern_labels": LABELS}  # fmt: skip
+    for name, held in made.items():
+        tables.write(held, tmp_path / f"{name}.parquet")
+    shared = [f"--triggers={tmp_path}/triggers.parquet", f"--info={tmp_path}/info.json",
+              f"--dictionary={tmp_path}/dict.txt", f"--corpus={tmp_path}/corpus.safetensors"]  # fmt: skip
+    own = {
+        "table1": [
+            "--annotations",
+            f"{tmp_path}/annotations.parquet",
+            "--labels",
+            f"{tmp_path}/pattern_labels.parquet",
+        ],
+        "table2": ["--config", json.dumps({"values": CONFIG["values"]}), "--values", f"{tmp_path}/values.parquet"],
+    }
+
+    def step(name, *files, sentences="sentences"):
+        with pytest.raises(SystemExit) as end:
+            cli.main([name, *own[name], *shared, f"--sentences={tmp_path}/{sentences}.parquet", "--out",
+                      *(f"{tmp_path}/{file}" for file in files)])  # fmt: skip
+        return end.value.code
+
+    for name in own:
+        files = [f"{name}.{suffix}" for suffix in ("html", "csv", "tex")]
+        assert step(name, *files) == 0
+        once = [(tmp_path / file).read_bytes() for file in files]
+        assert step(name, *files) == 0 and [(tmp_path / file).read_bytes() for file in files] == once
+        assert all(b"surrogate" in content.lower() for content in once)
+        assert step(name, f"{name}.html", "x.doc") == 2 and "x.doc" in capsys.readouterr().err
+    (tmp_path / "short").mkdir()
+    tables.write(made["sentences"].head(1), tmp_path / "short/sentences.parquet")
+    assert step("table1", "table1.html", sentences="short/sentences") == 2
+    assert "2 sentences" in capsys.readouterr().err
+
+
+BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n"
+
+
+def test_costs_are_summed_by_rule_and_gaps_are_no_zeros(tmp_path):
+    (tmp_path / "logs/shard").mkdir(parents=True)
+    (tmp_path / "logs/values.tsv").write_text(BENCHMARK + "2.5\t0:00:02\tNA\t-\n")
+    for i, memory in enumerate((100, 300)):
+        (tmp_path / f"logs/shard/{i}.tsv").write_text(BENCHMARK + f"10\t0:00:10\t{memory}\t8\n")
+    shard, values = costs([str(p) for p in Path(tmp_path).rglob("*.tsv")])
+    assert (shard.rule, shard.jobs, shard.seconds, shard.processor_seconds, shard.peak_mib) == ("shard", 2, 20, 16, 300)
+    assert (values.rule, values.seconds, values.processor_seconds, values.peak_mib) == ("values", 2.5, None, None)
+    assert [duration(s) for s in (0.04, 59.96, 185, 7800)] == ["0.0 s", "1 min 00 s", "3 min 05 s", "2 h 10 min"]
+
+
+@pytest.mark.parametrize(
+    "tool, named",
+    [
+        ("echo 'NVIDIA A, 40960 MiB'; echo 'NVIDIA B, 81920 MiB'", ["NVIDIA A, 40960 MiB", "NVIDIA B, 81920 MiB"]),
+        ("echo 'no devices were found'; exit 6", []),
+        (None, []),
+    ],
+)
+def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_path, monkeypatch, tool, named):
+    if tool is not None:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    facts = hardware()
+    assert [fact for name, fact in facts if name == "GPU"] == named
+    assert all(fact for _, fact in facts) and {"processor", "cores", "system"} <= {name for name, _ in facts}
+    monkeypatch.setattr(Path, "read_text", lambda *given, **more: (_ for _ in ()).throw(OSError()))
+    assert dict(hardware())["processor"] and "memory" not in dict(hardware())  # as where there is no /proc
+
+
+def test_the_page_of_costs_names_a_file_that_is_no_benchmark(tmp_path, capsys):
+    (tmp_path / "x.tsv").write_text("not\ta benchmark\n1\t2\n")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["cost", "--logs", f"{tmp_path}", "--out", f"{tmp_path}/cost.html"])
+    assert end.value.code == 2 and "x.tsv" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        cli.main(["cost", "--logs", f"{tmp_path}/none", "--out", f"{tmp_path}/cost.html"])
+    assert end.value.code == 0 and not Tags((tmp_path / "cost.html").read_text()).open
+
+
+def test_every_part_leads_to_where_it_comes_from(tmp_path):
+    tags = Tags(made_report(tmp_path)[1].read_text())
+    links = [attrs["href"] for tag, attrs in tags.found if tag == "a"]
+    for part in ("figure2", "figure3", "table1"):
+        assert f"#{part}-provenance" in links and f"#{part}" in links
+    assert {f"../tables/{name}.parquet" for name in FIGURES["figure3"].tables} <= set(links)
+    assert "../figure2.csv" in links
+    assert "ff-memories why figure2.svg" in made_report(tmp_path)[1].read_text()

@@ -1,0 +1,846 @@
+"""Bad input ends in one clear sentence: what, where and how to mend it; nothing is left half-written."""
+
+import argparse
+import copy
+import json
+import os
+import pickle
+import subprocess
+import time
+import zipfile
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+import yaml
+from factories import words, write_checkpoint, write_dictionary
+from pipeline import SMALL, config, run_steps, write_inputs
+from refusing import TYPES, model_step, run_corpus, says
+from running import BIN, ROOT, command
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.commands import init, show, verify
+from ff_memories.commands.export import triggers as export_triggers
+from ff_memories.config import Settings, load, parse
+from ff_memories.corpus import cuts, store
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.memories import shards
+from ff_memories.model import checkpoint
+from ff_memories.model.info import read_info
+from ff_memories.steps.common import shard_of
+from ff_memories.workflow import stages
+from ff_memories.workflow.run import Run
+
+
+def nothing_written(folder):
+    return not (folder / "out").exists() or not list((folder / "out").rglob("*"))
+
+
+# -- texts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_text_file(folder, capsys):
+    (folder / "train.txt").unlink()
+    said = says(capsys, *run_corpus(folder))
+    assert "train.txt: no such text file" in said
+    assert "corpus.train.files" in said
+    assert nothing_written(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n\t\n"])
+def test_an_empty_text_file(folder, capsys, content):
+    (folder / "validation.txt").write_bytes(content)
+    assert "validation.txt: no text in it" in says(capsys, *run_corpus(folder))
+    assert nothing_written(folder)
+
+
+def test_text_that_is_not_utf8_is_named_by_its_line(folder, capsys):
+    (folder / "train.txt").write_bytes("gut .\nüber .\n".encode("latin1"))
+    said = says(capsys, *run_corpus(folder))
+    assert "train.txt, line 2: not UTF-8 at byte 0" in said
+    assert "iconv" in said
+
+
+def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
+    said = says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
+    assert "corpus.sha256" in said and "made from" not in said
+    demo = {"corpus__source": "docstrings", "corpus__train__files": [], "corpus__validation__files": []}
+    said = says(capsys, *run_corpus(folder, corpus__sha256="0" * 64, **demo))
+    assert "the text is made from networkx 3." in said
+    (folder / "validation.txt").unlink()
+    assert "validation.txt: no such text file" in says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
+
+
+def test_a_step_takes_no_key_that_is_none_and_knows_no_section_but_its_own():
+    with pytest.raises(UserError, match="nothing: unknown key"):
+        Settings({"nothing": 1})
+    with pytest.raises(UserError, match=r"triggers.top: .*found 'many'"):
+        Settings({"triggers": {"top": "many", "per_sentence": "best", "positions": "full", "duplicates": "keep"}})
+    with pytest.raises(AttributeError, match="the config section 'values', which its rule does not declare"):
+        _ = Settings({"seed": 1}).values
+
+
+def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
+    with (folder / "train.txt").open("a") as file:
+        file.write("x " * 64 + "\n")
+    said = says(capsys, *run_corpus(folder))
+    assert "a sentence of 64 tokens; the model takes 63" in said
+    assert "too_long: split" in said
+    assert nothing_written(folder)
+
+
+def test_or_split_and_counted(folder):
+    with (folder / "train.txt").open("a") as file:
+        file.write("x " * 130 + "\n")
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in run_corpus(folder, corpus__too_long="split")])
+    assert end.value.code == 0
+    counts = dict(pl.read_parquet(folder / "out" / "counts.parquet").select("reason", "n").iter_rows())
+    assert counts["train_sentences_split"] == 1
+    sentences = pl.read_parquet(folder / "out" / "sentences.parquet").filter(pl.col("split") == "train").tail(3)
+    assert sentences["tokens"].to_list() == [63, 63, 4]
+    assert sentences["first_token"].to_list() == [0, 63, 126]
+
+
+# -- dictionary and checkpoint -------------------------------------------------------------------------------------
+
+
+def test_a_dictionary_of_another_model(folder, capsys):
+    write_dictionary(folder / "dict.txt", TYPES[:-3])
+    said = says(capsys, *model_step(folder))
+    assert "45 token types with the four specials, the checkpoint has 48" in said
+    assert nothing_written(folder)
+
+
+@pytest.mark.parametrize(
+    "line, says_",
+    [
+        ("word", "line 3: expected `token count`"),
+        ("word many", "line 3: expected `token count`"),
+        ("the 4", "line 3: 'the' is listed before"),
+        ("<pad> 4", "line 3: '<pad>' is listed before"),
+    ],
+)
+def test_a_faulty_dictionary_is_named_by_its_line(tmp_path, line, says_):
+    (tmp_path / "dict.txt").write_text(f"the 9\nof 8\n{line}\n")
+    with pytest.raises(UserError, match=says_):
+        Dictionary.read(tmp_path / "dict.txt")
+
+
+def test_a_dictionary_reads_as_fairseqs_own(tmp_path):
+    from fairseq.data import Dictionary as Theirs
+
+    odd = ["a\u00a0b", "\u2028", "é", "#fairseq", "3", "&apos;"]
+    write_dictionary(tmp_path / "dict.txt", [*TYPES, *odd])
+    ours, theirs = Dictionary.read(tmp_path / "dict.txt"), Theirs.load(str(tmp_path / "dict.txt"))
+    assert len(ours) == len(theirs)
+    for word in [*TYPES, *odd, "<unk>", "</s>", "unheard", "<s>"]:
+        assert ours.encode([word]) == [theirs.index(word)], word
+
+
+def rewrite(folder, change):
+    """Change what a checkpoint holds."""
+    content = checkpoint.load_pickle(folder / "model.pt")
+    change(content)
+    torch.save(content, folder / "model.pt")
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_a_truncated_checkpoint(folder, capsys, size):
+    (folder / "model.pt").write_bytes((folder / "model.pt").read_bytes()[:size])
+    assert "model.pt: truncated or not a checkpoint" in says(capsys, *model_step(folder))
+    assert nothing_written(folder)
+
+
+def test_a_bit_of_a_checkpoint_that_flipped(folder, capsys):
+    with zipfile.ZipFile(folder / "model.pt") as archive:
+        largest = max(archive.infolist(), key=lambda part: part.file_size)
+        assert largest.CRC
+        inside = archive.read(largest)
+    content = bytearray((folder / "model.pt").read_bytes())
+    content[content.index(inside) + len(inside) // 2] ^= 1
+    (folder / "model.pt").write_bytes(content)
+    assert f"Bad CRC-32 for file '{largest.filename}'" in says(capsys, *model_step(folder))
+
+
+def test_a_checkpoint_saved_without_checksums_still_reads(tmp_path):
+    torch.serialization.set_crc32_options(False)
+    try:
+        write_checkpoint(tmp_path / "model.pt", words(30))
+    finally:
+        torch.serialization.set_crc32_options(True)
+    with zipfile.ZipFile(tmp_path / "model.pt") as archive:
+        assert not any(part.CRC for part in archive.infolist())
+    checkpoint.read(tmp_path / "model.pt")
+
+
+def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, capsys):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {folder}/ran",)
+
+    torch.save({"args": argparse.Namespace(arch="transformer_lm"), "model": {}, "extra": Evil()}, folder / "model.pt")
+    said = says(capsys, *model_step(folder))
+    assert "could run code when loaded" in said
+    assert "system" in said
+    assert not (folder / "ran").exists()
+
+
+def test_so_is_one_in_the_oldest_format(folder, capsys):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {folder}/ran",)
+
+    (folder / "model.pt").write_bytes(pickle.dumps({"model": Evil()}))
+    says(capsys, *model_step(folder))
+    assert not (folder / "ran").exists()
+
+
+def test_a_zip_that_is_no_checkpoint(folder, capsys):
+    with zipfile.ZipFile(folder / "model.pt", "w") as archive:
+        archive.writestr("notes.txt", "nothing")
+    assert "truncated or not a checkpoint" in says(capsys, *model_step(folder))
+
+
+BLOCK = torch.ones(10_000)
+ARCHITECTURES = {
+    "an encoder-decoder": lambda c: c["model"].update({"encoder.layers.0.fc1.weight": torch.zeros(2, 2)}),
+    "its architecture is fconv_lm": lambda c: setattr(c["args"], "arch", "fconv_lm"),
+    "not a transformer_lm": lambda c: c["model"].update({"decoder.convolutions.0.weight": torch.zeros(2, 2)}),
+    "gated feed-forward": lambda c: c["model"].update({"decoder.layers.0.fc_gate.weight": torch.zeros(2, 2)}),
+    "its activation is GELU": lambda c: setattr(c["args"], "activation_fn", "gelu"),
+    "post-norm": lambda c: setattr(c["args"], "decoder_normalize_before", False),
+    "character embeddings": lambda c: setattr(c["args"], "character_embeddings", True),
+    "lacks decoder.layers.1.fc2.bias": lambda c: c["model"].pop("decoder.layers.1.fc2.bias"),
+    "the architecture says": lambda c: c["model"].update({"decoder.layers.1.fc2.bias": torch.zeros(3)}),
+    "its options say 9": lambda c: setattr(c["args"], "decoder_layers", 9),
+    "neither 'args' nor 'cfg'": lambda c: c.pop("args"),
+    "it has no 'model'": lambda c: c.pop("model"),
+    "5 attention heads do not divide 16": lambda c: setattr(c["args"], "decoder_attention_heads", 5),
+    "weights of an architecture that is not": lambda c: c["model"].update({"decoder.adapter.weight": torch.ones(1)}),
+    "has no decoder layers": lambda c: [c["model"].pop(n) for n in list(c["model"]) if n.startswith("decoder.layers")],
+    "it has no position embeddings": lambda c: setattr(c["args"], "no_token_positional_embeddings", True),
+    "its 'model' is not a dictionary of tensors\n": lambda c: c.update(model=[torch.ones(1)]),
+    "is no plain tensor of numbers": lambda c: c["model"].update({"decoder.x": torch.ones(2).to_sparse()}),
+    "more than is stored of it": lambda c: c["model"].update({"decoder.x": torch.ones(1).expand(9)}),
+    "refused, its tensors are": lambda c: c["model"].update({f"decoder.x{n}": BLOCK for n in range(9)}),
+}
+
+
+@pytest.mark.parametrize("said", ARCHITECTURES)
+def test_another_architecture_is_refused_by_name(folder, capsys, said):
+    rewrite(folder, ARCHITECTURES[said])
+    assert said in says(capsys, *model_step(folder))
+    assert nothing_written(folder)
+
+
+def test_a_checkpoint_that_is_not_there_is_named(folder):
+    with pytest.raises(UserError, match=r"none\.pt: no such checkpoint"):
+        checkpoint.read(folder / "none.pt")
+
+
+@pytest.mark.parametrize("older", [{"no_tie_adaptive_proj": False}, {"decoder_final_norm": False}])
+def test_options_under_their_older_names_mean_the_same(folder, older):
+    new = checkpoint.read(folder / "model.pt")
+
+    def rename(content):
+        options = vars(content["args"])
+        del options["no_decoder_final_norm"]
+        if "no_tie_adaptive_proj" in older:
+            del options["tie_adaptive_proj"]
+        options.update(older)
+
+    rewrite(folder, rename)
+    old = checkpoint.read(folder / "model.pt")
+    assert old[0] == new[0] and all(torch.equal(old[1][name], new[1][name]) for name in new[1])
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers(folder, capsys, number):
+    def spoil(content):
+        content["model"]["decoder.layers.2.fc1.weight"][3, 4] = number
+
+    rewrite(folder, spoil)
+    assert "NaN or infinite numbers in layers.2.keys" in says(capsys, *model_step(folder))
+
+
+@pytest.mark.parametrize("key", ["sha256", "dictionary_sha256"])
+def test_a_checkpoint_or_dictionary_other_than_the_pinned_one(folder, capsys, key):
+    arguments = model_step(folder)
+    settings = copy.deepcopy(SMALL)
+    settings["model"][key] = "1" * 64
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    assert f"model.{key}" in says(capsys, *arguments)
+
+
+# -- what a run asks for ---------------------------------------------------------------------------------------------
+
+
+def steps_fail(folder, capsys, settings):
+    with pytest.raises((SystemExit, AssertionError)):
+        run_steps(folder, settings)
+    return capsys.readouterr().err
+
+
+def test_more_triggers_than_there_are_prefixes(folder, capsys):
+    said = steps_fail(folder, capsys, config(triggers__top=10_000))
+    assert "triggers.top is 10000, and the training text has" in said
+
+
+def test_a_model_none_of_whose_keys_ever_fires(folder, capsys):
+    def silence(content):
+        for layer in range(3):
+            content["model"][f"decoder.layers.{layer}.fc1.bias"].fill_(-1e4)
+
+    rewrite(folder, silence)
+    assert "no memory coefficient is positive anywhere" in steps_fail(folder, capsys, config())
+
+
+def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
+    def silence(content):
+        content["model"]["decoder.layers.0.fc1.bias"][:7] = -1e4
+
+    rewrite(folder, silence)
+    out = run_steps(folder, config())
+    triggers, values = (pl.read_parquet(out / f"{n}.parquet") for n in ("triggers", "values"))
+    silent = (pl.col("layer") == 1) & (pl.col("key") < 7)
+    assert triggers.filter(silent).is_empty()
+    assert values.filter(silent).height == 7
+    assert values.filter(silent)["agrees"].null_count() == 7
+    counts = dict(pl.read_parquet(out / "counts" / "triggers.parquet").select("reason", "n").iter_rows())
+    assert counts["keys_that_never_fire"] >= 7
+    assert counts["keys_that_never_fire"] == 3 * 24 - triggers.select("layer", "key").n_unique()
+
+
+def test_numbers_that_overflow_are_refused(folder, capsys):
+    def blow_up(content):
+        for layer in range(3):
+            content["model"][f"decoder.layers.{layer}.fc2.weight"].mul_(1e30)
+            content["model"][f"decoder.layers.{layer}.fc1.weight"].mul_(1e30)
+
+    rewrite(folder, blow_up)
+    assert "not finite" in steps_fail(folder, capsys, config())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_asked_for_and_absent(folder, capsys):
+    run_steps(folder, config())
+    out = folder / "out"
+    said = says(capsys, "values", "--config", folder / "config.yaml", "--weights", out / "model.safetensors",
+                "--description", out / "model.json", "--device", "cuda", "--corpus", out / "corpus.safetensors",
+                "--triggers", out / "triggers.parquet", "--values", out / "new" / "values.parquet")  # fmt: skip
+    assert "execution.device is cuda, and no GPU can be used here" in said
+    assert not (out / "new").exists()
+
+
+# -- config ----------------------------------------------------------------------------------------------------------
+
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "triggers.tpo: unknown key": {"triggers__tpo": 3},
+    "seed: .*(found 'one')": {"seed": "one"},
+    "triggers.top: .*(found 2.5)": {"triggers__top": 2.5},
+    "triggers.top: .*(found True)": {"triggers__top": True},
+    "corpus.segmenter: ": {"corpus__segmenter": "magic"},
+    "mutations.top: 7 is more than triggers.top": {"mutations__top": 7},
+    "patterns.top: 9 is more than triggers.top": {"patterns__top": 9},
+    "name either a source or train.files": {"corpus__source": "docstrings"},
+    "name either a source or the checkpoint's path": {"model__checkpoint": None},
+    "figures.figure1: there is no such figure": {"figures": {"figure1": {}}},
+    "figures.figure4.colour: unknown key": {"figures": {"figure4": {"colour": "red"}}},
+    "figures.figure4.width: .*(found 130)": {"figures": {"figure4": {"width": 130}}},  # would clip what it says
+    "run: ": {"run": "../outside"},
+    "run: results/train is where": {"run": "train"},
+    "{a}.pt: Snakemake takes braces": {"model__checkpoint": "{a}.pt"},
+    "values.target: 'next' contradicts fidelity: released": {"fidelity": "released", "values__target": "next"},
+    "triggers.per_sentence: fidelity: released means 'best'": {
+        "fidelity": "released", "triggers__per_sentence": "all"
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", CONFIGS)
+def test_a_faulty_config_is_refused_with_the_keys_path(said):
+    with pytest.raises(UserError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        parse(config(**CONFIGS[said]))
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"trigers": {"top": 3}}, "trigers: unknown key (did you mean triggers?)"),
+        ({"triggers__tpo": 3}, "triggers.tpo: unknown key (did you mean top?)"),
+        ({"corpus__train__max_sentence": 3}, "corpus.train.max_sentence: unknown key (did you mean max_sentences?)"),
+        ({"figures": {"figure4": {"widht": 300}}}, "figures.figure4.widht: unknown key (did you mean width?)"),
+        ({"values__qqqq": 3}, "values.qqqq: unknown key\n"),
+        ({"corpus__train": {"files": ["train.txt"], "tpo": 1}}, "corpus.train.tpo: unknown key\n"),
+    ],
+)
+def test_a_mistyped_key_is_told_from_the_key_that_was_meant(changes, said):
+    with pytest.raises(UserError) as error:
+        parse(SMALL | changes if "trigers" in changes else config(**changes))
+    assert f"  {said}" in str(error.value)
+
+
+def test_a_mistyped_section_of_a_step_is_told_from_the_section_that_was_meant():
+    with pytest.raises(UserError, match=r"trigers: unknown key \(did you mean triggers\?\)"):
+        Settings({"trigers": {}})
+    with pytest.raises(UserError, match=r"triggers.tpo: unknown key \(did you mean top\?\)"):
+        Settings({"triggers": SMALL["triggers"] | {"tpo": 3}})
+
+
+@pytest.mark.parametrize(
+    "typed, said",
+    [
+        ("verfy", "verfy: no such command (did you mean verify?)\n"),
+        ("trigger_shard", "trigger_shard: no such command (did you mean trigger-shard?)\n"),
+        ("x\x1b[2J", "no such command\n"),
+    ],
+)
+def test_a_mistyped_command_is_told_from_the_command_that_was_meant(capsys, typed, said):
+    told = says(capsys, typed, "--configfile", "my.yaml")
+    assert said in told and "fix: ff-memories --help lists the commands" in told
+    assert "\x1b" not in told and len(told) < 200
+
+
+@pytest.mark.parametrize("path", ["seed", "corpus.headings", "composition.stop_words", "execution"])
+def test_a_missing_key_is_named(path):
+    data = copy.deepcopy(SMALL)
+    *sections, key = path.split(".")
+    place = data
+    for section in sections:
+        place = place[section]
+    del place[key]
+    with pytest.raises(UserError, match=f"{path}: missing key"):
+        parse(data)
+
+
+def test_a_step_refuses_a_faulty_config_too(folder, capsys):
+    arguments = run_corpus(folder, corpus__headings="some")
+    assert "corpus.headings" in says(capsys, *arguments)
+    assert "no such config file" in says(capsys, "corpus", "--config", "nowhere.yaml", *arguments[3:])
+
+
+def test_a_config_that_is_not_there_or_no_yaml(tmp_path):
+    with pytest.raises(UserError, match=r"my\.yaml: no such config file"):
+        load(tmp_path / "my.yaml")
+    (tmp_path / "my.yaml").write_text("a: [1,")
+    with pytest.raises(UserError, match="not readable as YAML"):
+        load(tmp_path / "my.yaml")
+    (tmp_path / "my.yaml").write_text("- 1\n")
+    with pytest.raises(UserError, match="a config is a mapping"):
+        load(tmp_path / "my.yaml")
+
+
+COMMANDS = {
+    "verify": "", "adopt": "", "restore": "", "plan": "", "dvc-yaml": "", "fetch": "", "show": "--layer 1 --key 1",
+    "why": "results/small/claims.json", "crate": "--out crate",
+    "sensitivity-part": "--part values --corpus c --claims c --out sensitivity.parquet",
+}  # fmt: skip
+UNREADABLE = {
+    "no such config file": lambda path: None,
+    "a directory, not a file": lambda path: path.mkdir(),
+    "a pipe or a device, not a file": os.mkfifo,
+    "not readable: 'utf-8' codec can't decode": lambda path: path.write_bytes(b"run: \xff\n"),
+    "not readable as YAML": lambda path: path.write_text("run: [\n"),
+    "a config is a mapping of sections": lambda path: path.write_text(""),
+    "not readable: Too many levels of symbolic links": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("said", UNREADABLE)
+def test_a_config_that_cannot_be_read_is_named_by_every_command(tmp_path, monkeypatch, capsys, name, said):
+    monkeypatch.chdir(tmp_path)
+    UNREADABLE[said](tmp_path / "my.yaml")
+    told = says(capsys, name, *COMMANDS[name].split(), "--configfile", "my.yaml")
+    assert told.startswith(f"error: my.yaml: {said}")
+
+
+@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "dvc-yaml", "why x", "crate --out crate"])
+def test_so_is_the_default_config(tmp_path, monkeypatch, capsys, words):
+    for name in ("Snakefile", "profiles", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    assert "error: config/config.yaml: no such config file" in says(capsys, *words.split())
+
+
+def test_what_snakemake_refuses_is_no_traceback_of_a_command(folder):
+    for name in ("Snakefile", "profiles", "workflow"):
+        (folder / name).symlink_to(ROOT / name)
+    for changes, said in (
+        ({"corpus__validation__files": ["none.txt"]}, "error: Missing input files for rule corpus:"),
+        ({"model__checkpoint": "-x"}, "error: -x: a command would take it for an option"),
+    ):
+        (folder / "my.yaml").write_text(yaml.safe_dump(config(**changes)))
+        done = command("ff-memories", "dvc-yaml", "--configfile", "my.yaml", cwd=folder, check=False)
+        assert done.returncode == 2 and done.stderr.startswith(said) and "Traceback" not in done.stderr
+        assert "-x" in said or "put these files there, or correct their paths in the config" in done.stderr
+
+
+def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
+                 "--validation", "validation.txt"]  # fmt: skip
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--set", "triggers.top=25", "mutations.top=20", "--set", "composition.memories=all"])
+    assert end.value.code == 0
+    made = load("my.yaml")
+    assert (made.run, made.triggers.top, made.mutations.top, made.composition.memories) == ("my", 25, 20, "all")
+    assert "there is such a file already" in says(capsys, *arguments)
+    assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
+    assert load("my.yaml") == made
+    assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
+
+
+INIT = "my.yaml --checkpoint model.pt --dictionary dict.txt --train 0 --validation 0"
+
+
+@pytest.mark.parametrize(
+    "step, option, needed",
+    [
+        (init, "--set", INIT),
+        (init, "--train", INIT),
+        (init, "--validation", INIT),
+        (show, "--key", "--layer 1"),
+        (verify, "--only", ""),
+        (export_triggers, "--dims", "--triggers t --sentences s --info c --out o"),
+    ],
+)
+def test_an_option_given_again_adds_to_what_was_given(step, option, needed):
+    parser = argparse.ArgumentParser()
+    step.arguments(parser)
+    given = vars(parser.parse_args([*needed.split(), option, "1", "2", option, "3"]))
+    assert list(map(int, given[option.removeprefix("--")]))[-3:] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda a: a.update(adaptive_input_cutoff=None), "its options are not those of a transformer_lm"),
+        (lambda a: a.update(adaptive_input_cutoff="a,b"), "its options are not those of a transformer_lm"),
+        (lambda a: a.update(max_target_positions=1), "it takes 1 positions"),
+        (lambda a: a.update(max_target_positions=70_000), "it takes 70000 positions"),
+    ],
+)
+def test_options_that_make_no_sense(folder, capsys, change, said):
+    rewrite(folder, lambda c: change(vars(c["args"])))
+    assert said in says(capsys, *model_step(folder))
+
+
+def test_numbers_given_as_text_are_numbers(folder):
+    rewrite(folder, lambda c: vars(c["args"]).update(decoder_attention_heads="2", decoder_layers="3"))
+    assert checkpoint.read(folder / "model.pt")[0].heads == 2
+
+
+@pytest.mark.parametrize("text", ["0-of-4", "5-of-4", "1", "one-of-4", "1-of-", "-1-of-4"])
+def test_a_shard_that_is_none(text):
+    assert shard_of("4-of-4") == (4, 4)
+    with pytest.raises(UserError, match=f"--shard {text}: no shard"):
+        shard_of(text)
+
+
+def test_a_file_named_as_no_table_is(tmp_path):
+    frame = tables.counts("values", {"read": 1})
+    for act in (lambda path: tables.write(frame, path), tables.read):
+        with pytest.raises(UserError, match=r"mine\.parquet: no table is called 'mine'"):
+            act(tmp_path / "mine.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_wants_no_more_is_no_error(unbuffered):
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = subprocess.Popen(
+        [BIN / "ff-memories", "fetch", "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    )
+    command.stdout.close()
+    said = command.communicate()[1]
+    assert (command.returncode, said) == (0, b"")
+
+
+def test_a_damaged_card(folder, capsys):
+    arguments = run_corpus(folder)
+    (folder / "info.json").write_text("{")
+    assert "info.json: not readable as JSON" in says(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["my.yaml", "--set", "triggers.top.x=3"], "top is no section"),
+        (["my.yaml", "--set", "triggers.top=["], "not readable as YAML"),
+        (["my.yaml", "--set", "=5"], "expected KEY=VALUE"),
+        (["nowhere/my.yaml"], "nowhere: no such folder"),
+        (["demo.yaml"], "results/demo belongs to the demo run"),
+        (["train.yaml"], "results/train is where the demo model is trained"),
+    ],
+)
+def test_init_refuses_what_makes_no_run(folder, capsys, monkeypatch, arguments, said):
+    monkeypatch.chdir(folder)
+    where, *rest = arguments
+    given = [
+        "--checkpoint",
+        "model.pt",
+        "--dictionary",
+        "dict.txt",
+        "--train",
+        "train.txt",
+        "--validation",
+        "validation.txt",
+    ]
+    assert said in says(capsys, "init", where, *given, *rest)
+    assert not (folder / where).exists()
+
+
+def test_what_would_fail_late_is_refused_at_the_start():
+    for changes, said in (
+        ({"figures": {"figure4": {"bins": 5}}}, "figures.figure4.bins: this figure has no use for it"),
+        (
+            {"corpus__source": "nowhere", "corpus__train__files": [], "corpus__validation__files": []},
+            "'nowhere' is none of",
+        ),
+        ({"model__source": "nowhere", "model__checkpoint": None, "model__dictionary": None}, "'nowhere' is none of"),
+    ):
+        with pytest.raises(UserError, match=said):
+            Run(config(**changes))
+
+
+PLACES: dict[str, tuple[str, dict[str, Any]]] = {
+    "corpus.train.files": ("train.txt", {}),
+    "corpus.validation.files": ("validation.txt", {}),
+    "model.checkpoint": ("model.pt", {}),
+    "model.dictionary": ("dict.txt", {}),
+    "composition.sample_file": ("sample.jsonl", {"composition__sample_file": "sample.jsonl"}),
+    "sources.registry": ("registry.toml", {"sources": {"registry": "registry.toml"}}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_input_is_a_file_when_a_run_starts(folder, monkeypatch, place):
+    monkeypatch.chdir(folder)
+    name, changes = PLACES[place]
+    (folder / name).unlink(missing_ok=True)
+    missing = Run(config(**changes), "my.yaml").check_inputs()
+    assert missing == [f"my.yaml: {place}: {name}: no such file"]
+    (folder / name).mkdir()
+    with pytest.raises(UserError, match=f"{name}: a directory, not a file"):
+        Run(config(**changes), "my.yaml")
+    (folder / name).rmdir()
+    os.mkfifo(folder / name)
+    with pytest.raises(UserError, match=f"{name}: a pipe or a device, not a file"):
+        Run(config(**changes), "my.yaml")
+
+
+def test_an_input_that_may_not_be_read_is_refused_when_a_run_starts(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != "train.txt")
+    with pytest.raises(UserError, match=r"corpus\.train\.files: train\.txt: no permission to read it"):
+        Run(config()).check_inputs()
+
+
+def test_what_a_rule_makes_may_be_missing_when_a_run_starts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    named: Any = {"corpus__source": "wikitext-103", "corpus__train__files": [], "corpus__validation__files": [],
+                  "model__source": "adaptive_lm_wiki103.v2", "model__checkpoint": None,
+                  "model__dictionary": None}  # fmt: skip
+    assert Run(config(**named)).check_inputs() == []
+    (tmp_path / "data/adaptive_lm_wiki103.v2/model.pt").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"model\.pt: a directory, not a file"):
+        Run(config(**named))
+
+
+def test_what_people_annotated_are_files_when_a_run_starts(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    place = folder / "annotations" / "small" / "inner"
+    place.mkdir(parents=True)
+    (place / "a.csv").touch()
+    (place / ".#a.csv").symlink_to("nobody@nowhere")  # an editor's mark
+    run = Run(config())
+    assert run.annotations == ["annotations/small/inner/a.csv"] and run.check_inputs() == []
+    (place / "b.csv").symlink_to("nowhere.csv")
+    with pytest.raises(UserError, match=r"inner/b\.csv: a link to nothing, not a file that people annotated"):
+        Run(config()).check_inputs()
+    (place / "b.csv").unlink()
+    os.mkfifo(place / "b.csv")
+    with pytest.raises(UserError, match=r"inner/b\.csv: a pipe or a device"):
+        Run(config()).check_inputs()
+
+
+SAMPLED = {"composition__sample_file": "sample.jsonl"}
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ('{"text": "a b"}', "line 2: no `text` and `random_pos`"),
+        ('{"random_pos": 1}', "line 2: no `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": 1.0}', "line 2: no `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": true}', "line 2: no `text` and `random_pos`"),
+        ('{"text": ["a"], "random_pos": 1}', "line 2: no `text` and `random_pos`"),
+        ('["text", "random_pos"]', "line 2: no `text` and `random_pos`"),
+        ("[" * 99_999, "line 2: no `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": -1}', "line 2: random_pos is -1, and a prefix has 0 tokens or more"),
+        ("\udcff", "line 2: not UTF-8 at byte 0"),
+    ],
+)
+def test_a_faulty_sample_is_refused_when_a_run_starts(tmp_path, monkeypatch, line, said):
+    monkeypatch.chdir(tmp_path)
+    good = '{"text": "a b", "random_pos": 1}\n'
+    (tmp_path / "sample.jsonl").write_bytes((good + line).encode(errors="surrogateescape"))
+    with pytest.raises(UserError, match=f"sample.jsonl, {said}"):
+        Run(config(**SAMPLED)).check_inputs()
+    (tmp_path / "sample.jsonl").write_text(good * 2)
+    Run(config(**SAMPLED)).check_inputs()
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_so_is_an_empty_one(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample.jsonl").write_text(content)
+    with pytest.raises(UserError, match=r"sample\.jsonl: an empty sample"):
+        Run(config(**SAMPLED)).check_inputs()
+
+
+def test_a_sample_is_looked_at_in_little_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = json.dumps({"text": "word " * 30, "random_pos": 3}) + "\n"
+    (tmp_path / "sample.jsonl").write_text(line * 4000)
+    run = Run(config(**SAMPLED))
+    run.check_inputs()  # imports, too
+    begun = time.process_time()
+    run.check_inputs()
+    assert time.process_time() - begun < 1
+
+
+def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_still_read_the_run(folder, monkeypatch):
+    run = lambda: subprocess.run(
+        [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],
+        cwd=folder, text=True, capture_output=True,
+    )  # fmt: skip
+    (folder / "my.yaml").write_text(yaml.safe_dump(config(**SAMPLED)))
+    (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": "1"}\n')
+    done = run()
+    assert done.returncode and "sample.jsonl, line 1: no `text` and `random_pos`" in done.stdout + done.stderr
+    monkeypatch.chdir(folder)
+    with stages.workflow(folder / "my.yaml", forceall=True, snakefile=ROOT / "Snakefile") as found:
+        assert any(job.rule.name == "composition" for job in found.dag.jobs)
+    assert not stages.only_read()
+    (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": 1}\n')
+    assert run().returncode == 0
+    (folder / "validation.txt").unlink()
+    done = run()
+    assert done.returncode
+    assert "my.yaml: corpus.validation.files: validation.txt: no such file" in done.stdout + done.stderr
+    assert "Missing input files for rule corpus" in done.stdout + done.stderr
+
+
+def test_only_the_papers_own_model_and_text_have_the_papers_scope():
+    from argparse import Namespace
+
+    from ff_memories.steps.model import PAPER_SIZE, scope
+
+    paper = load(ROOT / "config" / "paper.yaml").resolved()
+    size: Any = Namespace(parameters=PAPER_SIZE[0], vocab=PAPER_SIZE[1])
+    assert scope(Settings(paper), size) == "paper"
+    other: Any = Namespace(parameters=size.parameters + 1, vocab=size.vocab)
+    assert scope(Settings(paper), other) == "surrogate"
+    capped = copy.deepcopy(paper)
+    capped["corpus"]["train"]["max_sentences"] = 1000
+    assert scope(Settings(capped), size) == "surrogate"
+    foreign = copy.deepcopy(paper)
+    foreign["corpus"] |= {"source": None, "train": {"files": ["x"]}, "validation": {"files": ["x"]}}
+    assert scope(Settings(foreign), size) == "surrogate"
+
+
+def test_a_checkpoint_with_extra_training_state_still_reads(tmp_path):
+    write_checkpoint(tmp_path / "model.pt", TYPES)
+    rewrite(tmp_path, lambda c: c["extra_state"].update(val_loss=1.5, train_iterator={"epoch": 2}))
+    assert checkpoint.read(tmp_path / "model.pt")[0].layers == 3
+
+
+READ = {
+    "corpus.safetensors": store.read,
+    "cuts.safetensors": cuts.load,
+    "model.safetensors": lambda path: checkpoint.load(path, path),
+    "shard.safetensors": shards.load,
+    "triggers.parquet": tables.read,
+    "info.json": read_info,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_advice_is_for_a_file_that_is_missing_or_for_one_that_is_spoilt(name, tmp_path):
+    with pytest.raises(UserError, match="run snakemake, or make pull"):
+        READ[name](tmp_path / name)
+    (tmp_path / name).write_bytes(b"\0" * 99)
+    with pytest.raises(UserError, match="remove it and run snakemake again"):
+        READ[name](tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("seed: 1\nrun: a\nseed: 2\n", "line 3: 'seed' stands there a second time"),
+        ("run: a\nvalues:\n  target: rank\n  target: last\n", "line 4: 'target' stands there a second time"),
+        ("{seed: 1, seed: 2}", "line 1: 'seed' stands there a second time"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path, text, said):
+    (tmp_path / "my.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"my.yaml: not readable as YAML: {said}"):
+        load(tmp_path / "my.yaml")
+
+
+def test_snakemake_refuses_a_key_that_stands_twice(folder):
+    (folder / "my.yaml").write_text(yaml.safe_dump(config(run="a")) + "\nseed: 7\n")
+    done = subprocess.run(
+        [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],
+        cwd=folder, text=True, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode and "'seed' stands there a second time" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["dict.txt", "train.txt"])
+def test_a_byte_order_mark_is_refused_by_name(folder, name, capsys):
+    path = folder / name
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert f"{name}: begins with a byte order mark" in says(capsys, *run_corpus(folder))
+
+
+OTHERS = {
+    "a layer": pl.col("layer") + 90, "layer 0": pl.col("layer") * 0, "a key": pl.col("key") + 60_000,
+    "a sentence": pl.col("sentence") + 1_000_000, "a position": pl.col("position") + 60,
+    "what follows": pl.lit(1_000_000).alias("next_token"), "another text": pl.col("next_token").fill_null(4) + 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    write_inputs(folder, TYPES)
+    return run_steps(folder, config())
+
+
+@pytest.mark.parametrize("step", ["values", "mutations"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_triggers_of_another_run_are_refused_before_anything_is_computed(made, tmp_path, capsys, other, step):
+    frame = tables.read(made / "triggers.parquet")
+    frame.with_columns(OTHERS[other]).cast(frame.schema).write_parquet(tmp_path / "triggers.parquet")
+    said = says(capsys, step, "--config", made.parent / "config.yaml", "--weights", made / "model.safetensors",
+                "--description", made / "model.json", "--device", "cpu", "--threads", 1, "--batch-tokens", 512,
+                "--corpus", made / "corpus.safetensors", "--triggers", tmp_path / "triggers.parquet", f"--{step}",
+                tmp_path / f"{step}.parquet",
+                *(["--counts", tmp_path / "counts.parquet"] if step == "mutations" else []))  # fmt: skip
+    assert "triggers.parquet: not the triggers of this model in this text" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["triggers.parquet"]
+
+
+def test_a_table_that_lacks_values_is_refused(made, tmp_path):
+    frame = tables.read(made / "triggers.parquet")
+    frame.with_columns(key=pl.lit(None, pl.UInt16)).write_parquet(tmp_path / "triggers.parquet")
+    with pytest.raises(UserError, match=r"triggers\.parquet: values are missing in key"):
+        tables.read(tmp_path / "triggers.parquet")

@@ -1,0 +1,185 @@
+"""What is fuzzed: every reader of a file that somebody else made, and what it may say of one.
+
+A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. ``python tests/fuzzing.py READER
+--seconds 600`` looks for one with atheris, guided by coverage; what it finds belongs into tests/data/fuzz/READER/.
+``python campaigns/fuzz.py`` does it for all readers.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+from ff_memories.base.errors import UserError
+
+FOUND = Path(__file__).parents[1] / "data" / "fuzz"
+
+
+def dictionary(path: Path) -> None:
+    from ff_memories.corpus.dictionary import Dictionary
+
+    Dictionary.read(path)
+
+
+def description(path: Path) -> None:
+    from safetensors.torch import save_file
+
+    from ff_memories.model import checkpoint
+
+    weights = path.with_suffix(".safetensors")
+    if not weights.exists():
+        save_file({}, weights)
+    checkpoint.load(weights, path)
+
+
+def checkpoint(path: Path) -> None:
+    from ff_memories.model import checkpoint
+
+    checkpoint.read(path)
+
+
+def config(path: Path) -> None:
+    from ff_memories import config
+
+    config.load(path)
+
+
+def annotations(path: Path) -> None:
+    from ff_memories.patterns.readers import csv_files
+    from ff_memories.patterns.readers.records import Problems
+
+    csv_files.read(path, "small", Problems())
+
+
+def exports(path: Path) -> None:
+    """What Label Studio and doccano export."""
+    from ff_memories.patterns.readers import tools
+    from ff_memories.patterns.readers.records import Problems
+
+    tools.read_label_studio(path, "small", Problems())
+    tools.read_doccano(path, "small", Problems())
+
+
+def registry(path: Path) -> None:
+    from ff_memories.inputs import registry
+
+    registry.read(path)
+
+
+READERS = {f.__name__: f for f in (dictionary, description, checkpoint, config, annotations, exports, registry)}
+SEEDS = {
+    "dictionary": [b"the 9\nof 8\n", b"a 1 #fairseq:overwrite\n"],
+    "description": [b'{"layers": 1, "model": 2, "keys": 3, "heads": 1, "vocab": 4, "input_cutoffs": [4], '
+                    b'"adaptive_input": true, "output_cutoffs": [4], "adaptive_output": true, "learned_positions": '
+                    b'false, "final_norm": false, "max_positions": 9, "embedding_scale": 1.5, "parameters": 5, '
+                    b'"aliases": {"a": "b"}}'],
+    "annotations": [b"run,annotator,item,pattern,type,description,prefixes\nsmall,ann,x1,1,shallow,ends,1 2 3\n",
+                    b"run,annotator,item,label\nsmall,a,x,distant\n",
+                    b"run,annotator,item,row,prefix,last token,pattern 1\nsmall,a,x,description,,,none\n"
+                    b"small,a,x,type,,,\nsmall,a,x,1,a,b,x\n"],
+    "exports": [b'[{"data": {"run": "small", "item": "x", "text": "a b\\nc"}, "annotations": [{"completed_by": '
+                b'{"email": "a"}, "result": [{"from_name": "pattern", "type": "labels", "value": {"start": 0, '
+                b'"end": 1, "labels": ["pattern 1"]}}]}]}]',
+                b'{"text": "a b", "run": "small", "item": "x", "label": [[0, 1, "shallow 1"]], "Comments": ["c"]}\n'],
+}  # fmt: skip
+
+
+def seeds(reader: str) -> list[bytes]:
+    """Return inputs to begin with: whole files that the reader takes, and what was found before."""
+    from pipeline import SMALL
+
+    given = list(SEEDS.get(reader, []))
+    if reader == "config":
+        given.append(json.dumps(SMALL).encode())
+    elif reader == "registry":
+        given.append((Path(sys.modules["ff_memories"].__path__[0]) / "sources" / "registry.toml").read_bytes())
+    elif reader == "checkpoint":
+        given += _checkpoints()
+    return given + found(reader)
+
+
+def _checkpoints() -> list[bytes]:
+    from factories import words, write_checkpoint
+
+    out = []
+    with tempfile.TemporaryDirectory() as folder:
+        for style in ("legacy", "fused", "current"):
+            write_checkpoint(f"{folder}/m.pt", words(8), style=style, decoder_layers=1, decoder_embed_dim=4,
+                             decoder_ffn_embed_dim=2, decoder_attention_heads=1, adaptive=False)  # fmt: skip
+            out.append(Path(folder, "m.pt").read_bytes())
+    return out
+
+
+def found(reader: str) -> list[bytes]:
+    """Return the inputs that were once faults."""
+    return [path.read_bytes() for path in sorted((FOUND / reader).glob("*"))]
+
+
+def one(reader: str, content: bytes, folder: Path) -> None:
+    """Have a reader read these bytes."""
+    path = folder / f"input.{reader}"
+    path.write_bytes(content)
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            READERS[reader](path)
+        except UserError as error:
+            assert len(str(error)) < 100_000
+
+
+def guided(
+    reader: str, seconds: int, out: Path, seed: int = 1, script: str | Path = __file__
+) -> tuple[int, list[Path], str]:
+    """FigureContext for faults of a reader for so long, in a process of its own, guided by coverage.
+
+    Returns how many inputs were tried, the files in ``out`` that hold the faults, and what was said.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    options = ["--seconds", str(seconds), "--seed", str(seed), "--out", str(out)]
+    command = [sys.executable, script, reader, *options]
+    done = subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    tried = re.search(r"^Done (\d+) runs", done.stdout, re.MULTILINE)
+    found = sorted(path for path in out.iterdir() if path.is_file())
+    if not (found if done.returncode else tried):
+        raise RuntimeError(done.stdout[-4000:])
+    return int(tried[1]) if tried else 0, found, done.stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("reader", choices=READERS)
+    parser.add_argument("--seconds", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="where an input that is a fault is written")
+    given = parser.parse_args()
+
+    import atheris
+
+    with atheris.instrument_imports(include=["ff_memories", "yaml", "csv", "json", "tomllib", "pickle"]):
+        import ff_memories  # noqa: F401
+
+        warm = Path(tempfile.mkdtemp())
+        one(given.reader, b"", warm)
+    corpus = Path(tempfile.mkdtemp())
+    for n, content in enumerate(seeds(given.reader)):
+        (corpus / str(n)).write_bytes(content)
+        one(given.reader, content, warm)
+    where = [f"-artifact_prefix={given.out}/"] if given.out else []
+    options = [
+        f"-max_total_time={given.seconds}",
+        f"-seed={given.seed}",
+        "-timeout=20",
+        "-rss_limit_mb=3000",
+        "-max_len=20000",
+    ]
+    atheris.Setup([sys.argv[0], *options, *where, str(corpus)], lambda content: one(given.reader, content, warm))
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The project as another checkout, whose default run is the planted one: for Snakemake and DVC to work on."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import yaml
+from running import ROOT, command
+
+INPUTS = ("model.pt", "dict.txt", "train.txt", "validation.txt")
+RESULTS = "results/planted"
+AS = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always"]
+
+
+def run(folder, *arguments, check=True, **env):
+    """Run a command in a checkout, on that checkout's own sources."""
+    return command(*arguments, cwd=folder, check=check, PYTHONPATH=folder / "src", **env)
+
+
+def git(folder, *arguments):
+    done = subprocess.run(["git", *AS, *map(str, arguments)], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def publish(planted_run, folder, name="planted", **env):
+    """Make the project in a folder, adopt what Snakemake computed elsewhere, and push it into the checkout."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    for file in listed.split("\n"):
+        if file and not file.startswith(("artefacts/", "data/", "tests/")) and (ROOT / file).is_file():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, folder / file)
+    for file in INPUTS:
+        shutil.copy2(planted_run / file, folder / file)
+    shutil.copy(planted_run / "my.yaml", folder / "config" / "config.yaml")
+    shutil.copytree(folder / "annotations" / "demo", folder / "annotations" / name)
+    for made in ("results", ".snakemake"):
+        if (planted_run / made).is_dir():
+            shutil.copytree(planted_run / made, folder / made)
+    (folder / "dvc.lock").unlink(missing_ok=True)
+    git(folder, "init", "-q")
+    run(folder, "ff-memories", "dvc-yaml")
+    run(folder, "snakemake", "--cores", "2", **env)  # the report names its config file, which is another one here
+    run(folder, "ff-memories", "adopt")
+    run(folder, "dvc", "push", "--quiet")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "published")
+    return folder
+
+
+def restored(project, folder, **env):
+    """Clone a published project, pull its artefacts and restore."""
+    subprocess.run(["git", "clone", "-q", project, folder], check=True, capture_output=True)
+    run(folder, "dvc", "pull", "--quiet")
+    run(folder, "ff-memories", "restore", **env)
+    return folder
+
+
+def relinked(fresh, folder, cache):
+    """Copy a restored clone to a folder where DVC links artefacts to its cache in another way."""
+    shutil.copytree(fresh, folder, symlinks=True)
+    if cache != "copy":
+        run(folder, "dvc", "config", "--local", "cache.type", cache)
+        run(folder, "dvc", "checkout", "--relink", "--quiet")
+        run(folder, "ff-memories", "restore")
+    return folder
+
+
+def steps(folder, *arguments, **env):
+    """Run a command; return the steps that ran under it, by their logs."""
+    logs = folder / RESULTS / "logs"
+    times = lambda: {p.relative_to(logs).as_posix()[:-4]: p.stat().st_mtime_ns for p in logs.rglob("*.log")}
+    before = times()
+    run(folder, *arguments, **env)
+    return {name for name, time in times().items() if before.get(name) != time}
+
+
+def due(folder, *arguments):
+    """Whether Snakemake has anything to do."""
+    shown = run(folder, "snakemake", "-n", *arguments)
+    return "Nothing to be done" not in shown.stdout + shown.stderr
+
+
+def configure(folder, path, value):
+    """Change one key of the default run's config."""
+    file = folder / "config" / "config.yaml"
+    settings = yaml.safe_load(file.read_text())
+    *sections, key = path.split(".")
+    place = settings
+    for section in sections:
+        place = place.setdefault(section, {})
+    place[key] = value
+    file.write_text(yaml.safe_dump(settings, sort_keys=False))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every file of a folder."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def size(folder: Path) -> int:
+    return sum(os.path.getsize(p) for p in folder.rglob("*") if p.is_file())

@@ -1,0 +1,119 @@
+"""A report made of tables that are written here."""
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ff_memories import cli, tables
+from ff_memories.claims import Evidence, register, verdicts
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
+from ff_memories.report.passages import Texts
+from ff_memories.report.rendering import render
+
+HOSTILE = ["<script>alert(1)</script>", '"><img', "a\u202eb", "=cmd()", "{{7*7}}", "\\input{x}", "@SUM(1)"]
+
+
+SENTENCE = list(range(4, 4 + len(HOSTILE)))
+
+
+def texts(sentences=(SENTENCE, [4, 5])):
+    offsets = np.cumsum([0, *map(len, sentences)])
+    tokens = np.array([t for s in sentences for t in s], dtype=np.int32)
+    return Texts(Corpus(tokens, offsets, len(sentences)), Dictionary(HOSTILE))
+
+
+def frame(name, *rows):
+    schema = tables.TABLES[name]
+    return tables.conform(pl.DataFrame(list(rows), schema=schema.columns), schema)
+
+
+def trigger(rank, sentence, position, next_token, layer=1, key=0):
+    return {"layer": layer, "key": key, "rank": rank, "coefficient": 9.0 - rank, "sentence": sentence,
+            "position": position, "next_token": next_token}  # fmt: skip
+
+
+def value(top, probability=0.5, key=0, agreeing=0, triggers=2):
+    return {"layer": 1, "key": key, "top_token": top, "top_probability": probability, "next_token": 5,
+            "next_token_rank": 3, "agrees": False, "agreeing_triggers": agreeing, "triggers": triggers}  # fmt: skip
+
+
+def annotation(ranks, description="ends", annotator="proxy", key=0, layer=1, pattern=1):
+    return {"annotator": annotator, "layer": layer, "key": key, "pattern": pattern, "description": description,
+            "type": "shallow", "ranks": ranks}  # fmt: skip
+
+
+def label(rank, annotator="proxy", key=0):
+    return {"annotator": annotator, "layer": 1, "key": key, "rank": rank, "label": "shallow"}
+
+
+class Tags(HTMLParser):
+    """Every element of a page with its attributes, in order; unclosed ones are left on ``open``."""
+
+    VOID = ("meta", "br", "img", "link", "hr", "input")
+
+    def __init__(self, html):
+        super().__init__()
+        self.found, self.open = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+TRIGGERS = frame("triggers", trigger(1, 0, 2, 6), trigger(2, 0, 3, 7), trigger(3, 1, 2, None))
+
+
+ANNOTATIONS = frame("annotations", annotation([1, 2, 3], "<b>" + HOSTILE[2]))
+
+
+LABELS = frame("pattern_labels", *(label(rank) for rank in (1, 2, 3, 4)))
+
+
+CONFIG: dict[str, Any] = {
+    "run": "try", "seed": 1, "fidelity": "paper",
+    "corpus": {"source": None, "train": {"files": ["/home/me/secret.txt"], "max_sentences": 7},
+               "validation": {"files": ["/home/me/other.txt"]}, "sha256": "a" * 64, "segmenter": "rule",
+               "tokenizer": "native", "headings": "keep", "too_long": "refuse"},
+    "model": {"source": None, "checkpoint": "/home/me/model.pt", "dictionary": "/home/me/dict.txt"},
+    "extraction": {"precision": "float32"},
+    "triggers": {"top": 50, "per_sentence": "best", "positions": "inner", "duplicates": "keep"},
+    "mutations": {"keys_per_layer": 100, "top": 50, "random": "any", "single_token": "skip", "mean": "of_ratios"},
+    "patterns": {"keys_per_layer": 10, "top": 25},
+    "values": {"target": "next", "projection": "adaptive", "projection_seed": 1},
+    "composition": {"examples": 4000, "sample": "per_sentence", "positions": "1..N", "layer_prediction": "ffn",
+                    "memories": "active", "stop_words": "sklearn"},
+}  # fmt: skip
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/></svg>'
+
+
+def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=()):
+    info = {"scope": info_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
+            "final_norm": False, "max_positions": 64, "heads": 2,
+            "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
+    (folder / "info.json").write_text(json.dumps(info))
+    judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)
+    tables.write(judged.with_columns(pl.lit("<script>x</script>").alias("reason")), folder / "claims.parquet")
+    tables.write(tables.counts("corpus", {"too_<b>long</b>": 12345}), folder / "counts.parquet")
+    for name in ("figure2", "figure3"):
+        (folder / f"{name}.svg").write_text(SVG)
+    (folder / "table1.html").write_text(render("table1.html.j2", rows=[], scope=scope))
+    with pytest.raises(SystemExit) as end:
+        cli.main(["report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
+                  "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
+                  "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
+                  "--out", f"{folder}/report/report.html", *more])  # fmt: skip
+    return end.value.code, folder / "report/report.html"

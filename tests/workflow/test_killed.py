@@ -1,0 +1,220 @@
+"""A run that was killed goes on with the same command; one that is at work is left alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from dvc.lock import make_lock
+from running import BIN, ROOT, snakemake
+
+from ff_memories.workflow import dvc, lock, stale_locks
+
+TARGET = "results/planted/tables/sentences.parquet"
+
+
+def start(folder, *targets):
+    """Start Snakemake as a process group of its own."""
+    arguments = [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile",
+                 folder / "my.yaml", "--cores", "2", "--", *targets]  # fmt: skip
+    env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.Popen(arguments, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                            start_new_session=True)  # fmt: skip
+
+
+def jobs_below(process):
+    return [p for p in psutil.Process(process.pid).children(recursive=True) if "ff-memories" in " ".join(p.cmdline())]
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+    return found
+
+
+def test_after_a_kill_the_same_command_goes_on_and_its_jobs_end(tmp_path):
+    from planted_run import prepare
+
+    prepare(tmp_path)
+    process = start(tmp_path, TARGET)
+    jobs = wait_for(lambda: jobs_below(process))
+    os.kill(process.pid, signal.SIGKILL)  # it alone: nobody ends its jobs
+    process.wait()
+    assert list((tmp_path / ".snakemake" / "locks").glob("*.lock"))
+    wait_for(lambda: not any(job.is_running() and job.status() != psutil.STATUS_ZOMBIE for job in jobs))
+    snakemake(tmp_path, "--", TARGET)
+    assert (tmp_path / TARGET).exists()
+    assert not list((tmp_path / ".snakemake" / "running").iterdir())
+
+
+def test_a_second_run_beside_one_at_work_is_refused(tmp_path):
+    from planted_run import prepare
+
+    prepare(tmp_path)
+    process = start(tmp_path, "all")
+    try:
+        wait_for(lambda: jobs_below(process))
+        refused = snakemake(tmp_path, check=False)
+        assert refused.returncode and "lock" in (refused.stdout + refused.stderr).lower()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("parent, ends", [("999999999", True), ("its own", False), ("0", False), ("1", False)])
+def test_a_process_ends_with_the_one_it_is_told_of(parent, ends):
+    parent = str(os.getpid()) if parent == "its own" else parent  # no test's name may differ between its workers
+    code = "from ff_memories.workflow import stale_locks; import time; stale_locks.end_with_snakemake(); time.sleep(3)"
+    child = subprocess.run([sys.executable, "-c", code], env={**os.environ, stale_locks.STARTED_BY: parent})
+    assert child.returncode == (-signal.SIGKILL if ends else 0)
+
+
+STAGE = """\
+import time
+from ff_memories.killed import end_with_dvc
+end_with_dvc()
+open("began", "w").close()
+time.sleep(1)
+open("done", "w").close()
+"""
+
+
+@pytest.mark.parametrize("writer, ends", [("its own", True), ("dead", True), ("another", False), ("none", False)])
+def test_a_stage_ends_with_the_dvc_that_runs_it(tmp_path, writer, ends):
+    """A shell may stand between DVC and Snakemake: DVC's own record tells which process it is."""
+    (tmp_path / "stage.py").write_text(STAGE)
+    (tmp_path / ".dvc" / "tmp").mkdir(parents=True)
+    wait = "while ! [ -e .dvc/tmp/rwlock ]; do sleep 0.05; done"
+    dvc = subprocess.Popen(["sh", "-c", f"{wait}; sh -c '{sys.executable} stage.py; true'; true"], cwd=tmp_path,
+                           stderr=subprocess.DEVNULL)  # fmt: skip
+    another = subprocess.Popen(["sleep", "60"])
+    pid = {"its own": dvc.pid, "dead": 999999999, "another": another.pid}.get(writer)
+    content = {"write": {"out": {"pid": pid, "cmd": "dvc repro"}} if pid else {}, "read": {}}
+    (tmp_path / "written").write_text(json.dumps(content))
+    (tmp_path / "written").rename(tmp_path / stale_locks.RWLOCK)
+    if writer != "dead":
+        wait_for((tmp_path / "began").exists)
+    dvc.kill()
+    dvc.wait()
+    time.sleep(2)
+    another.kill()
+    another.wait()
+    assert (tmp_path / "done").exists() is not ends
+
+
+DEAD = f"{stale_locks.HOST} 999999999 1.00"
+ALIVE = f"{stale_locks.HOST} {os.getppid()} {psutil.Process(os.getppid()).create_time():.2f}"
+REUSED = f"{stale_locks.HOST} {os.getppid()} 1.00"  # the process's number has become another's
+ELSEWHERE = "another-machine 1 1.00"
+
+
+def take_over(folder):
+    """As a Snakemake does that begins in a folder, and ends."""
+    code = "from ff_memories.workflow.stale_locks import take_over; take_over()"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+
+
+@pytest.mark.parametrize(
+    "records, released",
+    [
+        ([DEAD], True), ([REUSED], True), ([DEAD, REUSED], True), ([], False), ([ALIVE], False), ([DEAD, ALIVE], False),
+        ([DEAD, ELSEWHERE], False),
+    ],
+)  # fmt: skip
+def test_locks_are_removed_only_where_nobody_can_hold_them(tmp_path, records, released):
+    for name in records:
+        (tmp_path / stale_locks.RUNNING / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / stale_locks.RUNNING / name).touch()
+    (tmp_path / stale_locks.LOCKS).mkdir(parents=True)
+    (tmp_path / stale_locks.LOCKS / "0.output.lock").touch()
+    take_over(tmp_path)
+    assert (tmp_path / stale_locks.LOCKS / "0.output.lock").exists() is not released
+
+
+def test_a_zombie_holds_no_lock(tmp_path):
+    child = subprocess.Popen(["sleep", "60"])
+    name = f"{stale_locks.HOST} {child.pid} {psutil.Process(child.pid).create_time():.2f}"
+    child.kill()
+    try:
+        wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+        for path in (stale_locks.RUNNING / name, stale_locks.LOCKS / "0.output.lock"):
+            (tmp_path / path).parent.mkdir(parents=True)
+            (tmp_path / path).touch()
+        take_over(tmp_path)
+        assert not list((tmp_path / stale_locks.LOCKS).iterdir()) and not list(
+            (tmp_path / stale_locks.RUNNING).iterdir()
+        )
+    finally:
+        child.wait()
+
+
+def test_what_was_killed_is_remembered_until_its_locks_can_go(tmp_path):
+    for path in (stale_locks.RUNNING / DEAD, stale_locks.RUNNING / ALIVE, stale_locks.LOCKS / "0.output.lock"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    take_over(tmp_path)
+    assert list((tmp_path / stale_locks.LOCKS).iterdir())
+    (tmp_path / stale_locks.RUNNING / ALIVE).unlink()
+    take_over(tmp_path)
+    assert not list((tmp_path / stale_locks.LOCKS).iterdir())
+
+
+def test_reading_the_workflow_is_no_work(tmp_path):
+    """Else a command that reads it, and then starts Snakemake, would stand in its way."""
+    from planted_run import prepare
+
+    prepare(tmp_path)
+    code = f"""\
+from pathlib import Path
+from ff_memories import killed, stages
+with stages.workflow(Path("my.yaml"), snakefile=Path({str(ROOT / "Snakefile")!r})):
+    assert killed.RUNNING.is_dir() and not list(killed.RUNNING.iterdir())
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+LOCK = (
+    "schema: '2.0'\nstages:\n  one:\n    cmd: make\n    outs:\n    - path: a\n      hash: md5\n      md5: "
+    + "0" * 32
+    + "\n"
+)
+
+
+@pytest.mark.parametrize("length", [0, len(LOCK) // 2, LOCK.index("- path") + 4])
+def test_a_lock_that_dvc_was_killed_over_is_put_back(tmp_path, monkeypatch, length):
+    monkeypatch.chdir(tmp_path)
+    path, copy = tmp_path / "dvc.lock", tmp_path / ".dvc" / "tmp" / "dvc.lock.kept"
+    path.write_text(LOCK)
+    with lock.kept():
+        assert copy.read_text() == LOCK
+        path.write_text(LOCK[:length])  # and nothing of this process would run any more
+        lock.repair()
+        assert path.read_text() == LOCK
+    copy.write_text("of an earlier one\n")
+    path.write_text(LOCK.replace("00", "11"))
+    lock.repair()  # DVC wrote it to the end, or somebody mended it
+    assert path.read_text() == LOCK.replace("00", "11")
+    assert not copy.exists()
+
+
+@pytest.mark.parametrize("content", ["", '{"write": {"/a": {"pid"'])
+def test_a_record_of_who_works_here_that_dvc_was_killed_over_is_removed(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    dvc.call("init", "--no-scm", "--quiet")
+    (tmp_path / "input").touch()
+    (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: 'true', deps: [input]}}")
+    rwlock = tmp_path / stale_locks.RWLOCK
+    rwlock.parent.mkdir(exist_ok=True)
+    rwlock.write_text(content)
+    with make_lock(str(rwlock.with_name("rwlock.lock"))):  # another DVC is just writing it
+        monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0)
+        dvc.repair()
+    assert rwlock.read_text() == content
+    assert "one" in dvc.call("status")
+    assert json.loads(rwlock.read_text())["write"] == {}

@@ -1,0 +1,179 @@
+"""The plan of a run: its steps are the workflow's, its sums are right, and what can't fit is refused."""
+
+import json
+import re
+import tomllib
+
+import pytest
+import yaml
+from factories import words
+from pipeline import config, write_inputs
+from running import ROOT
+
+from ff_memories.cli import main
+from ff_memories.config import load
+from ff_memories.inputs import registry
+from ff_memories.steps.model import PAPER_SIZE
+from ff_memories.workflow import estimate
+from ff_memories.workflow.estimate import Shape, Speed
+
+DESCRIBED = {
+    "layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "input_cutoffs": [48], "adaptive_input": False,
+    "output_cutoffs": [12, 48], "adaptive_output": True, "learned_positions": False, "final_norm": False,
+    "max_positions": 64, "embedding_scale": 4.0, "parameters": 9999, "aliases": {},
+}  # fmt: skip
+SPEED = Speed(layer=1e-5, logit=1e-11, word=1e-6)
+
+
+def shape():
+    return Shape(**registry.source("adaptive_lm_wiki103.v2").shape)
+
+
+def paper_plan(speed=SPEED):
+    tokens = registry.source("wikitext-103").tokens
+    return estimate.steps(load(ROOT / "config/paper.yaml"), shape(), tokens, speed, 10**9, golden=True)
+
+
+def test_every_planned_step_is_a_rule():
+    text = "".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
+    rules = set(re.findall(r"^rule (\w+):", text, re.MULTILINE))
+    for step in paper_plan():
+        for name in step.rule.split(", "):
+            assert any(rule.startswith(name.rstrip("s")) for rule in rules), name
+
+
+def test_the_models_sizes_are_those_that_the_golden_checks_and_the_papers_scope_ask_for():
+    known = tomllib.loads(registry.OWN.with_name("golden.toml").read_text())
+    assert (shape().parameters, shape().vocab) == (known["parameters"], known["vocab"]) == PAPER_SIZE
+
+
+@pytest.mark.parametrize("devices, rounds", [(1, 64), (8, 8), (64, 1), (100, 1)])
+def test_shards_run_side_by_side_and_everything_else_in_a_row(devices, rounds):
+    plan = {step.rule: step for step in paper_plan()}
+    assert plan["trigger_shard"].elapsed(devices) == pytest.approx(rounds * plan["trigger_shard"].seconds)
+    assert plan["values"].elapsed(devices) == plan["values"].seconds
+    others = sum(step.elapsed(devices) for rule, step in plan.items() if rule != "trigger_shard")
+    assert estimate.elapsed(list(plan.values()), devices) == pytest.approx(
+        others + rounds * plan["trigger_shard"].seconds
+    )
+
+
+def test_the_trigger_pass_costs_what_its_tokens_cost():
+    shards = next(step for step in paper_plan() if step.rule == "trigger_shard")
+    assert shards.seconds == pytest.approx(SPEED.start + 103_227_021 / 64 * 16e-5 * 1.1)
+
+
+def test_what_does_not_fit_is_named():
+    plan = paper_plan()
+    assert estimate.unfit(plan, 64e9, 1e12, 40e9) == []
+    memory = estimate.unfit(plan, 4e9, 1e12, None)
+    assert any(line.startswith("trigger_shard: it needs about") for line in memory)
+    assert "on the disk" in estimate.unfit(plan, 64e9, 1e9, None)[0]
+    assert all("GPU" in line for line in estimate.unfit(plan, 64e9, 1e12, 2e9))
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path, words(44))
+
+    def write(**changes):
+        (tmp_path / "my.yaml").write_text(yaml.safe_dump(config(**changes)))
+
+    return write
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", "--configfile", "my.yaml", "--threads", "1", *arguments])
+    return end.value.code
+
+
+def test_the_command_states_time_memory_and_disk_of_every_step(small, capsys):
+    small()
+    assert run("--devices", "1", "2") == 0
+    shown = capsys.readouterr().out
+    for word in ("tokens/s on cpu", "trigger_shard", "composition", "GB", "in all,   2 at once"):
+        assert word in shown
+
+
+def test_a_batch_that_no_memory_holds_is_refused(small, capsys):
+    small(execution__batch_tokens=10**11)
+    assert run() == 2
+    said = capsys.readouterr().err
+    assert "this run does not fit" in said and "lower execution.batch_tokens" in said
+
+
+def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_read(small, capsys, tmp_path):
+    small(corpus__train__max_sentences=3)
+    assert run() == 0
+    assert f"3 layers of 24 keys, 48 types, {3 * estimate.SENTENCE} + " in capsys.readouterr().out
+    described = tmp_path / "results/small/model/model.json"
+    described.parent.mkdir(parents=True)
+    described.write_text(json.dumps(DESCRIBED))
+    assert run() == 0
+    assert "5 layers of 7 keys" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ("", "not a model's description (Invalid JSON"),
+        ("[]", "not a model's description ("),
+        ("{}", "not a model's description (layers: Field required)"),
+        ("null", "not a model's description ("),
+        ("\0" * 99, "not a model's description (Invalid JSON"),
+        (json.dumps(DESCRIBED | {"keys": "7"}), "not a model's description (keys: Input should be a valid integer)"),
+        (json.dumps(DESCRIBED | {"layers": 0}), "not the sizes of a model"),
+        (json.dumps(DESCRIBED | {"heads": 3}), "not the sizes of a model"),
+        (json.dumps(DESCRIBED | {"output_cutoffs": []}), "not the sizes of a model"),
+    ],
+)
+def test_a_damaged_description_of_the_model_is_named(small, capsys, tmp_path, content, said):
+    small()
+    described = tmp_path / "results/small/model/model.json"
+    described.parent.mkdir(parents=True)
+    described.write_text(content)
+    assert run() == 2
+    told = capsys.readouterr().err
+    assert f"model.json: {said}" in told and "remove it and run snakemake again" in told
+
+
+def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(estimate, "calibrate", lambda *given: SPEED)
+    (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
+    run("--json", "plan.json")  # whether it fits depends on where this is
+    assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in capsys.readouterr().out
+    fetched = [s for s in json.loads((tmp_path / "plan.json").read_text())["steps"] if s["rule"].startswith("fetch")]
+    assert sum(step["disk"] for step in fetched) > 2e9
+
+
+def test_a_text_of_unknown_size_is_refused(small, capsys, tmp_path):
+    small()
+    (tmp_path / "validation.txt").unlink()
+    assert run() == 2
+    assert "validation.txt: not there, and its size isn't known" in capsys.readouterr().err
+
+
+def test_a_gpu_that_is_not_there_is_refused(small, capsys):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    small(execution__device="cuda")
+    assert run() == 2
+    assert "no GPU can be used here" in capsys.readouterr().err
+
+
+def test_what_was_measured_before_stands_beside_the_estimate(small, capsys, tmp_path):
+    small()
+    logs = tmp_path / "results/small/logs"
+    logs.mkdir(parents=True)
+    (logs / "values.tsv").write_text("s\tcpu_time\tmax_rss\n61.0\t60\t953.7\n")
+    assert run("--json", "plan.json", "--devices", "1", "2") == 0
+    assert "1 min 01 s, 1.0 GB" in capsys.readouterr().out
+    plain = json.loads((tmp_path / "plan.json").read_text())
+    values = {step["rule"]: step for step in plain["steps"]}["values"]
+    assert values["measured"] == {"jobs": 1, "seconds": 61.0, "memory": pytest.approx(1e9, rel=1e-3)}
+    assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))

@@ -1,0 +1,248 @@
+"""Snakemake and DVC, for real: what runs, what does not run again, and what each change makes due."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from running import ROOT, change, command, snakemake
+
+from ff_memories import tables
+from ff_memories.figures.registry import FIGURES, title
+from ff_memories.workflow.sources import sources
+
+PROFILES = ("profiles/default", "workflow/profiles/slurm")
+
+
+def due(folder):
+    """Rules that Snakemake would run now, with how often each."""
+    shown = snakemake(folder, "-n").stdout
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", shown.partition("Job stats:")[2].partition("total")[0], re.MULTILINE))
+    return {rule: int(n) for rule, n in jobs.items() if rule != "all"}
+
+
+def test_the_whole_workflow_leaves_tables_figures_claims_and_report(planted_run):
+    results = planted_run / "results" / "planted"
+    made = {path.stem for path in (results / "tables").glob("*.parquet")}
+    asked_for = {"benchmark", "released_layer", "released_dim", "sensitivity", "projection_seeds"}
+    assert made == set(tables.TABLES) - asked_for
+    for name in made:
+        frame = tables.read(results / "tables" / f"{name}.parquet")
+        assert frame.equals(tables.conform(frame, tables.TABLES[name])), name
+    for figure in FIGURES:
+        for suffix in ("pdf", "svg", "png", "html", "vl.json", "csv"):
+            assert (results / "figures" / f"{figure}.{suffix}").stat().st_size > 50
+    report = (results / "report" / "report.html").read_text(encoding="utf-8")
+    assert "surrogate" in report
+    claims = tables.read(results / "tables" / "claims.parquet")
+    assert len(claims) == 30
+    assert not claims["verdict"].is_in(["reproduced", "not_reproduced"]).any()
+    assert set(json.loads((results / "claims.json").read_text())) == set(claims["claim"])
+    assert (results / "report" / "cost.html").is_file()
+
+
+def test_on_a_cluster_the_same_makes_a_step_due():
+    own, cluster = (yaml.safe_load((ROOT / path / "config.yaml").read_text()) for path in PROFILES)
+    for key in ("rerun-triggers", "max-checksum-file-size", "rerun-incomplete"):
+        assert own[key] == cluster[key]
+
+
+def test_after_a_run_there_is_nothing_to_do(planted_run):
+    assert due(planted_run) == {}
+
+
+def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
+    change(planted_copy, "figures.figure4.width", 300)
+    assert due(planted_copy) == {"figure": 1, "report": 1}
+    snakemake(planted_copy)
+    assert due(planted_copy) == {}
+
+
+def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
+    change(planted_copy, "mutations.random", "inner")
+    assert set(due(planted_copy)) == {"mutations", "figure", "claims", "report", "gallery"}
+    assert due(planted_copy)["figure"] == 1
+
+
+def test_how_a_run_is_carried_out_reruns_nothing(planted_copy):
+    change(planted_copy, "execution.batch_tokens", 512)
+    assert due(planted_copy) == {}
+
+
+def test_an_edited_text_reruns_what_reads_it(planted_copy):
+    with (planted_copy / "validation.txt").open("a") as file:
+        file.write("red cat sings .\n")
+    assert {"corpus", "trigger_shard", "composition"} <= set(due(planted_copy))
+    assert "model" not in due(planted_copy)
+
+
+def test_a_new_time_stamp_alone_reruns_nothing(planted_copy):
+    for name in ("train.txt", "validation.txt", "model.pt", "dict.txt"):
+        (planted_copy / name).touch()
+    assert due(planted_copy) == {}
+
+
+def test_other_shards_and_another_order_give_the_same_bytes(planted_copy):
+    before = {p.name: p.read_bytes() for p in (planted_copy / "results/planted/tables").glob("*.parquet")}
+    shutil.rmtree(planted_copy / "results")
+    change(planted_copy, "execution.shards", 3)
+    tables_ = [f"results/planted/tables/{name}.parquet" for name in ("triggers", "mutations", "values", "refinement")]
+    snakemake(planted_copy, "--", *tables_)
+    for path in tables_:
+        name = path.rpartition("/")[2]
+        assert (planted_copy / path).read_bytes() == before[name], name
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["--config", "seed=2"], "--config: a run is one config file"),
+        (["--configfile", "my.yaml", "other.yaml"], "--configfile: a run is one config file"),
+    ],
+)
+def test_config_overrides_are_refused(planted_copy, arguments, says):
+    shutil.copy(planted_copy / "my.yaml", planted_copy / "other.yaml")
+    shown = command("snakemake", "--snakefile", ROOT / "Snakefile", "--directory", planted_copy, "-n", *arguments,
+                    cwd=planted_copy, check=False)  # fmt: skip
+    assert shown.returncode
+    assert says in shown.stderr + shown.stdout
+
+
+def test_a_faulty_config_is_refused_before_anything_runs(planted_copy):
+    change(planted_copy, "triggers.tpo", 3)
+    shown = snakemake(planted_copy, "-n", check=False)
+    assert shown.returncode
+    assert "triggers.tpo: unknown key" in shown.stderr + shown.stdout
+
+
+def test_the_trained_demo_model_is_an_input_that_no_rule_of_a_run_makes():
+    shown = command("snakemake", "-n", "--forceall").stdout
+    assert "train_demo_model" not in shown
+
+
+def test_dvc_yaml_follows_from_the_snakefile():
+    command("ff-memories", "dvc-yaml", "--check")
+
+
+def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
+    for name in ("Snakefile", "annotations", "config", "data", "profiles", "src", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    whole = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    (tmp_path / "dvc.yaml").write_text(whole.replace("  agreeing:\n", "  otherwise:\n", 1), encoding="utf-8")
+    refused = command("ff-memories", "dvc-yaml", "--check", cwd=tmp_path, check=False)
+    assert refused.returncode == 2 and "dvc.yaml no longer follows from the Snakefile" in refused.stderr
+    assert "-  otherwise:" in refused.stderr and "+  agreeing:" in refused.stderr
+    command("ff-memories", "dvc-yaml", cwd=tmp_path)
+    assert (tmp_path / "dvc.yaml").read_text(encoding="utf-8") == whole
+    settings = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(settings | {"run": "mine"}))
+    assert command("ff-memories", "dvc-yaml", "--configfile", "my.yaml", cwd=tmp_path).stdout == "runs/mine/dvc.yaml\n"
+    own, other = (
+        yaml.safe_load((tmp_path / name).read_text())["stages"] for name in ("dvc.yaml", "runs/mine/dvc.yaml")
+    )
+    assert own.keys() - other.keys() == {"docstrings"}  # which belongs to no run alone
+    for stage in other.values():
+        assert stage["wdir"] == "../../" and "--configfile my.yaml" in stage["cmd"]
+        assert all(path.startswith("results/mine/") for out in stage["outs"] for path in out)
+
+
+def test_a_steps_sources_are_what_it_imports():
+    assert "src/ff_memories/memories/mutations.py" in sources("mutations")
+    assert not any("figures" in name or "claims" in name for name in sources("mutations"))
+    assert "src/ff_memories/figures/paper_values.toml" in sources("figure")
+
+
+@pytest.mark.parametrize("step", ["model", "corpus", "trigger_shard", "triggers", "values", "composition", "patterns"])
+def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(step):
+    late = ("/claims/", "/report/", "/exports/", "/figures/")
+    assert not [name for name in sources(step) if any(part in name for part in late)]
+
+
+def test_the_snakefile_and_the_sources_pass_lint_and_are_formatted():
+    command("ruff", "check", "src", "tests")
+    command("ruff", "format", "--check", "src", "tests")
+    command("snakemake", "--lint")
+    command("snakefmt", "--check", "Snakefile", "workflow")
+
+
+@pytest.fixture(scope="module")
+def dvc_clone(planted_run, tmp_path_factory):
+    """The project as another checkout whose default run is the planted one, with nothing computed."""
+    folder = tmp_path_factory.mktemp("clone")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    for name in listed.split("\n"):
+        if name and not name.startswith(("artefacts/", "data/")) and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    (folder / "data").mkdir(exist_ok=True)
+    settings = yaml.safe_load((planted_run / "my.yaml").read_text())
+    for name in ("model.pt", "dict.txt", "train.txt", "validation.txt"):
+        shutil.copy(planted_run / name, folder / "data" / name)
+    settings["model"] |= {"checkpoint": "data/model.pt", "dictionary": "data/dict.txt"}
+    settings["corpus"]["train"]["files"] = ["data/train.txt"]
+    settings["corpus"]["validation"]["files"] = ["data/validation.txt"]
+    (folder / "config" / "config.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
+    (folder / "dvc.lock").unlink(missing_ok=True)
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], cwd=folder, check=True)
+    command("ff-memories", "dvc-yaml", cwd=folder)
+    command("dvc", "repro", "--quiet", cwd=folder)
+    return folder
+
+
+def ran(done):
+    return set(re.findall(r"Running stage '([^']+)'", done.stdout + done.stderr))
+
+
+def test_dvc_repro_computes_the_same_tables_as_snakemake(dvc_clone, planted_run):
+    for path in (planted_run / "results/planted/tables").glob("*.parquet"):
+        if path.stem == "sentences":
+            continue  # names the text files, which lie elsewhere here
+        assert (dvc_clone / "results/planted/tables" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert "Nothing to be done" in (lambda d: d.stdout + d.stderr)(command("snakemake", "-n", cwd=dvc_clone))
+
+
+def test_dvc_repro_rebuilds_changed_stages_alone(dvc_clone):
+    assert ran(command("dvc", "repro", cwd=dvc_clone)) == set()
+    config = dvc_clone / "config" / "config.yaml"
+    settings = yaml.safe_load(config.read_text())
+    settings["composition"]["examples"] = 90
+    config.write_text(yaml.safe_dump(settings, sort_keys=False))
+    again = ran(command("dvc", "repro", cwd=dvc_clone))
+    assert "composition" in again
+    assert not again & {"model", "corpus", "triggers", "mutations", "values", "figure-figure3"}
+
+
+def test_the_configs_that_come_with_the_project_are_valid_and_complete():
+    from ff_memories.config import Config, load
+
+    for name in ("config.yaml", "paper.yaml"):
+        assert load(ROOT / "config" / name).run == ("demo" if name == "config.yaml" else "paper")
+    assert set(Config.model_fields) - {"figures"} <= set(yaml.safe_load((ROOT / "config" / "paper.yaml").read_text()))
+
+
+def test_what_init_writes_by_default_is_what_the_paper_run_uses():
+    from ff_memories.commands.init import DEFAULTS
+
+    paper = yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())
+    same = ("seed", "fidelity", "extraction", "triggers", "mutations", "patterns", "values", "composition")
+    assert {name: DEFAULTS[name] for name in same} == {name: paper[name] for name in same}
+
+
+def test_the_reference_of_config_keys_is_up_to_date():
+    from ff_memories.steps.config_docs import reference
+
+    assert (ROOT / "config" / "README.md").read_text(encoding="utf-8") == reference()
+
+
+@pytest.mark.long
+def test_snakemakes_own_report_shows_figures_with_captions_and_tables_by_category(planted_copy):
+    snakemake(planted_copy, "--report", "shown.html")
+    page = (planted_copy / "shown.html").read_text(encoding="utf-8")
+    for name, entry in FIGURES.items():
+        assert entry.caption[:40] in page and title(name) in page
+    assert all(word in page for word in ("Section 5.1", "Table 1", "Table 2", "every claim and its verdict"))
