@@ -104,9 +104,9 @@ def corruption() -> str:
         "emptied, or replaced by the file of the same name of a run of another model, dictionary, text and seed; then "
         "the same command, of an input up to the claims. The SHA-256 of text, dictionary and checkpoint stood in the "
         "config, as they do in the demo's; a config that remains one is another config. What "
-        "DVC keeps is spoilt in `tests/workflow/test_artefacts_faults.py`: `dvc pull` refuses by name an object of the remote "
-        "that was altered, cut or removed; `ff-memories restore` names the stages whose object in the cache, or whose "
-        "row in `dvc.lock`, is not what it was.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
+        "DVC keeps is spoilt in `tests/workflow/test_artefacts_faults.py`: `dvc pull` refuses by name an object of the "
+        "remote that was altered, cut or removed; `ff-memories restore` names the stages whose object in the cache, or "
+        "whose row in `dvc.lock`, is not what it was.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
     )
 
 
@@ -132,8 +132,9 @@ def fuzzed() -> str:
             for row in found["rows"]]  # fmt: skip
     return (
         "\n## Fuzzing\n\nInputs made by atheris, guided by coverage, from files that each reader takes. A fault is "
-        "anything but an object or a refusal in one sentence: another error, 20 seconds, 3 GB. `tests/robustness/test_fuzz.py` "
-        "fuzzes each reader for 20 seconds in every run of the tests, and tries all again that was once a fault "
+        "anything but an object or a refusal in one sentence: another error, 20 seconds, 3 GB. "
+        "`tests/robustness/test_fuzz.py` fuzzes each reader for 20 seconds in every run of the tests, and tries all "
+        "again that was once a fault "
         f"({sum(len(fuzzing.found(reader)) for reader in fuzzing.READERS)} kept).\n\n"
         + table(["reader", "seed", "seconds", "inputs", "faults"], body)
     )
