@@ -1,16 +1,37 @@
-# The two commands of the README, and what they need: Python 3.11, a C++ compiler and make.
+# What the README tells to type. It needs Python 3.11 or newer, a C++ compiler and make; uv, where it is installed, makes
+# the environment in seconds.
 PYTHON ?= python3
 BIN = .venv/bin
+UV := $(shell command -v uv)
+ifdef UV
+  VENV = uv venv --quiet --allow-existing --python $(PYTHON) .venv
+  INSTALL = VIRTUAL_ENV=.venv uv pip install --quiet -c constraints.txt
+else
+  VENV = $(PYTHON) -m venv .venv
+  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+endif
+# tests run side by side, as many files at a time as there are cores
+PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test newest setup inputs pull publish
+.PHONY: demo quick test test-all newest setup inputs pull publish
 
 # everything from a bare clone to figures, claims and report
 demo: inputs
+	@echo "Running the demo: minutes on two cores; results go to results/demo/"
 	$(BIN)/snakemake --cores all --resources gpu=1
-	@echo "open results/demo/report/report.html"
+	@echo "Open results/demo/report/report.html"
 
+# under a minute: nothing that runs a workflow
+quick: .venv/.tests inputs
+	$(PYTEST) -m "not workflow and not slow and not more and not browser and not slurm and not long"
+
+# minutes: the numbers against brute force, closed forms and fairseq, one whole run, dvc.yaml, lint, types, architecture
 test: .venv/.tests inputs
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# the rest: artefacts under DVC, other arithmetic, hostile input, fuzzing; browser and SLURM where they are installed
+test-all: .venv/.tests inputs
+	$(PYTEST) -m "(more or browser or slurm) and not long"
 
 # the published results of the demo run, and what is rebuilt here because it shows text: a minute, and nothing is due
 pull: setup
@@ -26,18 +47,20 @@ publish: setup
 
 # the demo run's model and dictionary, from the remote inside the repository
 inputs: setup
-	$(BIN)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
+	@$(BIN)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
 
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@echo "Making the environment .venv: a minute or two"
+	$(VENV)
+	$(INSTALL) -e .
 	touch $@
 
 # the tests also cover the optional segmenter, and the checks of style and types
 .venv/.tests: .venv/.ready
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spacy,dev]'
+	@echo "Adding what the tests need"
+	$(INSTALL) -e '.[spacy,dev]'
 	touch $@
 
 # what the next upgrade will meet: the tests with the newest release of everything, in an environment of its own; what
@@ -48,5 +71,5 @@ newest:
 	$(NEWEST)/python -m pip install --quiet -e '.[spacy,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade snakemake torch
 	$(NEWEST)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
-	$(NEWEST)/python -c "from ff_memories.artefacts.environment import *; print(*differences(pins()))"
-	$(NEWEST)/python -m pytest -m 'not browser and not long and not slurm and not locked'
+	$(NEWEST)/python -c "from ff_memories.workflow.environment import *; print(*differences(pins()))"
+	$(NEWEST)/python -m pytest -n logical --dist loadfile -m 'not browser and not long and not slurm and not locked'

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 
 import pytest
 import torch
@@ -51,11 +52,27 @@ def planted_copy(planted_run, tmp_path):
     return tmp_path / "copy"
 
 
+LEFT_OUT: Counter[str] = Counter()  # tests that were collected and not run, by their marker
+MARKERS = ("workflow", "slow", "more", "browser", "slurm", "long")
+
+
+def pytest_deselected(items):
+    for item in items:
+        LEFT_OUT.update([next((m for m in reversed(MARKERS) if item.get_closest_marker(m)), "others")])
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # a worker process: only its head speaks to the user
+        session.config.workeroutput["left_out"] = dict(LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    LEFT_OUT.update({m: n - LEFT_OUT[m] for m, n in getattr(node, "workeroutput", {}).get("left_out", {}).items()})
+
+
 def pytest_terminal_summary(terminalreporter):
-    left = terminalreporter.stats.get("deselected", [])
-    if left:
+    if LEFT_OUT:
         terminalreporter.section("not run")
-        for marker in ("browser", "long", "slurm"):
-            names = [item.nodeid for item in left if item.get_closest_marker(marker)]
-            if names:
-                terminalreporter.line(f"{len(names)} marked {marker}: pytest -m {marker}")
+        for marker, count in sorted(LEFT_OUT.items()):
+            terminalreporter.line(f"{count} marked {marker}: pytest -m {marker}")
