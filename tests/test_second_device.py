@@ -558,7 +558,7 @@ def locks(tmp_path_factory, monkeypatch):
 
 
 def later_steps(folder, out, device):
-    """Run the steps after composition that need the model, on the tables in ``out``."""
+    """Run the steps that ``run_steps`` leaves out and that need the model, on the tables in ``out``."""
     t = lambda name: out / f"{name}.parquet"
     model = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
@@ -569,8 +569,6 @@ def later_steps(folder, out, device):
          "--released-dim", t("released_dim"))  # fmt: skip
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
-    step("gallery-tables", *of_run, *text, "--triggers", t("triggers"), "--values", t("values"),
-         "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
     given = [f"--{name.replace('_', '-')}={t(name)}" for name in gallery.TABLES]
     step("gallery", "--config", folder / "config.yaml", *text, *given, "--dictionary", folder / "dict.txt",
          "--card", out / "card.json", "--out", out / "gallery")  # fmt: skip
