@@ -10,7 +10,7 @@ demo: inputs
 	@echo "open results/demo/report/report.html"
 
 test: .venv/.tests inputs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # the published results of the demo run, and what is rebuilt here because it shows text: a minute, and nothing is due
 pull: setup
