@@ -29,8 +29,6 @@ LAYERS = (  # from below: each room imports only from those before it, and from 
     "api",
     "workflow",
     "audit",
-    "deviations",
-    "guide",
     "steps",
     "commands",
     "cli",
