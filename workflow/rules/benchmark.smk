@@ -18,5 +18,6 @@ rule benchmark:
     params:
         project=workflow.basedir,
     shell:
-        "PYTHONPATH={params.project:q}${{PYTHONPATH:+:$PYTHONPATH}} python -m benchmarks --device {resources.device} --threads {threads} --benchmark {output.benchmark} "
+        "PYTHONPATH={params.project:q}${{PYTHONPATH:+:$PYTHONPATH}} python -m benchmarks "
+        "--device {resources.device} --threads {threads} --benchmark {output.benchmark} "
         "--figure {output.figure} --page {output.page} 2> {log}"
