@@ -13,7 +13,7 @@ endif
 # tests run side by side, as many files at a time as there are cores
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs pull publish
+.PHONY: demo quick test test-all newest setup inputs pull publish docs-pages
 
 # everything from a bare clone to figures, claims and report
 demo: inputs
@@ -44,6 +44,11 @@ publish: setup
 	$(BIN)/dvc push
 	$(BIN)/dvc gc --workspace --cloud --force --quiet
 	@du --apparent-size -sm artefacts | awk '{ print $$1 " MB in artefacts/, 40 at most"; exit $$1 > 40 }'
+
+# the pages of the documentation that follow from the package, and from what is kept in docs/data
+docs-pages: .venv/.tests
+	for page in commands config deviations readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
+	$(BIN)/python -m campaigns.page
 
 # the demo run's model and dictionary, from the remote inside the repository
 inputs: setup

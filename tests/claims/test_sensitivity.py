@@ -4,6 +4,7 @@ from typing import Literal, get_args, get_origin
 
 import polars as pl
 import pytest
+from deviations import effect
 from pipeline import config
 from reports import Tags, made_report
 from running import change, command, snakemake
@@ -12,7 +13,6 @@ from ff_memories import tables
 from ff_memories.claims.sensitivity import choices
 from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse
-from ff_memories.deviations.page import effect
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import SURROGATE_MARK, FigureContext
 from ff_memories.report.sensitivity import choices_section

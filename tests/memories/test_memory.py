@@ -8,9 +8,9 @@ import torch
 from factories import words
 from pipeline import config, run_steps, write_inputs
 
+from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
 from ff_memories.memories import batching, triggers
 from ff_memories.model import buffers
 from ff_memories.model.decoder import Batch, Layer
@@ -66,13 +66,13 @@ def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(m
         if little:
             failed = []
 
-            def select(layer, coefficients, rows, best, per_sentence, found=triggers._select, failed=failed):
+            def select(layer, coefficients, rows, best, per_sentence, found=triggers.offer_hits, failed=failed):
                 found(layer, coefficients, rows, best, per_sentence)  # the first layers', and some of the last's
                 if layer == size.layers - 1 and len(coefficients) > 100:
                     failed.append(layer)
                     raise torch.OutOfMemoryError("CUDA out of memory.")
 
-            monkeypatch.setattr(triggers, "_select", select)
+            monkeypatch.setattr(triggers, "offer_hits", select)
         best = triggers.trigger_examples(
             decoder, corpus, batching.blocks(corpus.lengths), top=40, batch_tokens=300, per_sentence=per_sentence,
             duplicates=duplicates,

@@ -65,14 +65,14 @@ def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypat
     step(*arguments(made, tmp_path / "whole.safetensors"))
     state = kill_when_a_state_is_there(made, tmp_path / "killed.safetensors")
     assert not (tmp_path / "killed.safetensors").exists()
-    done, runs, run = batches(state), [], triggers._run
+    done, runs, run = batches(state), [], triggers.run_batch
 
     def counted(*a):
         runs.append(1)
         return run(*a)
 
     assert done > 0
-    monkeypatch.setattr(triggers, "_run", counted)
+    monkeypatch.setattr(triggers, "run_batch", counted)
     step(*arguments(made, tmp_path / "killed.safetensors"))
     went_on = len(runs)
     step(*arguments(made, tmp_path / "again.safetensors"))
@@ -86,7 +86,7 @@ def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_
     from ff_memories.cli import main
     from ff_memories.memories import triggers
 
-    out, runs, run = tmp_path / "shard.safetensors", [], triggers._run
+    out, runs, run = tmp_path / "shard.safetensors", [], triggers.run_batch
 
     def counted(*a):
         runs.append(1)
@@ -98,13 +98,13 @@ def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_
         return counted(*a)
 
     step(*arguments(made, tmp_path / "whole.safetensors"))
-    monkeypatch.setattr(triggers, "_run", fails)
+    monkeypatch.setattr(triggers, "run_batch", fails)
     with pytest.raises(SystemExit) as ended:
         main([str(a) for a in arguments(made, out)])
     said = capsys.readouterr().err
     assert ended.value.code == 2 and not out.exists()
     assert "the GPU failed: CUDA error: unspecified launch failure\n" in said and "same command again" in said
-    monkeypatch.setattr(triggers, "_run", counted)
+    monkeypatch.setattr(triggers, "run_batch", counted)
     assert batches(out.with_name(out.name + ".state")) == 5
     step(*arguments(made, out))
     assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()

@@ -19,13 +19,14 @@ from pipeline import config, run_steps, step, write_inputs
 from polars.testing import assert_frame_equal
 from second_device import MEMORY, NAME, SecondDevice
 
+from benchmarks import methods
+from benchmarks.__main__ import main as benchmark
+from benchmarks.measures import plans
+from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from ff_memories import api, tables
 from ff_memories.audit import golden
 from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError
-from ff_memories.benchmark import methods
-from ff_memories.benchmark.measures import plans
-from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -276,7 +277,7 @@ def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_a_pass_that_was_stopped_goes_on_from_its_state(paper, tmp_path, monkeypatch, per_sentence, duplicates):
-    runs, run = [], triggers._run
+    runs, run = [], triggers.run_batch
 
     def counted(*a):
         runs.append(1)
@@ -288,16 +289,16 @@ def test_a_pass_that_was_stopped_goes_on_from_its_state(paper, tmp_path, monkeyp
         return counted(*a)
 
     kinds = {"per_sentence": per_sentence, "duplicates": duplicates, "top": 20}
-    monkeypatch.setattr(triggers, "_run", counted)
+    monkeypatch.setattr(triggers, "run_batch", counted)
     whole = found(model(paper), **kinds)
     every = len(runs)
     with SecondDevice():
         state = checkpoints.Checkpoint(tmp_path / "shard", "this", every=0)
         runs.clear()
-        monkeypatch.setattr(triggers, "_run", stops)
+        monkeypatch.setattr(triggers, "run_batch", stops)
         with pytest.raises(RuntimeError, match="stopped"):
             found(model(paper, "cuda:0"), checkpoint=state, **kinds)
-        monkeypatch.setattr(triggers, "_run", counted)
+        monkeypatch.setattr(triggers, "run_batch", counted)
         same(found(model(paper, "cuda:1"), checkpoint=state, **kinds), whole)
     assert len(runs) == every > 8
 
@@ -445,7 +446,7 @@ def waits(longest):
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypatch, per_sentence, duplicates):
     """Batches of more than four sentences find memory for some operations and not for others, whichever they are."""
-    run, select, finds = triggers._run, triggers._select, waits(250)
+    run, select, finds = triggers.run_batch, triggers.offer_hits, waits(250)
     offered, failed, device = [], [], SecondDevice()
 
     def little(decoder, corpus, prefixes, part, *rest):
@@ -461,8 +462,8 @@ def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypa
         select(*a)
         offered.append(1)
 
-    monkeypatch.setattr(triggers, "_run", little)
-    monkeypatch.setattr(triggers, "_select", counted)
+    monkeypatch.setattr(triggers, "run_batch", little)
+    monkeypatch.setattr(triggers, "offer_hits", counted)
     kinds = {"per_sentence": per_sentence, "duplicates": duplicates, "top": 10}
     here = found(model(paper), **kinds)
     with device:
@@ -535,8 +536,8 @@ def test_all_ways_to_find_triggers():
 
 def test_the_benchmark_measures_on_the_device(tmp_path):
     with SecondDevice() as device:
-        step("benchmark", "--size", "quick", "--rounds", 1, "--tokens", 1000, "--device", "auto", "--threads", 1,
-             "--benchmark", tmp_path / "benchmark.parquet")  # fmt: skip
+        benchmark(["--size", "quick", "--rounds", "1", "--tokens", "1000", "--device", "auto", "--threads", "1",
+                   "--benchmark", str(tmp_path / "benchmark.parquet")])  # fmt: skip
     table = tables.read(tmp_path / "benchmark.parquet")
     assert len(table.filter(pl.col("unit") != "% of forward")) == 30 and used(device) == {"cuda:0"}
     assert table["machine"].unique().to_list() == [f"{NAME}, torch {torch.__version__}"]
@@ -597,7 +598,7 @@ def test_a_run_on_devices_of_any_number_makes_the_cpus_tables(tmp_path, locks):
 @pytest.mark.parametrize("second, done_again", [(NAME, 0), ("another model", 5)])
 def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, monkeypatch, capsys, second, done_again):
     """What was done on a GPU that failed is done again only where the next one may give other last bits."""
-    runs, run = [], triggers._run
+    runs, run = [], triggers.run_batch
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config()))
     checkpoint.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
     text = Sentences()
@@ -616,7 +617,7 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
 
     def shard(name, device, batches=counted):
         runs.clear()
-        monkeypatch.setattr(triggers, "_run", batches)
+        monkeypatch.setattr(triggers, "run_batch", batches)
         step("trigger-shard", "--config", tmp_path / "config.yaml", "--weights", tmp_path / "model.safetensors",
              "--description", tmp_path / "model.json", "--corpus", tmp_path / "corpus.safetensors", "--shard", "1-of-1",
              "--device", device, "--threads", 1, "--batch-tokens", 64, "--checkpoint-seconds", 0,

@@ -29,18 +29,15 @@ LAYERS = (  # from below: each room imports only from those before it, and from 
     "api",
     "workflow",
     "audit",
-    "deviations",
-    "guide",
-    "benchmark",
     "steps",
     "commands",
     "cli",
 )
 KNOWN = {  # who may import a library: the others need neither its time nor its habits
-    "torch": "api audit benchmark commands inputs memories model patterns released steps workflow",
-    "altair": "figures benchmark",
+    "torch": "api audit commands inputs memories model patterns released steps workflow",
+    "altair": "figures",
     "snakemake": "workflow",
-    "fairseq": "audit benchmark inputs",
+    "fairseq": "audit inputs",
     "requests": "inputs",
     "jinja2": "base report",
 }

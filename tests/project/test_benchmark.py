@@ -7,12 +7,12 @@ import pytest
 import torch
 from pipeline import step
 
+from benchmarks import methods
+from benchmarks.__main__ import main
+from benchmarks.measures import plans
+from benchmarks.subjects import SIZES, random_corpus, random_decoder
+from benchmarks.timing import Profile, peak_memory
 from ff_memories import tables
-from ff_memories.benchmark import methods
-from ff_memories.benchmark.measures import plans
-from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
-from ff_memories.benchmark.timing import Profile, peak_memory
-from ff_memories.cli import main
 from ff_memories.memories.topk import TopTriggers
 
 SIZE = SIZES["quick"]
@@ -98,9 +98,8 @@ def test_sentences_are_as_long_as_asked_for_and_the_same_each_time():
 
 def test_the_command_writes_table_figure_and_page(tmp_path):
     out = tmp_path / "benchmark.parquet"
-    step("benchmark", "--size", "quick", "--rounds", 1, "--tokens", 3000, "--device", "cpu", "--threads", 1,
-         "--benchmark", out,
-         "--figure", tmp_path / "b.svg", "--page", tmp_path / "b.md")  # fmt: skip
+    main(["--size", "quick", "--rounds", "1", "--tokens", "3000", "--device", "cpu", "--threads", "1",
+          "--benchmark", str(out), "--figure", str(tmp_path / "b.svg"), "--page", str(tmp_path / "b.md")])  # fmt: skip
     table = tables.read(out)
     assert len(table.filter(pl.col("unit") != "% of forward")) == 30
     assert table.filter(pl.col("target").is_not_null())["met"].null_count() == 0
@@ -111,7 +110,7 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     assert all(name in page for measure in table["measure"] for name in measure.split(": "))
     assert "<svg" in (tmp_path / "b.svg").read_text()
     again = tmp_path / "again" / "benchmark.parquet"
-    step("benchmark", "--from", out, "--benchmark", again, "--page", tmp_path / "again.md")
+    main(["--from", str(out), "--benchmark", str(again), "--page", str(tmp_path / "again.md")])
     assert (tmp_path / "again.md").read_text() == page
     (tmp_path / "logs").mkdir()
     (tmp_path / "tables").mkdir()
@@ -138,12 +137,12 @@ def test_memory_that_was_used_and_freed_before_counts_again():
 )
 def test_what_cannot_be_measured_is_refused(tmp_path, capsys, more, said):
     with pytest.raises(SystemExit) as end:
-        main(["benchmark", "--device", "cpu", "--benchmark", str(tmp_path / "benchmark.parquet"), *more])
+        main(["--device", "cpu", "--benchmark", str(tmp_path / "benchmark.parquet"), *more])
     assert end.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_a_table_of_another_name_is_refused_before_anything_is_measured(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["benchmark", "--benchmark", str(tmp_path / "mine.parquet")])
+        main(["--benchmark", str(tmp_path / "mine.parquet")])
     assert end.value.code == 2
-    assert "name it benchmark.parquet" in capsys.readouterr().err
+    assert "named after what it holds: benchmark.parquet" in capsys.readouterr().err

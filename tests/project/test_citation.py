@@ -1,6 +1,5 @@
-"""How to cite the project: three files that follow from pyproject.toml."""
+"""How to cite the project: CITATION.cff agrees with pyproject.toml and names the paper."""
 
-import json
 import tomllib
 
 import pytest
@@ -8,42 +7,37 @@ import yaml
 from running import ROOT
 
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
-from ff_memories.commands import citation
+from ff_memories.workflow import crate
+
+CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
 
-def test_the_files_in_the_repository_follow_from_pyproject(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(SystemExit) as end:
-        main(["cite", "--check"])
-    assert end.value.code == 0
+def test_version_licence_and_title_are_those_of_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (CITED["version"], CITED["license"]) == (project["version"], project["license"])
+    assert CITED["title"] == f"{project['name']}: {project['description']}"
+    assert CITED["authors"] == project["authors"] and CITED["keywords"] == project["keywords"]
 
 
-def test_a_new_version_goes_into_all_of_them_and_the_check_names_what_is_old(tmp_path, monkeypatch, capsys):
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    version = tomllib.loads(text)["project"]["version"]
-    (tmp_path / "pyproject.toml").write_text(text.replace(f'version = "{version}"', 'version = "9.8.7"', 1))
-    monkeypatch.chdir(tmp_path)
-    for name in ("CITATION.cff", ".zenodo.json", "codemeta.json"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    with pytest.raises(SystemExit):
-        main(["cite", "--check"])
-    assert "CITATION.cff does not follow from pyproject.toml" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["cite"])
-    assert yaml.safe_load((tmp_path / "CITATION.cff").read_text())["version"] == "9.8.7"
-    for name in (".zenodo.json", "codemeta.json"):
-        assert json.loads((tmp_path / name).read_text())["version"] == "9.8.7"
-
-
-def test_all_of_them_name_the_paper():
-    made = citation.files(citation.source(ROOT / "pyproject.toml"))
-    assert all("10.18653/v1/2021.emnlp-main.446" in text for text in made.values())
-    (paper,) = yaml.safe_load(made["CITATION.cff"])["references"]
+def test_the_paper_is_named():
+    (paper,) = CITED["references"]
+    assert paper["title"] == "Transformer Feed-Forward Layers Are Key-Value Memories"
+    assert paper["doi"] == "10.18653/v1/2021.emnlp-main.446" and paper["doi"] in paper["url"]
     assert [author["family-names"] for author in paper["authors"]] == ["Geva", "Schuster", "Berant", "Levy"]
 
 
-def test_what_is_missing_is_named(tmp_path):
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    with pytest.raises(UserError, match="lacks what a citation needs"):
-        citation.source(tmp_path / "pyproject.toml")
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (None, "no such file"),
+        ("title: x\nversion: 1\nlicense: MIT\nauthors: []\n", "has no abstract"),
+        ("title: [", "not readable"),
+        ("", "not readable"),
+    ],
+)
+def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch, text, said):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / "CITATION.cff").write_text(text)
+    with pytest.raises(UserError, match=said):
+        crate.build({}, None, "surrogate")

@@ -4,18 +4,16 @@ import copy
 import re
 from typing import Literal, get_args, get_origin
 
+import deviations
 import polars as pl
 import pytest
 import yaml
+from deviations import register
 from pipeline import SMALL
-from running import ROOT
 
 from ff_memories import config, tables
 from ff_memories.claims.sensitivity.choices import SECTIONS, SHARES, SIZE
 from ff_memories.claims.sensitivity.table import changes
-from ff_memories.cli import main
-from ff_memories.deviations import page
-from ff_memories.deviations.register import register
 
 EXTRACTION = (*SECTIONS, "extraction", "patterns")
 
@@ -90,50 +88,39 @@ TABLE = pl.DataFrame(
 
 def test_an_effect_says_what_moved_and_which_verdicts_flipped():
     frame = changes(TABLE)
-    moved = page.effect(frame, "values.target", "last")
+    moved = deviations.effect(frame, "values.target", "last")
     assert moved == "1 of 2 claims move; K2 from 10 points to 20 points; verdicts: K2 holds → fails"
-    assert page.effect(frame, "composition.memories", "all") == "none of 1 claims moves; no verdict flips"
-    assert page.effect(frame, "corpus.tokenizer", "moses") == page.effect(None, "values.target", "last")
-    assert "not measured here" in page.page(None, None) and "surrogate" not in page.page(None, None)
+    assert deviations.effect(frame, "composition.memories", "all") == "none of 1 claims moves; no verdict flips"
+    assert deviations.effect(frame, "corpus.tokenizer", "moses") == deviations.effect(None, "values.target", "last")
+    assert "not measured here" in deviations.page(None, None) and "surrogate" not in deviations.page(None, None)
 
 
 def test_the_choice_that_the_run_made_is_shown_by_what_the_default_would_have_done():
     default = pl.DataFrame([row("K2", "corpus.too_long", "refuse", 0.2, "holds", 0.1, 0.3)], schema=TABLE.schema)
-    made = page.page(pl.concat([TABLE, default]), None)
+    made = deviations.page(pl.concat([TABLE, default]), None)
     assert "the run's own; with `refuse`: 1 of 1 claims move; K2 from 10 points to 20 points; no verdict" in made
 
 
-def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_path, capsys):
+def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_path):
     docs, run = tmp_path / "docs", tmp_path / "tables"
     tables.write(TABLE, run / "sensitivity.parquet")
     seeds = [("adaptive", 0, 1, 10, 0.0, 0.0, 4, 1.0, 2.0, 3.0), ("random", 1, 1, 10, 0.0, 0.2, 4, 1.0, 7.0, 9.0),
              ("random", 2, 1, 10, 0.0, 0.3, 4, 1.0, 4.123456789, 9.0)]  # fmt: skip
     schema = tables.TABLES["projection_seeds"].columns
     tables.write(pl.DataFrame(seeds, schema=schema, orient="row"), run / "projection_seeds.parquet")
-    with pytest.raises(SystemExit) as end:
-        main(["deviations", "--tables", str(run), "--docs", str(docs)])
-    assert end.value.code == 0
+    out = ["--out", str(docs / "deviations.md")]
+    deviations.main([*out, "--tables", str(run)])
     made = (docs / "deviations.md").read_text(encoding="utf-8")
     assert "K2 holds → fails" in made and "surrogate" in made
     assert "Over 2 seeds" in made and "25 % of the target tokens" in made and "40 % lie outside its head" in made
     assert "from 4.123 to 7 by seed, where the trained softmax gives 2" in made
-    with pytest.raises(SystemExit) as end:
-        main(["deviations", "--docs", str(docs), "--check"])
-    assert end.value.code == 0
+    deviations.main([*out, "--check"])
     (docs / "deviations.md").write_text(made.replace("K2 holds", "K2 fails"), encoding="utf-8")
-    with pytest.raises(SystemExit) as end:
-        main(["deviations", "--docs", str(docs), "--check"])
-    assert end.value.code == 2 and "not up to date" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="not up to date"):
+        deviations.main([*out, "--check"])
 
 
-def test_tables_without_sensitivity_are_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["deviations", "--tables", str(tmp_path), "--docs", str(tmp_path)])
-    assert "no sensitivity.parquet" in capsys.readouterr().err
+def test_tables_without_sensitivity_are_refused(tmp_path):
+    with pytest.raises(SystemExit, match=r"no sensitivity\.parquet"):
+        deviations.main(["--tables", str(tmp_path), "--out", str(tmp_path / "deviations.md")])
     assert not (tmp_path / "deviations.md").exists()
-
-
-def test_the_committed_page_is_up_to_date():
-    with pytest.raises(SystemExit) as end:
-        main(["deviations", "--docs", str(ROOT / "docs"), "--check"])
-    assert end.value.code == 0

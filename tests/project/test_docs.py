@@ -7,17 +7,21 @@ import re
 import runpy
 import shlex
 
+import commands
+import deviations
 import pytest
+import readme
 import rehearsal
+import steps
 from dvc.cli import DvcParserError
 from dvc.cli.parser import get_main_parser
 from running import ROOT
 from snakemake.cli import get_argument_parser
 
+import config
 from ff_memories import cli
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
-from ff_memories.guide import readme, steps
+from ff_memories.commands import GROUPS
 from ff_memories.model.info import NEEDED
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
@@ -89,10 +93,14 @@ def test_every_line_to_type_is_one_that_its_tool_takes(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_make_and_python_are_told_to_run_is_there(page):
     text = page.read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-    assert set(re.findall(r"(?:^ {4}|`|&& )make (\w+)", text, re.M)) <= targets
-    for script in re.findall(r"\b(?:python|pytest)[^`\n]*? ((?:tests|src)/[\w/]+\.py)", text):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:^ {4}|`|&& )make ([\w-]+)", text, re.M)) <= targets
+    for script in re.findall(r"\b(?:python|pytest)[^`\n]*? ((?:tests|docs/tools)/[\w/]+\.py)", text):
         assert (ROOT / script).is_file(), script
+    for script, typed in re.findall(r"\bpython (docs/tools/\w+\.py|-m benchmarks)([^`\n]*)", text):
+        files = ("benchmarks/__main__.py",) if script == "-m benchmarks" else (script, "docs/tools/pages.py")
+        said = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+        assert all(f'"{option}"' in said for option in re.findall(r" (--[\w-]+)", typed)), f"{script}{typed}"
     for marker in re.findall(r"pytest -m (\w+)", text):
         assert f'"{marker}:' in (ROOT / "pyproject.toml").read_text(), marker
 
@@ -142,14 +150,17 @@ def test_every_page_is_named_in_the_index_or_the_readme():
     assert not [page.name for page in PAGES[1:-1] if page.name != "index.md" and page.name not in said]
 
 
-def test_the_steps_page_follows_from_the_package():
-    assert (ROOT / "docs" / "steps.md").read_text(encoding="utf-8") == steps.page()
+@pytest.mark.parametrize("tool", [commands, config, deviations, readme, steps], ids=lambda tool: tool.__name__)
+def test_a_generated_page_is_up_to_date(tool):
+    tool.main(["--check"])
 
 
-def test_the_readme_says_what_the_demo_came_to():
-    with pytest.raises(SystemExit) as end:
-        main(["readme", "--readme", str(ROOT / "README.md"), "--check"])
-    assert not end.value.code
+def test_every_command_has_a_section():
+    held = [name for group in GROUPS.values() for name in group if name != "step"]
+    for words in (words for name in held for words in commands.commands(name)):
+        assert f"\n### {' '.join(words)}\n" in commands.page()
+    assert "\n- `--layer LAYER` (required): 1 to L\n" in commands.page()
+    assert "\n- `SOURCE ...`: sources to fetch\n" in commands.page()
 
 
 def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused():
@@ -162,38 +173,35 @@ def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused(
         readme.renewed("a", known)
 
 
-def ends(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    return end.value.code
-
-
-def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path, capsys):
+def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
     page, run = tmp_path / "README.md", tmp_path / "results" / "mine"
     page.write_text(f"before\n{readme.BEGIN}\n{readme.END}\nafter\n", encoding="utf-8")
-    assert ends("readme", "--readme", page, "--results", run) == 2
-    assert "its line of verdicts cannot be made" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="its line of verdicts cannot be made"):
+        readme.main(["--out", str(page), "--results", str(run)])
     (run / "model").mkdir(parents=True)
     (run / "figures").mkdir()
     (run / "claims.json").write_text('{"K1": {"verdict": "holds"}}')
     (run / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
     (run / "figures" / "figure11.svg").write_text("<svg/>")
-    assert ends("readme", "--readme", page, "--results", run) == 0
+    readme.main(["--out", str(page), "--results", str(run)])
     assert "**mine (surrogate): 1 hold**" in page.read_text(encoding="utf-8")
     assert (tmp_path / "docs" / "pictures" / "demo.svg").read_text() == "<svg/>"
-    assert ends("readme", "--readme", page, "--check") == 0
+    readme.main(["--out", str(page), "--check"])
     page.write_text(page.read_text(encoding="utf-8").replace("1 hold", "30 hold"), encoding="utf-8")
-    assert ends("readme", "--readme", page, "--check") == 2
-    assert "does not say what docs/data/demo.json holds" in capsys.readouterr().err
-    assert ends("readme", "--readme", page) == 0 and "1 hold" in page.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"README\.md is not up to date: make docs-pages"):
+        readme.main(["--out", str(page), "--check"])
+    readme.main(["--out", str(page)])
+    assert "1 hold" in page.read_text(encoding="utf-8")
 
 
-def test_the_steps_page_is_written_and_an_old_one_named(tmp_path, capsys):
+def test_a_page_is_written_and_an_old_one_named(tmp_path):
     page = tmp_path / "steps.md"
-    assert ends("steps-docs", "--out", page, "--check") == 2
-    assert "steps.md is not up to date" in capsys.readouterr().err
-    assert ends("steps-docs", "--out", page) == 0 and page.read_text(encoding="utf-8") == steps.page()
-    assert ends("steps-docs", "--out", page, "--check") == 0
+    with pytest.raises(SystemExit, match=r"steps\.md is not up to date"):
+        steps.main(["--out", str(page), "--check"])
+    assert not page.exists()
+    steps.main(["--out", str(page)])
+    assert page.read_text(encoding="utf-8") == steps.page()
+    steps.main(["--out", str(page), "--check"])
 
 
 def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():

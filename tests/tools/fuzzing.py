@@ -97,7 +97,7 @@ def seeds(reader: str) -> list[bytes]:
     if reader == "config":
         given.append(json.dumps(SMALL).encode())
     elif reader == "registry":
-        given.append((Path(sys.modules["ff_memories"].__path__[0]) / "sources" / "registry.toml").read_bytes())
+        given.append((Path(sys.modules["ff_memories"].__path__[0]) / "inputs" / "registry.toml").read_bytes())
     elif reader == "checkpoint":
         given += _checkpoints()
     return given + found(reader)

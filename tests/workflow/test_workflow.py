@@ -161,8 +161,8 @@ def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(step):
 
 
 def test_the_snakefile_and_the_sources_pass_lint_and_are_formatted():
-    command("ruff", "check", "src", "tests")
-    command("ruff", "format", "--check", "src", "tests")
+    command("ruff", "check", ".")
+    command("ruff", "format", "--check", "src", "tests", "benchmarks", "docs/tools")
     command("snakemake", "--lint")
     command("snakefmt", "--check", "Snakefile", "workflow")
 
@@ -231,12 +231,6 @@ def test_what_init_writes_by_default_is_what_the_paper_run_uses():
     paper = yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())
     same = ("seed", "fidelity", "extraction", "triggers", "mutations", "patterns", "values", "composition")
     assert {name: DEFAULTS[name] for name in same} == {name: paper[name] for name in same}
-
-
-def test_the_reference_of_config_keys_is_up_to_date():
-    from ff_memories.steps.config_docs import reference
-
-    assert (ROOT / "config" / "README.md").read_text(encoding="utf-8") == reference()
 
 
 @pytest.mark.long

@@ -16,7 +16,8 @@ rule benchmark:
         gpu=1,
         device=run_.config.execution.device,
     params:
-        **run_.step("benchmark"),
+        project=workflow.basedir,
     shell:
-        "ff-memories benchmark --device {resources.device} --threads {threads} --benchmark {output.benchmark} "
+        "PYTHONPATH={params.project:q}${{PYTHONPATH:+:$PYTHONPATH}} python -m benchmarks "
+        "--device {resources.device} --threads {threads} --benchmark {output.benchmark} "
         "--figure {output.figure} --page {output.page} 2> {log}"

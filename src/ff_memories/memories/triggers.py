@@ -117,7 +117,7 @@ def trigger_examples(
 
     def run(part: batching.Plan) -> None:
         try:
-            _run(decoder, corpus, prefixes, part, best, low, high, per_sentence, depth, space)
+            run_batch(decoder, corpus, prefixes, part, best, low, high, per_sentence, depth, space)
         except (RuntimeError, MemoryError):
             best.again = True  # layers before the one that failed have offered their prefixes, and will once more
             space.release()
@@ -143,19 +143,19 @@ def trigger_examples(
     return best
 
 
-def _run(
+def run_batch(
     decoder: Decoder, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int, high: int,
     per_sentence: str, depth: int, space: ScratchBuffer,
 ) -> None:  # fmt: skip
     """One forward pass up to layer ``depth``: offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = Batch.pack([corpus.sentence(s)[:cut] for s in part.sentences], decoder.device)
-    rows = _Rows(part, prefixes, batch, low)
+    rows = BatchRows(part, prefixes, batch, low)
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers[:depth]):
         residual = layer.attend(x, batch)
         coefficients = layer.coefficients(residual, space.like(residual, decoder.description.keys))
-        _select(index, coefficients, rows, best, per_sentence)
+        offer_hits(index, coefficients, rows, best, per_sentence)
         if index + 1 < depth:
             x = residual + layer.combine(coefficients)
     if not torch.isfinite(residual).all():
@@ -165,7 +165,7 @@ def _run(
         )
 
 
-class _Rows:
+class BatchRows:
     """Where the prefixes of a batch's sentences lie, and to which prefixes of the corpus they belong."""
 
     def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int):
@@ -215,7 +215,7 @@ class _Rows:
         return Entries(key[each], coefficient[each], start + along[each], text[each])
 
 
-def _select(layer: int, coefficients: torch.Tensor, rows: _Rows, best: TopTriggers, per_sentence: str) -> None:
+def offer_hits(layer: int, coefficients: torch.Tensor, rows: BatchRows, best: TopTriggers, per_sentence: str) -> None:
     """Offer what reaches the gate: first the best of each sentence is compared, then only the sentences that hit."""
     maxima = rows.maxima(coefficients)
     if best.is_new(layer):

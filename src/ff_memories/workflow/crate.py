@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rocrate.model import ContextEntity
 from rocrate.rocrate import ROCrate
 
 from ff_memories.base.errors import UserError
-from ff_memories.commands import citation
 from ff_memories.workflow import environment, lock, stages
 from ff_memories.workflow.provenance import Stage
 from ff_memories.workflow.provenance import path_of as provenance_path
@@ -43,18 +43,18 @@ def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> RO
     Raises:
         UserError: a file that it should hold is not as recorded.
     """
-    about, run = citation.source(), _name(recorded)
+    about, run = _software(), _name(recorded)
     crate = ROCrate(version="1.1")  # which Provenance Run Crate 0.5 builds on
     for name, meaning in TERMS.items():
         crate.metadata.extra_terms[name] = meaning
-    crate.name = f"{about.title}: the run {run}"
-    crate.description = f"{about.abstract} This is the run {run}, of {_whose(scope)}."
-    licence = f"https://spdx.org/licenses/{about.licence}"
-    words = {"name": f"{about.licence} licence", "description": f"the terms of {licence}"}
+    crate.name = f"The run {run} of {about['title']}"
+    crate.description = f"{about['abstract']} This is the run {run}, of {_whose(scope)}."
+    licence = f"https://spdx.org/licenses/{about['license']}"
+    words = {"name": f"{about['license']} licence", "description": f"the terms of {licence}"}
     crate.root_dataset["license"] = _add(crate, licence, "CreativeWork", **words)
     ended = [job.ended for stage in recorded.values() for job in stage.jobs if job.ended]
     crate.datePublished = datetime.fromisoformat(max(ended)) if ended else datetime.now(UTC)
-    agent = _add(crate, "#developers", "Organization", name=about.author)
+    agent = _add(crate, "#developers", "Organization", name=about["authors"][0]["name"])
     crate.root_dataset["author"] = crate.root_dataset["publisher"] = agent
     crate.root_dataset["conformsTo"] = [
         _add(crate, url, "CreativeWork", name=name, version=url.rpartition("/")[2]) for url, name in PROFILES.items()
@@ -76,6 +76,19 @@ def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> RO
         controls.append(control)
     crate.root_dataset["mentions"] = [*actions, *_whole(crate, recorded, workflow, controls, files, agent, ended)]
     return crate
+
+
+def _software(path: Path = Path("CITATION.cff")) -> dict[str, Any]:
+    """Return what CITATION.cff says of the software. Raises ``UserError`` where it does not say enough."""
+    try:
+        about = dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file", "run this at the top of the project") from None
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: not readable ({error})") from None
+    if missing := {"title", "abstract", "version", "license", "authors"} - about.keys():
+        raise UserError(f"{path}: has no {min(missing)}", "a crate names it")
+    return about
 
 
 def _whose(scope: str) -> str:
@@ -128,14 +141,14 @@ def _records(configfile: Path | None) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def _workflow(crate: ROCrate, about: Any) -> Any:
+def _workflow(crate: ROCrate, about: dict[str, Any]) -> Any:
     kinds = {"@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]}
     workflow = crate.add_workflow(
         "Snakefile", "Snakefile", main=True, lang="snakemake", properties={**kinds, **_type("Snakefile")}
     )
     workflow["name"], workflow["version"], workflow["license"] = (
-        about.title,
-        about.version,
+        about["title"],
+        about["version"],
         crate.root_dataset["license"],
     )
     return workflow

@@ -17,7 +17,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.memories import batching
 from ff_memories.memories.topk import TopTriggers
-from ff_memories.memories.triggers import POSITIONS, Prefixes, _run
+from ff_memories.memories.triggers import POSITIONS, Prefixes, run_batch
 from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 
@@ -72,7 +72,7 @@ def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: 
     """Ours, as ``trigger_examples`` runs it."""
     shape, prefixes, space = decoder.description, Prefixes.of(corpus), ScratchBuffer()
     best = best or TopTriggers(shape.layers, shape.keys, top, device=decoder.device)
-    return lambda part: _run(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers, space)
+    return lambda part: run_batch(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers, space)
 
 
 def concatenate(decoder: Decoder, corpus: Corpus, top: int) -> Method:

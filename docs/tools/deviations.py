@@ -1,14 +1,29 @@
-"""docs/deviations.md: the entries with the effects that a run measured. No number is typed."""
+"""Write docs/deviations.md: what text and released code leave open, and what each choice was measured to do.
 
+With --tables, the effects are taken from a run's `sensitivity` and `projection_seeds` tables, which are kept in
+docs/data as CSV so that the page can be remade without the run; otherwise from what is kept there. No number is typed.
+"""
+
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pages import ROOT, options, renew
 
+from ff_memories import tables
+from ff_memories.base.files import write_whole
 from ff_memories.claims import register as claims
 from ff_memories.claims.numbers import measured, number
 from ff_memories.claims.sensitivity.table import changes
-from ff_memories.deviations.register import Entry, Key, register
+from ff_memories.config import FIDELITY, RELEASED_ONLY
 
+PAGE, ENTRIES = ROOT / "docs" / "deviations.md", ROOT / "docs" / "tools" / "deviations.toml"
+KEPT = ("sensitivity", "projection_seeds")
+DIGITS = 6
 UNMEASURED = "not measured here"
 REFUSED = "such a run is refused"
 SHOWN = 3  # claims that are named for a choice
@@ -31,13 +46,60 @@ Claims are counted of those that were measured under that choice.
 {whose}
 """
 REMAKE = """\
-This page follows from `src/ff_memories/deviations/deviations.toml` and the tables in `docs/data/`. Remake it, from a
+This page follows from `docs/tools/deviations.toml` and the tables in `docs/data/`. Remake it, from a
 run's tables or without, by
 
     snakemake --cores all sensitivity projection_seeds
-    ff-memories deviations --tables results/demo/tables
+    python docs/tools/deviations.py --tables results/demo/tables
 """
 SURROGATE = "The run is one of a surrogate model, not the paper's: it shows which choices matter, and for what."
+
+
+@dataclass(frozen=True)
+class Key:
+    """One config key that decides an open question.
+
+    Attributes:
+        key: its path.
+        default: its value by the paper's reading.
+        alternatives: the other values that are spoken of.
+        share: whether the alternatives are shares of the training sentences, as ``sensitivity`` takes them.
+    """
+
+    key: str
+    default: str
+    alternatives: tuple[str, ...]
+    share: bool = False
+
+    @property
+    def released(self) -> str | None:
+        """What the released code does, by the config's own table; None where that says nothing."""
+        released = FIDELITY["released"] | RELEASED_ONLY | {"fidelity": "released"}
+        return released.get(self.key)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One deviation or open question; ``deviations.toml`` says what each attribute means."""
+
+    id: str
+    title: str
+    paper: str
+    released: str
+    here: str
+    where: str = ""
+    reported: str = ""
+    keys: tuple[Key, ...] = ()
+
+
+@cache
+def register() -> tuple[Entry, ...]:
+    """Return all entries, in the file's order."""
+    text = ENTRIES.read_text(encoding="utf-8")
+    return tuple(
+        Entry(**raw | {"keys": tuple(Key(**k | {"alternatives": tuple(k["alternatives"])}) for k in raw["keys"])})
+        for raw in ({"keys": []} | entry for entry in tomllib.loads(text)["entry"])
+    )
 
 
 def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
@@ -153,3 +215,45 @@ def seeds_line(seeds: pl.DataFrame | None) -> str:
         f"{number(row['high'], 4)} by seed, where the trained softmax gives {number(row['trained'], 4)}. "
         f"In {outside} of {medians.height} layers the trained softmax's median lies outside what the seeds give."
     )
+
+
+def taken(folder: Path) -> dict[str, str]:
+    """Return what is kept of a run's tables, as CSV."""
+    found = {name: folder / f"{name}.parquet" for name in KEPT if (folder / f"{name}.parquet").exists()}
+    if "sensitivity" not in found:
+        sys.exit(
+            f"{folder}: no sensitivity.parquet: snakemake --cores all sensitivity projection_seeds makes the tables"
+        )
+    return {name: csv(tables.read(path)) for name, path in found.items()}
+
+
+def csv(frame: pl.DataFrame) -> str:
+    """Return a table as CSV, floats to six significant digits."""
+    return frame.with_columns(pl.col(pl.Float64).round_sig_figs(DIGITS)).write_csv()
+
+
+def table(name: str, text: str) -> pl.DataFrame:
+    """Return a kept table."""
+    schema = tables.TABLES[name]
+    empty = [] if name != "sensitivity" else ["value"]
+    frame = pl.read_csv(text.encode(), schema_overrides={c: pl.String for c in schema.columns})
+    return tables.conform(frame.with_columns(pl.col(c).fill_null("") for c in empty), schema)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = options(__doc__, PAGE)
+    parser.add_argument("--tables", type=Path, help="folder of a run's tables; without it, what docs/data holds")
+    args = parser.parse_args(argv)
+    kept = {name: args.out.parent / "data" / f"{name}.csv" for name in KEPT}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in kept.items() if path.exists()}
+    if args.tables is not None:
+        texts = taken(args.tables)
+    new = page(*(table(name, texts[name]) if name in texts else None for name in KEPT))
+    if not args.check:
+        for name, text in texts.items():
+            write_whole(kept[name], text)
+    renew(args.out, new, args.check)
+
+
+if __name__ == "__main__":
+    main()

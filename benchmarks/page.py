@@ -3,8 +3,8 @@
 import altair as alt
 import polars as pl
 
-from ff_memories.benchmark.measures import SHARE, products_work
-from ff_memories.benchmark.subjects import SIZES
+from benchmarks.measures import SHARE, products_work
+from benchmarks.subjects import SIZES
 from ff_memories.figures.theme import BLUE, INK, ORANGE, TEXT_WIDTH
 from ff_memories.inputs.registry import source
 
@@ -22,7 +22,8 @@ REASONS = {
 }
 
 
-INTRODUCTION = """Written by `ff-memories benchmark --page docs/benchmark.md`; measured on {}.
+INTRODUCTION = """Written by `python -m benchmarks --benchmark benchmark.parquet --page docs/benchmark.md`;
+measured on {}.
 
 Weights are random, sentences have the lengths of WikiText's and made-up tokens. Methods take turns batch by batch on
 the same sentences, model and threads; a ratio is the median over rounds, with the smallest and largest in brackets.
@@ -92,7 +93,7 @@ def on_a_gpu() -> str:
 PEAK = 16_896 * 2 * 1.98e9  # float32 operations a second of an H200: cores, a multiply and an add, clock
 GPU = """## On a GPU
 
-    ff-memories benchmark --size paper --tokens 100000000 --benchmark benchmark.parquet --page benchmark.md
+    python -m benchmarks --size paper --tokens 100000000 --benchmark benchmark.parquet --page benchmark.md
 
 measures the paper's dimensions in full there, over a text as long as WikiText-103. No GPU has been at hand: its code
 paths were run on the CPU alone. By arithmetic, the products of the pass over WikiText-103 ({tokens:,} tokens at

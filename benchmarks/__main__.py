@@ -1,5 +1,7 @@
 """Measure the engine against the forward pass, other methods and fairseq, side by side (the `benchmark` table).
 
+    python -m benchmarks --benchmark benchmark.parquet --page benchmark.md
+
 Random weights and made-up sentences: no run's files are needed. Writes the table, a figure and a page. ``--size full``
 is two models, one small and as much of the paper's dimensions as two CPU cores can do in some minutes; ``paper`` is the
 paper's in full, for a GPU.
@@ -7,21 +9,23 @@ paper's in full, for a GPU.
 
 import argparse
 import os
+import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import torch
 
+from benchmarks import page
+from benchmarks.measures import MEASURES, Subject
+from benchmarks.subjects import SIZES, random_decoder
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.machine import hardware
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import Progress
-from ff_memories.benchmark import page
-from ff_memories.benchmark.measures import MEASURES, Subject
-from ff_memories.benchmark.subjects import SIZES, random_decoder
 from ff_memories.figures import render
 from ff_memories.steps.common import chosen_device
 
@@ -31,7 +35,10 @@ NAMES = {"quick": "2 layers, d = 32", "small": "6 layers, d = 256", "paper": "th
          "paper-part": "the paper's dimensions, little text"}  # fmt: skip
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", choices=RUNS, default="full")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
     parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
@@ -45,13 +52,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--benchmark", required=True, metavar="TABLE", help="benchmark.parquet to write")
     parser.add_argument("--figure", metavar="SVG", help="figure to write")
     parser.add_argument("--page", metavar="MD", help="page to write")
-
-
-def run(args: argparse.Namespace) -> None:
+    args = parser.parse_args(argv)
     if Path(args.benchmark).name != "benchmark.parquet":
-        raise UserError(
-            f"--benchmark {args.benchmark}: a table is named after what it holds", "name it benchmark.parquet"
-        )
+        parser.error(f"--benchmark {args.benchmark}: a table is named after what it holds: benchmark.parquet")
+    known = [measure.__name__ for measure in MEASURES]
+    if unknown := set(args.only) - set(known):
+        parser.error(f"--only: there is no {min(unknown)}, but {', '.join(known)}")
+    if args.tokens is not None and args.tokens < 1000:
+        parser.error(f"--tokens: {args.tokens} are too few: give 1000 or more")
+    return args
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, or read what was measured before, and write table, figure and page."""
+    args = parse(argv)
+    warnings.filterwarnings("ignore", category=DeprecationWarning)  # fairseq's modules
     if args.tables is None:
         measure(args)
     else:
@@ -73,10 +88,6 @@ def measure(args: argparse.Namespace) -> None:
     torch.set_num_threads(max(1, args.threads))
     device = chosen_device(args.device)
     budget = args.batch_tokens or (65_536 if device == "cuda" else 4096)
-    if unknown := set(args.only) - {measure.__name__ for measure in MEASURES}:
-        raise UserError(f"--only: there is no {min(unknown)}", "one of: " + ", ".join(m.__name__ for m in MEASURES))
-    if args.tokens is not None and args.tokens < 1000:
-        raise UserError(f"--tokens: {args.tokens} are too few", "give 1000 or more")
     rows, chosen = [], [measure for measure in MEASURES if measure.__name__ in args.only]
     with Progress(len(chosen) * len(RUNS[args.size]), "measurements", "benchmark") as progress:
         for name in RUNS[args.size]:
@@ -95,3 +106,10 @@ def machine(device: str) -> str:
     if device == "cuda":
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     return f"{dict(hardware())['processor']}, torch {torch.__version__}"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -1,26 +1,27 @@
-"""docs/steps.md: each step with the paper's section, the definition, the functions, the tables and the figures."""
+"""Write docs/steps.md: each step's section of the paper, definition, functions, tables and figures."""
 
 import ast
 import tomllib
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
+
+from pages import ROOT, options, renew
 
 from ff_memories.figures.registry import DRAWN, caption, title
 from ff_memories.tables import TABLES
 
-PACKAGE = Path(__file__).parent.parent
+PAGE, ENTRIES = ROOT / "docs" / "steps.md", ROOT / "docs" / "tools" / "steps.toml"
+PACKAGE = ROOT / "src" / "ff_memories"
 HEAD = """\
 # The steps
 
 One section for each step, in the order of the workflow. `snakemake RULE` makes a step's tables. Types are those of
-polars; `layer` counts from 1, `key` from 0. This page follows from the package: `ff-memories steps-docs`.
+polars; `layer` counts from 1, `key` from 0. This page follows from the package: `python docs/tools/steps.py`.
 """
 
 
 def page() -> str:
     """Return the page as Markdown. Raises ``KeyError`` or ``ValueError`` on a table or function that there is not."""
-    entries = tomllib.loads(files("ff_memories.guide").joinpath("steps.toml").read_text(encoding="utf-8"))["step"]
+    entries = tomllib.loads(ENTRIES.read_text(encoding="utf-8"))["step"]
     contents = [f"- [{entry['title']}](#{_anchor(entry['title'])})" for entry in entries]
     return "\n".join([HEAD, *contents, *(line for entry in entries for line in _section(entry))]) + "\n"
 
@@ -56,3 +57,12 @@ def _function(dotted: str) -> str:
 
 def _anchor(heading: str) -> str:
     return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c == "-")
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = options(__doc__, PAGE).parse_args(argv)
+    renew(args.out, page(), args.check)
+
+
+if __name__ == "__main__":
+    main()

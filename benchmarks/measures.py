@@ -10,9 +10,9 @@ import polars as pl
 import torch
 import torch.nn.functional as F
 
-from ff_memories.benchmark import methods
-from ff_memories.benchmark.subjects import Size, random_corpus
-from ff_memories.benchmark.timing import Measured, Profile, clock, in_turns, peak_memory, ratio
+from benchmarks import methods
+from benchmarks.subjects import Size, random_corpus
+from benchmarks.timing import Measured, Profile, clock, in_turns, peak_memory, ratio
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching, composition, mutations, triggers, values
 from ff_memories.memories.topk import TopTriggers
@@ -22,13 +22,13 @@ from ff_memories.model.decoder import Batch, Decoder
 MODES = {"best": "per sentence", "all": "every prefix"}
 SHARE = "% of forward"
 PARTS: dict[str, list[tuple[Any, str]]] = {  # what the engine does besides the forward pass
-    "sentences' maxima": [(triggers._Rows, "maxima")],
+    "sentences' maxima": [(triggers.BatchRows, "maxima")],
     "first gates": [(TopTriggers, "raise_gate")],
-    "comparing with the gates": [(triggers, "_select")],
-    "gathering along sentences": [(triggers._Rows, "along")],
-    "entries of hits": [(triggers._Rows, "entries"), (TopTriggers, "offer")],
-    "sorting and cutting lists": [(TopTriggers, "_trim"), (TopTriggers, "_cut"), (TopTriggers, "_compact")],
-    "numbers and hashes of prefixes": [(triggers._Rows, "__init__")],
+    "comparing with the gates": [(triggers, "offer_hits")],
+    "gathering along sentences": [(triggers.BatchRows, "along")],
+    "entries of hits": [(triggers.BatchRows, "entries")],
+    "sorting and cutting lists": [(TopTriggers, "offer"), (TopTriggers, "finish")],
+    "numbers and hashes of prefixes": [(triggers.BatchRows, "__init__")],
 }
 
 

@@ -1,0 +1,66 @@
+"""Write docs/commands.md: every command that people type, with its options."""
+
+import argparse
+from pathlib import Path
+
+from pages import ROOT, options, renew
+
+from ff_memories import cli
+from ff_memories.commands import GROUPS
+
+PAGE = ROOT / "docs" / "commands.md"
+HEAD = """\
+# Commands
+
+What people type beside `snakemake` and `dvc`, in the order of use, each after `ff-memories`; with `--help` a command
+says the same. This page follows from the package: `python docs/tools/commands.py`.
+"""
+STEPS = """\
+### step NAME
+
+One step of the workflow by itself, as the rules call it. [The steps](steps.md) says what each one computes.
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    parts = [HEAD]
+    for group, held in GROUPS.items():
+        parts += [f"## {group}\n", *(section(words) for name in held for words in commands(name))]
+    return "\n".join(parts)
+
+
+def commands(name: str) -> list[tuple[str, ...]]:
+    """Return a command, or the commands of a folder."""
+    folder = Path(cli.__file__).parent / "commands" / name
+    return [(name, below) for below in cli.names(name)] if folder.is_dir() else [(name,)]
+
+
+def section(words: tuple[str, ...]) -> str:
+    """Return a command's section: what it does, and a list of what can be given."""
+    if words == ("step",):
+        return STEPS
+    parser = argparse.ArgumentParser(add_help=False)
+    cli.arguments(words, parser)
+    lines = [f"### {' '.join(words)}", "", (parser.description or "").strip(), "", *map(item, parser._actions)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def item(action: argparse.Action) -> str:
+    """Return an argument's line: how it is typed, whether it must be, and what it means."""
+    choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else None
+    value = action.metavar or choices or action.dest.upper()
+    many = " ..." if action.nargs in ("*", "+") else ""
+    typed = [*action.option_strings, *([f"{value}{many}"] if action.nargs != 0 else [])]
+    required = " (required)" if action.required and action.nargs != "*" else ""
+    said = (action.help or "").replace("%%", "%")
+    return f"- `{' '.join(typed)}`{required}" + (f": {said}" if said else "")
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = options(__doc__, PAGE).parse_args(argv)
+    renew(args.out, page(), args.check)
+
+
+if __name__ == "__main__":
+    main()

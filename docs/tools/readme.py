@@ -1,0 +1,65 @@
+"""Renew the README's line of verdicts and its picture from a run; docs/data/demo.json keeps what they come from."""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pages import ROOT, options, renew
+
+from ff_memories.base.files import write_whole
+from ff_memories.model.info import read_info
+
+KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"
+BEGIN, END = "<!-- the demo's verdicts: python docs/tools/readme.py -->", "<!-- end -->"
+
+
+def facts(claims: Mapping[str, Mapping[str, Any]], run: str, scope: str) -> dict[str, Any]:
+    """Return what the README says of a run: its name, its scope, and how often each verdict was given."""
+    verdicts = [claim["verdict"] for claim in claims.values()]
+    return {"run": run, "scope": scope, "verdicts": {name: verdicts.count(name) for name in sorted(set(verdicts))}}
+
+
+def badge(known: Mapping[str, Any]) -> str:
+    """Return the line: ``demo (surrogate): 11 hold, 5 fail, 14 not applicable``."""
+    words = {"holds": "hold", "fails": "fail"}
+    order = ["reproduced", "not_reproduced", "holds", "fails", "not_applicable", "not_attempted"]
+    told = [f"{known['verdicts'][v]} {words.get(v, v.replace('_', ' '))}" for v in order if v in known["verdicts"]]
+    return f"**{known['run']} ({known['scope']}): {', '.join(told)}**"
+
+
+def renewed(text: str, known: Mapping[str, Any]) -> str:
+    """Return the README with its line renewed. Raises ``ValueError`` where the place for it is missing."""
+    place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+    if not place.search(text):
+        raise ValueError(f"there is no {BEGIN} … {END}")
+    return place.sub(lambda _: f"{BEGIN}\n{badge(known)}\n{END}", text, count=1)
+
+
+def of_run(results: Path) -> tuple[dict[str, Any], str]:
+    """Return what the README says of a run, and its picture."""
+    claims = json.loads((results / "claims.json").read_text(encoding="utf-8"))
+    scope = read_info(str(results / "model/info.json"))["scope"]
+    return facts(claims, results.name, scope), (results / f"figures/{FIGURE}.svg").read_text(encoding="utf-8")
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = options(__doc__, ROOT / "README.md")
+    parser.add_argument("--results", type=Path, help=f"a run's folder; without it, what {KEPT} holds")
+    args = parser.parse_args(argv)
+    root = args.out.parent
+    try:
+        known, picture = of_run(args.results) if args.results else (json.loads((root / KEPT).read_text()), None)
+        new = renewed(args.out.read_text(encoding="utf-8"), known)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.exit(f"{args.out}: its line of verdicts cannot be made ({error}): run snakemake first")
+    if picture is not None and not args.check:
+        write_whole(root / KEPT, json.dumps(known, indent=1, sort_keys=True) + "\n")
+        write_whole(root / PICTURE, picture)
+    renew(args.out, new, args.check)
+
+
+if __name__ == "__main__":
+    main()
