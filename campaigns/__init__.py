@@ -7,4 +7,4 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "campaigns"), str(ROOT / "tests" / "tools"), str(ROOT / "tests" / "robustness")]
+sys.path[:0] = [str(ROOT / "tests" / "tools"), str(ROOT / "tests" / "robustness")]

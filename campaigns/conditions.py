@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from factories import words
 from pipeline import config, run_steps, write_inputs
-from trials import RESULTS, copied, differing, digests, finish, fresh, options, record, start, undisturbed
 
+from campaigns.trials import RESULTS, copied, differing, digests, finish, fresh, options, record, start, undisturbed
 from ff_memories import tables
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
 from ff_memories.audit.tolerances import NUMBER, TIE

@@ -15,8 +15,8 @@ import torch
 import yaml
 from factories import write_dictionary
 from planted_run import TYPES, write_sentences
-from trials import RESULTS, Clock, copied, differing, finish, fresh, options, record, recorded, undisturbed
 
+from campaigns.trials import RESULTS, Clock, copied, differing, finish, fresh, options, record, recorded, undisturbed
 from ff_memories.corpus import text
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (classes that a checkpoint may hold)
 

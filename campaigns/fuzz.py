@@ -4,7 +4,8 @@ import tempfile
 from pathlib import Path
 
 import fuzzing
-from trials import Clock, options, record
+
+from campaigns.trials import Clock, options, record
 
 
 def main() -> None:

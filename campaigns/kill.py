@@ -11,7 +11,8 @@ import subprocess
 from collections import Counter
 
 import psutil
-from trials import Clock, differing, finish, fresh, options, record, start, undisturbed
+
+from campaigns.trials import Clock, differing, finish, fresh, options, record, start, undisturbed
 
 VICTIMS = ("everything", "Snakemake", "a job")
 INSTANTS = {"planted": (2.0, 30.0), "demo": (5.0, 120.0)}  # seconds after the start, from and to

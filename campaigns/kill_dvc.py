@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 from projects import configure, due, publish, restored, run
 from running import BIN
-from trials import Clock, options, record, undisturbed
 
+from campaigns.trials import Clock, options, record, undisturbed
 from ff_memories.workflow import lock
 
 TIMES = ("/logs/", "/cost.html", ".snakemake_timestamp")

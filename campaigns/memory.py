@@ -21,7 +21,8 @@ import yaml
 from factories import write_checkpoint
 from pipeline import config, step
 from running import BIN, ROOT
-from trials import options, record
+
+from campaigns.trials import options, record
 
 LIMIT = 2048  # MiB
 WORDS, TIMES = 800_000, 50

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from covering import Covering, functions
+
+from campaigns.covering import Covering, functions
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src/ff_memories")

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-import branches
 import fuzzing
-import mutation as mutation_
 import test_hostile_checkpoints as checkpoints
 import test_hostile_config as configs
 import test_hostile_text as texts
+from hostile import PROGRAMS
 
+from campaigns import branches
+from campaigns import mutation as mutation_
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.patterns.scoring import share
 
@@ -196,7 +197,7 @@ def coverage() -> str:
 def hostile() -> str:
     """The tables of the hostile tests, which hold as long as those tests pass."""
     body: list[tuple[str, Iterable[str], str]] = [
-        ("a checkpoint's pickle", checkpoints.PROGRAMS, "refused in both of torch's formats, nothing executed"),
+        ("a checkpoint's pickle", PROGRAMS, "refused in both of torch's formats, nothing executed"),
         ("a pickled call in a checkpoint", checkpoints.PLACES, "refused by name, nothing executed"),
         ("a checkpoint's weights", checkpoints.TENSORS, "refused by name"),
         ("a safetensors file", checkpoints.SAFETENSORS, "refused by name"),

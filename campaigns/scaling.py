@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import yaml
-from rehearsal import PAGE, ROOT, SCALING, page, planned, snakemake
 
+from campaigns.rehearsal import PAGE, ROOT, SCALING, page, planned, snakemake
 from ff_memories.base.machine import hardware
 
 SHARDS, AT_ONCE = 8, (1, 2)

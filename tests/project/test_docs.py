@@ -11,7 +11,6 @@ import commands
 import deviations
 import pytest
 import readme
-import rehearsal
 import steps
 from dvc.cli import DvcParserError
 from dvc.cli.parser import get_main_parser
@@ -19,6 +18,7 @@ from running import ROOT
 from snakemake.cli import get_argument_parser
 
 import config
+from campaigns import rehearsal
 from ff_memories import cli
 from ff_memories.base.errors import UserError
 from ff_memories.commands import GROUPS

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from rehearsal import FULL, TINY, rehearse
+
+from campaigns.rehearsal import FULL, TINY, rehearse
 
 
 def test_the_papers_config_fetches_converts_and_refuses_other_weights_by_name(tmp_path):
