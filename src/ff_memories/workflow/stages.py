@@ -19,7 +19,7 @@ import yaml
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import load, read_yaml
-from ff_memories.workflow.stale_locks import withdraw
+from ff_memories.workflow.at_work import withdraw
 
 DEFAULT = Path("config/config.yaml")
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
