@@ -226,11 +226,11 @@ def test_the_configs_that_come_with_the_project_are_valid_and_complete():
 
 
 def test_what_init_writes_by_default_is_what_the_paper_run_uses():
-    from ff_memories.commands.init import DEFAULTS
+    from ff_memories.config import usual
 
     paper = yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())
     same = ("seed", "fidelity", "extraction", "triggers", "mutations", "patterns", "values", "composition")
-    assert {name: DEFAULTS[name] for name in same} == {name: paper[name] for name in same}
+    assert {name: usual()[name] for name in same} == {name: paper[name] for name in same}
 
 
 def test_the_reference_of_config_keys_is_up_to_date():

@@ -1,4 +1,7 @@
-"""DVC, by its command line, from the environment that runs this."""
+"""DVC, by its command line, from the environment that runs this.
+
+Its record of who works here and the lock over it (``at_work``) are not public, so DVC is pinned.
+"""
 
 import json
 import sys
