@@ -315,15 +315,15 @@ def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:
     return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
 
 
-def usual(model: type[BaseModel] = Config) -> dict[str, Any]:
-    """Return what a new config says as plain data: the paper's choices, and null for what is a run's own.
+def usual(keys: dict[str, FieldInfo] | None = None) -> dict[str, Any]:
+    """Return what a new config, or a section with these ``keys``, says as plain data: the paper's choices, and null for what is a run's own.
 
     A key's choice is its first example, or, where the key may be left out, its default, if that is any.
     """
     out: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
+    for name, field in (keys or Config.model_fields).items():
         if field.is_required():
-            out[name] = usual(field.annotation) if keys_of(field) else (field.examples or [None])[0]
+            out[name] = usual(below) if (below := keys_of(field)) else (field.examples or [None])[0]
         elif field.default is not None and field.default_factory is None:
             out[name] = field.default
     return out
