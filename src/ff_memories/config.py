@@ -316,9 +316,10 @@ def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:
 
 
 def usual(keys: dict[str, FieldInfo] | None = None) -> dict[str, Any]:
-    """Return what a new config, or a section with these ``keys``, says as plain data: the paper's choices, and null for what is a run's own.
+    """Return what a new config says as plain data: the paper's choices, and null for what is a run's own.
 
-    A key's choice is its first example, or, where the key may be left out, its default, if that is any.
+    A key's choice is its first example, or, where the key may be left out, its default, if that is any. ``keys``: those
+    of one section; left out: all.
     """
     out: dict[str, Any] = {}
     for name, field in (keys or Config.model_fields).items():
