@@ -2,6 +2,7 @@
 from pathlib import Path
 
 from ff_memories.config import read_yaml
+from ff_memories.declaration import command
 from ff_memories.base.errors import UserError
 from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.patterns import SHEETS
@@ -63,6 +64,7 @@ CLAIM_TABLES = [
     "pattern_labels",
     "distance_labels",
 ]
+SHOWN = [*FIGURES, "sensitivity"] if run_.measures_choices else list(FIGURES)
 COUNTED = ["corpus", "triggers", "mutations", "composition", "proxy", "patterns"]
 SECTIONS = [
     name
