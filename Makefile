@@ -74,7 +74,7 @@ NEWEST = .venv-newest/bin
 newest:
 	$(PYTHON) -m venv --clear .venv-newest
 	$(NEWEST)/python -m pip install --quiet -e '.[spacy,dev]'
-	$(NEWEST)/python -m pip install --quiet --upgrade snakemake torch
+	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
 	$(NEWEST)/python -c "from ff_memories.workflow.environment import *; print(*differences(pins()))"
 	$(NEWEST)/python -m pytest -n logical --dist loadfile -m 'not browser and not long and not slurm and not locked'

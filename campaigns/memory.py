@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 def demo() -> list[dict]:
     """Say what the recorded demo run took, by Snakemake's benchmark files, which provenance.json keeps."""
-    stages = json.loads((ROOT / "provenance.json").read_text(encoding="utf-8"))
+    stages = json.loads((ROOT / "provenance.json").read_text(encoding="utf-8"))["stages"]
     jobs = [(job["peak_mib"], name) for name, stage in stages.items() for job in stage["jobs"] if job.get("peak_mib")]
     (most, name), others = max(jobs), sorted(jobs)[-2:]
     rows = [(f"the largest of the demo's {len(jobs)} jobs: {name}", most)]

@@ -19,7 +19,7 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.machine import MACHINE, MADE, hardware
 from ff_memories.commands import GROUPS
-from ff_memories.workflow.stale_locks import end_with_snakemake
+from ff_memories.workflow.processes import STARTED_BY, end_with
 
 PACKAGE = Path(__file__).parent
 PROGRAM = "ff-memories"
@@ -68,10 +68,10 @@ def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
 def main(argv: list[str] | None = None) -> None:
     """Run one command. Bad input ends with its message on stderr and status 2, with nothing half-written."""
     argv = sys.argv[1:] if argv is None else argv
-    as_job = "FF_MEMORIES_LOGS_MACHINE" in os.environ
+    snakemake = os.environ.get(STARTED_BY)
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
         arithmetic.use(chosen_arithmetic[-1])
-    elif as_job:
+    elif snakemake:
         arithmetic.use("portable")  # a step without a model has no reason to compute otherwise
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, and small
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long where they sleep at once
@@ -89,11 +89,11 @@ def main(argv: list[str] | None = None) -> None:
         )
         run = arguments(words, parser)
         args = parser.parse_args(argv[2:] if list(words) == argv[:2] else argv[1:])
-        if as_job:  # a job of Snakemake: its log begins with what it ran on and ends with what it made
-            end_with_snakemake()
+        if snakemake:  # a job of Snakemake: its log begins with what it ran on and ends with what it made
+            end_with(int(snakemake))  # the next run's jobs write the same files
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
         status = run(args)
-        if as_job:
+        if snakemake:
             print(f"{MADE}{json.dumps(files.digests())}", file=sys.stderr, flush=True)
         sys.stdout.flush()  # here, where a reader that has gone is no error
     except UserError as error:

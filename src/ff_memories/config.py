@@ -64,14 +64,19 @@ class Corpus(Section):
     validation: TextFiles = Field(description="where layers are observed (sections 5.1 and 5.2)")
     sha256: str | None = Field(pattern=r"^[0-9a-f]{64}$", description="of all text files, in order; null: not checked")
     segmenter: str = Field(
+        examples=["rule"],
         pattern=r"^(rule|line|spacy:[\w.-]+)$",
         description="rule | spacy:<pipeline> | line (one sentence per line)",
     )
     tokenizer: Literal["auto", "native", "moses"] = Field(
-        description="native: split on blanks (paper) | moses (released)"
+        examples=["auto"], description="native: split on blanks (paper) | moses (released)"
     )
-    headings: Literal["keep", "drop"] = Field(description="WikiText's ` = Title = ` lines as sentences")
-    too_long: Literal["refuse", "split"] = Field(description="a sentence longer than the model's positions")
+    headings: Literal["keep", "drop"] = Field(
+        examples=["keep"], description="WikiText's ` = Title = ` lines as sentences"
+    )
+    too_long: Literal["refuse", "split"] = Field(
+        examples=["refuse"], description="a sentence longer than the model's positions"
+    )
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -115,9 +120,9 @@ class Sources(Section):
 class Execution(Section):
     """How a run is carried out. No result depends on it beyond near-ties, so it is no rule's params."""
 
-    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU where there is one")
-    shards: int = Field(ge=1, le=10_000, description="jobs that the trigger pass is cut into")
-    batch_tokens: int = Field(ge=1, description="tokens in one forward pass")
+    device: Literal["auto", "cpu", "cuda"] = Field(examples=["auto"], description="auto: a GPU where there is one")
+    shards: int = Field(examples=[4], ge=1, le=10_000, description="jobs that the trigger pass is cut into")
+    batch_tokens: int = Field(examples=[16_384], ge=1, description="tokens in one forward pass")
     arithmetic: Literal["portable", "fast"] = Field(
         "portable",
         description="on a CPU: portable, the same bits on every x86-64 CPU with AVX2, one thread a job | fast",
@@ -127,57 +132,67 @@ class Execution(Section):
 class Extraction(Section):
     """Arithmetic of the trigger pass."""
 
-    precision: Literal["float32"] = Field(description="float32")
+    precision: Literal["float32"] = Field(examples=["float32"], description="float32")
 
 
 class Triggers(Section):
     """E1, section 3.1: the top-t prefixes of every key."""
 
-    top: int = Field(ge=1, le=65535, description="t, triggers kept per key")
-    per_sentence: Literal["best", "all"] = Field(description="best: one prefix per sentence and key | all prefixes")
-    positions: Literal["auto", "inner", "released", "full"] = Field(
-        description="prefix lengths: inner 1..N-1 (paper) | released 0..N-1 | full 1..N"
+    top: int = Field(examples=[50], ge=1, le=65535, description="t, triggers kept per key")
+    per_sentence: Literal["best", "all"] = Field(
+        examples=["best"], description="best: one prefix per sentence and key | all prefixes"
     )
-    duplicates: Literal["keep", "drop"] = Field(description="drop: a prefix text at most once per key")
+    positions: Literal["auto", "inner", "released", "full"] = Field(
+        examples=["auto"], description="prefix lengths: inner 1..N-1 (paper) | released 0..N-1 | full 1..N"
+    )
+    duplicates: Literal["keep", "drop"] = Field(
+        examples=["keep"], description="drop: a prefix text at most once per key"
+    )
 
 
 class Mutations(Section):
     """E3, section 3.2: remove the first, the last or a random token of a trigger."""
 
-    keys_per_layer: int = Field(ge=1, le=65_536, description="random keys per layer")
-    top: int = Field(ge=1, le=65_535, description="triggers mutated per key")
-    random: Literal["any", "inner"] = Field(description="the random token: any of 1..j | inner, neither first nor last")
-    single_token: Literal["skip", "bos"] = Field(
-        description="prefixes of one token: skip | read the coefficient at </s>"
+    keys_per_layer: int = Field(examples=[100], ge=1, le=65_536, description="random keys per layer")
+    top: int = Field(examples=[50], ge=1, le=65_535, description="triggers mutated per key")
+    random: Literal["any", "inner"] = Field(
+        examples=["any"], description="the random token: any of 1..j | inner, neither first nor last"
     )
-    mean: Literal["of_ratios", "of_sums"] = Field(description="mean of per-prefix changes | change of the sums")
+    single_token: Literal["skip", "bos"] = Field(
+        examples=["skip"], description="prefixes of one token: skip | read the coefficient at </s>"
+    )
+    mean: Literal["of_ratios", "of_sums"] = Field(
+        examples=["of_ratios"], description="mean of per-prefix changes | change of the sums"
+    )
 
 
 class Patterns(Section):
     """E2, section 3.1: keys to annotate."""
 
-    keys_per_layer: int = Field(ge=1, le=65_536, description="random keys per layer")
-    top: int = Field(ge=3, le=255, description="triggers shown per key")
+    keys_per_layer: int = Field(examples=[10], ge=1, le=65_536, description="random keys per layer")
+    top: int = Field(examples=[25], ge=3, le=255, description="triggers shown per key")
 
 
 class Values(Section):
     """E4-E7, section 4: what each value predicts, against its key's triggers."""
 
     target: Literal["auto", "next", "last"] = Field(
-        description="next: the token after the trigger (paper) | last: its last token (released)"
+        examples=["auto"], description="next: the token after the trigger (paper) | last: its last token (released)"
     )
     projection: Literal["auto", "adaptive", "flat", "head", "random"] = Field(
-        description="adaptive: the model's own softmax (paper) | flat | head | random (released)"
+        examples=["auto"], description="adaptive: the model's own softmax (paper) | flat | head | random (released)"
     )
-    projection_seed: int = Field(ge=0, le=LARGEST, description="of the random projections")
+    projection_seed: int = Field(examples=[1], ge=0, le=LARGEST, description="of the random projections")
 
 
 class Composition(Section):
     """E8-E14, section 5: how memories and layers compose on validation prefixes."""
 
-    examples: int = Field(ge=1, le=10**9, description="random prefixes; fewer sentences than that: all are used")
+    examples: int = Field(
+        examples=[4000], ge=1, le=10**9, description="random prefixes; fewer sentences than that: all are used"
+    )
     sample: Literal["per_sentence", "uniform"] = Field(
-        description="one prefix of each drawn sentence | uniform over all prefixes"
+        examples=["per_sentence"], description="one prefix of each drawn sentence | uniform over all prefixes"
     )
     sample_file: str | None = Field(
         None,
@@ -185,14 +200,14 @@ class Composition(Section):
         "prefixes, in this order, in place of a draw; export-sample writes such a file; null: drawn",
     )
     positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
-        description="prefix lengths: 1..N (paper) | 0..N (released) | 1..N-1"
+        examples=["auto"], description="prefix lengths: 1..N (paper) | 0..N (released) | 1..N-1"
     )
     layer_prediction: Literal["auto", "ffn", "output"] = Field(
-        description="what a memory may agree with: ffn top(y) (paper) | output top(o) (released)"
+        examples=["auto"], description="what a memory may agree with: ffn top(y) (paper) | output top(o) (released)"
     )
-    memories: Literal["active", "all"] = Field(description="which memories may agree")
+    memories: Literal["active", "all"] = Field(examples=["active"], description="which memories may agree")
     stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
-        description="the list of stop words: of a package, or the most frequent types"
+        examples=["sklearn"], description="the list of stop words: of a package, or the most frequent types"
     )
 
 
@@ -228,8 +243,10 @@ class Config(Section):
     """One run."""
 
     run: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="results go to results/<run>/")
-    seed: int = Field(ge=0, lt=2**32, description="every random draw follows from it")
-    fidelity: Literal["paper", "released"] = Field(description="what every key below that says `auto` becomes")
+    seed: int = Field(examples=[1], ge=0, lt=2**32, description="every random draw follows from it")
+    fidelity: Literal["paper", "released"] = Field(
+        examples=["paper"], description="what every key below that says `auto` becomes"
+    )
     corpus: Corpus
     model: Model
     execution: Execution
@@ -296,6 +313,21 @@ def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:
     """Return the keys of a section, by name; none for a plain key, or one that is not ours."""
     model = None if field is None else field.annotation
     return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+
+
+def usual(keys: dict[str, FieldInfo] | None = None) -> dict[str, Any]:
+    """Return what a new config says as plain data: the paper's choices, and null for what is a run's own.
+
+    A key's choice is its first example, or, where the key may be left out, its default, if that is any. ``keys``: those
+    of one section; left out: all.
+    """
+    out: dict[str, Any] = {}
+    for name, field in (keys or Config.model_fields).items():
+        if field.is_required():
+            out[name] = usual(below) if (below := keys_of(field)) else (field.examples or [None])[0]
+        elif field.default is not None and field.default_factory is None:
+            out[name] = field.default
+    return out
 
 
 def _keys_in(sections: list[str]) -> list[str]:

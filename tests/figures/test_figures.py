@@ -23,7 +23,7 @@ from ff_memories.figures.context import SURROGATE_MARK, FigureContext, from_info
 from ff_memories.figures.registry import DRAWN, FIGURES, caption
 
 LAYERS, KEYS = 16, 12
-SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".html", ".csv")
+SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".csv")
 SECTIONS = {
     "seed": 1,
     "mutations": {"keys_per_layer": 2, "top": 3, "random": "any", "single_token": "skip", "mean": "of_ratios"},
@@ -155,10 +155,27 @@ def test_another_process_draws_the_same_bytes(run_folder, drawn):
             assert here.read_bytes() == there.read_bytes(), suffix
 
 
-def test_the_page_needs_no_network(drawn):
-    page = (drawn / "figure4.html").read_text()
+def page_of(specification, out):
+    with pytest.raises(SystemExit) as end:
+        main(["step", "figure-page", "--spec", str(specification), "--page", str(out)])
+    return end.value.code
+
+
+def test_the_page_needs_no_network_and_draws_the_specification(drawn, tmp_path):
+    assert page_of(drawn / "figure4.vl.json", tmp_path / "figure4.html") == 0
+    page = (tmp_path / "figure4.html").read_text()
+    held, _ = json.JSONDecoder().raw_decode(page.partition("const spec = ")[2])
+    assert held == json.loads((drawn / "figure4.vl.json").read_text())
     assert not re.findall(r"<(?:script|link)[^>]*(?:src|href)=", page)
-    assert FIGURES["figure4"].caption in html.unescape(page)
+    assert f"<title>Figure 4: {FIGURES['figure4'].caption}</title>" in html.unescape(page)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"$schema": "none", "description": ""}'])
+def test_what_is_no_specification_makes_no_page(tmp_path, capsys, content):
+    (tmp_path / "figure4.vl.json").write_text(content)
+    assert page_of(tmp_path / "figure4.vl.json", tmp_path / "figure4.html") == 2
+    assert "figure4.vl.json: not readable" in capsys.readouterr().err
+    assert not (tmp_path / "figure4.html").exists()
 
 
 @pytest.mark.parametrize("figure", FIGURES)

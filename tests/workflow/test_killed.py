@@ -12,7 +12,7 @@ import pytest
 from dvc.lock import make_lock
 from running import BIN, ROOT, snakemake
 
-from ff_memories.workflow import dvc, lock, stale_locks
+from ff_memories.workflow import at_work, dvc, lock, processes
 
 TARGET = "results/planted/tables/sentences.parquet"
 
@@ -70,15 +70,15 @@ def test_a_second_run_beside_one_at_work_is_refused(tmp_path):
 @pytest.mark.parametrize("parent, ends", [("999999999", True), ("its own", False), ("0", False), ("1", False)])
 def test_a_process_ends_with_the_one_it_is_told_of(parent, ends):
     parent = str(os.getpid()) if parent == "its own" else parent  # no test's name may differ between its workers
-    code = "from ff_memories.workflow import stale_locks; import time; stale_locks.end_with_snakemake(); time.sleep(3)"
-    child = subprocess.run([sys.executable, "-c", code], env={**os.environ, stale_locks.STARTED_BY: parent})
+    code = f"from ff_memories.workflow import processes; import time; processes.end_with({parent}); time.sleep(3)"
+    child = subprocess.run([sys.executable, "-c", code])
     assert child.returncode == (-signal.SIGKILL if ends else 0)
 
 
 STAGE = """\
 import time
-from ff_memories.killed import end_with_dvc
-end_with_dvc()
+from ff_memories.workflow.at_work import heed_dvc
+heed_dvc(is_stage=True, is_main=True)
 open("began", "w").close()
 time.sleep(1)
 open("done", "w").close()
@@ -97,7 +97,7 @@ def test_a_stage_ends_with_the_dvc_that_runs_it(tmp_path, writer, ends):
     pid = {"its own": dvc.pid, "dead": 999999999, "another": another.pid}.get(writer)
     content = {"write": {"out": {"pid": pid, "cmd": "dvc repro"}} if pid else {}, "read": {}}
     (tmp_path / "written").write_text(json.dumps(content))
-    (tmp_path / "written").rename(tmp_path / stale_locks.RWLOCK)
+    (tmp_path / "written").rename(tmp_path / at_work.RWLOCK)
     if writer != "dead":
         wait_for((tmp_path / "began").exists)
     dvc.kill()
@@ -108,15 +108,15 @@ def test_a_stage_ends_with_the_dvc_that_runs_it(tmp_path, writer, ends):
     assert (tmp_path / "done").exists() is not ends
 
 
-DEAD = f"{stale_locks.HOST} 999999999 1.00"
-ALIVE = f"{stale_locks.HOST} {os.getppid()} {psutil.Process(os.getppid()).create_time():.2f}"
-REUSED = f"{stale_locks.HOST} {os.getppid()} 1.00"  # the process's number has become another's
+DEAD = f"{processes.HOST} 999999999 1.00"
+ALIVE = processes.name(os.getppid())
+REUSED = f"{processes.HOST} {os.getppid()} 1.00"  # the process's number has become another's
 ELSEWHERE = "another-machine 1 1.00"
 
 
 def take_over(folder):
     """As a Snakemake does that begins in a folder, and ends."""
-    code = "from ff_memories.workflow.stale_locks import take_over; take_over()"
+    code = "from ff_memories.workflow.at_work import take_over; take_over()"
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
 
 
@@ -129,40 +129,38 @@ def take_over(folder):
 )  # fmt: skip
 def test_locks_are_removed_only_where_nobody_can_hold_them(tmp_path, records, released):
     for name in records:
-        (tmp_path / stale_locks.RUNNING / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / stale_locks.RUNNING / name).touch()
-    (tmp_path / stale_locks.LOCKS).mkdir(parents=True)
-    (tmp_path / stale_locks.LOCKS / "0.output.lock").touch()
+        (tmp_path / at_work.RUNNING / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / at_work.RUNNING / name).touch()
+    (tmp_path / at_work.LOCKS).mkdir(parents=True)
+    (tmp_path / at_work.LOCKS / "0.output.lock").touch()
     take_over(tmp_path)
-    assert (tmp_path / stale_locks.LOCKS / "0.output.lock").exists() is not released
+    assert (tmp_path / at_work.LOCKS / "0.output.lock").exists() is not released
 
 
 def test_a_zombie_holds_no_lock(tmp_path):
     child = subprocess.Popen(["sleep", "60"])
-    name = f"{stale_locks.HOST} {child.pid} {psutil.Process(child.pid).create_time():.2f}"
+    name = processes.name(child.pid)
     child.kill()
     try:
         wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
-        for path in (stale_locks.RUNNING / name, stale_locks.LOCKS / "0.output.lock"):
+        for path in (at_work.RUNNING / name, at_work.LOCKS / "0.output.lock"):
             (tmp_path / path).parent.mkdir(parents=True)
             (tmp_path / path).touch()
         take_over(tmp_path)
-        assert not list((tmp_path / stale_locks.LOCKS).iterdir()) and not list(
-            (tmp_path / stale_locks.RUNNING).iterdir()
-        )
+        assert not list((tmp_path / at_work.LOCKS).iterdir()) and not list((tmp_path / at_work.RUNNING).iterdir())
     finally:
         child.wait()
 
 
 def test_what_was_killed_is_remembered_until_its_locks_can_go(tmp_path):
-    for path in (stale_locks.RUNNING / DEAD, stale_locks.RUNNING / ALIVE, stale_locks.LOCKS / "0.output.lock"):
+    for path in (at_work.RUNNING / DEAD, at_work.RUNNING / ALIVE, at_work.LOCKS / "0.output.lock"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     take_over(tmp_path)
-    assert list((tmp_path / stale_locks.LOCKS).iterdir())
-    (tmp_path / stale_locks.RUNNING / ALIVE).unlink()
+    assert list((tmp_path / at_work.LOCKS).iterdir())
+    (tmp_path / at_work.RUNNING / ALIVE).unlink()
     take_over(tmp_path)
-    assert not list((tmp_path / stale_locks.LOCKS).iterdir())
+    assert not list((tmp_path / at_work.LOCKS).iterdir())
 
 
 def test_reading_the_workflow_is_no_work(tmp_path):
@@ -172,9 +170,9 @@ def test_reading_the_workflow_is_no_work(tmp_path):
     prepare(tmp_path)
     code = f"""\
 from pathlib import Path
-from ff_memories import killed, stages
+from ff_memories.workflow import at_work, stages
 with stages.workflow(Path("my.yaml"), snakefile=Path({str(ROOT / "Snakefile")!r})):
-    assert killed.RUNNING.is_dir() and not list(killed.RUNNING.iterdir())
+    assert at_work.RUNNING.is_dir() and not list(at_work.RUNNING.iterdir())
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
@@ -209,12 +207,12 @@ def test_a_record_of_who_works_here_that_dvc_was_killed_over_is_removed(tmp_path
     dvc.call("init", "--no-scm", "--quiet")
     (tmp_path / "input").touch()
     (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: 'true', deps: [input]}}")
-    rwlock = tmp_path / stale_locks.RWLOCK
+    rwlock = tmp_path / at_work.RWLOCK
     rwlock.parent.mkdir(exist_ok=True)
     rwlock.write_text(content)
     with make_lock(str(rwlock.with_name("rwlock.lock"))):  # another DVC is just writing it
         monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0)
-        dvc.repair()
+        at_work.mend_record_of_dvc()
     assert rwlock.read_text() == content
     assert "one" in dvc.call("status")
     assert json.loads(rwlock.read_text())["write"] == {}

@@ -55,7 +55,7 @@ def test_after_a_run_there_is_nothing_to_do(planted_run):
 
 def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
     change(planted_copy, "figures.figure4.width", 300)
-    assert due(planted_copy) == {"figure": 1, "report": 1}
+    assert due(planted_copy) == {"figure": 1, "figure_page": 1, "report": 1}
     snakemake(planted_copy)
     assert due(planted_copy) == {}
 
@@ -226,11 +226,11 @@ def test_the_configs_that_come_with_the_project_are_valid_and_complete():
 
 
 def test_what_init_writes_by_default_is_what_the_paper_run_uses():
-    from ff_memories.commands.init import DEFAULTS
+    from ff_memories.config import usual
 
     paper = yaml.safe_load((ROOT / "config" / "paper.yaml").read_text())
     same = ("seed", "fidelity", "extraction", "triggers", "mutations", "patterns", "values", "composition")
-    assert {name: DEFAULTS[name] for name in same} == {name: paper[name] for name in same}
+    assert {name: usual()[name] for name in same} == {name: paper[name] for name in same}
 
 
 @pytest.mark.long

@@ -1,12 +1,14 @@
 # One run: its config, checked before anything starts. All logic is in ff_memories.workflow.run.
 from pathlib import Path
 
-from ff_memories.workflow.preflight import refuse_beside_dvc, refuse_edited
 from ff_memories.config import read_yaml
+from ff_memories.declaration import command
 from ff_memories.base.errors import UserError
 from ff_memories.figures.registry import DRAWN, FIGURES, title
-from ff_memories.workflow.stale_locks import STARTED_BY, end_with_dvc, take_over
 from ff_memories.patterns import SHEETS
+from ff_memories.workflow.at_work import heed_dvc, take_over
+from ff_memories.workflow.processes import STARTED_BY
+from ff_memories.workflow.records import refuse_edited
 from ff_memories.workflow.stages import only_read
 from ff_memories.workflow.run import (
     Run,
@@ -32,11 +34,8 @@ try:
         Path(workflow.configfiles[-1])
     )  # Snakemake lets the last of equal keys win
     run_ = Run(config, str(workflow.configfiles[-1]))
-    if not run_.inside_dvc:
-        refuse_beside_dvc()
+    heed_dvc(run_.inside_dvc, workflow.is_main_process)
     if workflow.is_main_process:
-        if run_.inside_dvc:
-            end_with_dvc()
         if not only_read():
             for line in run_.check_inputs():
                 logger.warning(line)
@@ -46,9 +45,7 @@ except UserError as error:
 
 use_tools_of_this_environment()
 # Snakemake's own strictness, and a step's log begins with the machine it ran on
-shell.prefix(
-    f"set -euo pipefail; export FF_MEMORIES_LOGS_MACHINE=yes {STARTED_BY}=$PPID; "
-)
+shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
 
 
 scattergather:
@@ -67,6 +64,7 @@ CLAIM_TABLES = [
     "pattern_labels",
     "distance_labels",
 ]
+SHOWN = [*FIGURES, "sensitivity"] if run_.measures_choices else list(FIGURES)
 COUNTED = ["corpus", "triggers", "mutations", "composition", "proxy", "patterns"]
 SECTIONS = [
     name

@@ -2,7 +2,7 @@
 
 
 rule figure:
-    """One figure, as PDF, SVG, PNG, interactive page and the numbers drawn."""
+    """One figure, as PDF, SVG, PNG, specification and the numbers drawn."""
     input:
         tables=lambda wildcards: [run_.table(t) for t in DRAWN[wildcards.figure].tables],
         info=rules.model.output.info,
@@ -12,7 +12,6 @@ rule figure:
             for kind, suffix in dict(
                 pdf="pdf",
                 png="png",
-                html="html",
                 spec="vl.json",
                 data="csv",
             ).items()
@@ -48,8 +47,29 @@ rule figure:
         "--tables {input.tables} --out {params.out} 2> {log}"
 
 
+rule figure_page:
+    """A figure's interactive page, made of its specification."""
+    input:
+        spec=rules.figure.output.spec,
+    output:
+        page=run_.path("figures", "{figure}.html"),
+    log:
+        run_.path("logs", "{figure}_page.log"),
+    benchmark:
+        run_.path("logs", "{figure}_page.tsv")
+    wildcard_constraints:
+        figure="|".join(DRAWN),
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("figure_page"),
+    shell:
+        command("figure-page")
+
+
 rule projection_seeds:
     """Table and figure of what random projections do to ranks."""
     input:
         rules.projection_seeds_table.output.table,
         expand(rules.figure.output, figure="projection_seeds"),
+        expand(rules.figure_page.output, figure="projection_seeds"),

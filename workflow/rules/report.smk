@@ -100,14 +100,8 @@ rule report:
     input:
         claims=rules.claims.output.claims,
         counts=rules.claims.output.counts,
-        figures=expand(
-            rules.figure.output.svg,
-            figure=[*FIGURES, "sensitivity"] if run_.measures_choices else FIGURES,
-        ),
-        specs=expand(
-            rules.figure.output.spec,
-            figure=[*FIGURES, "sensitivity"] if run_.measures_choices else FIGURES,
-        ),
+        figures=expand(rules.figure.output.svg, figure=SHOWN),
+        specs=expand(rules.figure.output.spec, figure=SHOWN),
         sensitivity=(
             rules.sensitivity_table.output.table if run_.measures_choices else []
         ),

@@ -59,3 +59,4 @@ rule sensitivity:
     input:
         rules.sensitivity_table.output.table,
         expand(rules.figure.output, figure="sensitivity"),
+        expand(rules.figure_page.output, figure="sensitivity"),

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ff_memories.audit import audit, compare, computed, recomputed
+from ff_memories.audit import audit, compare, computed
 from ff_memories.audit.checks import Evidence
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.errors import UserError
@@ -121,18 +121,18 @@ def _some(paths: list[str]) -> str:
 
 def _recomputed(check: Check) -> Part | None:
     """Compare the tables computed here with the recorded ones; nothing where all are the record's own."""
-    page = Path(check.run.path("report", recomputed.PAGE))
+    page = Path(check.run.path("report", computed.PAGE))
     if not check.own:
         page.unlink(missing_ok=True)
         return None
     found = compare.compare(lock.path_of(check.configfile), Path(check.run.results), check.configfile)
-    made, here = recomputed.machines(check.configfile), computed.machines(check.run.results)[-1:]
+    made, here = computed.machines(check.run.results, check.configfile)
     notes = [found.summary] if found.answer == "equal" else []
     notes += [f"recorded on {machine}" for machine in made] + [f"computed here on {machine}" for machine in here]
     part = Part("recomputed", f"{found.answer} to the record", notes, found.different, compare.data(found))
     if found.different:
         part.line = "different from the record"
-    write_whole(page, recomputed.page(found, made, here))
+    write_whole(page, computed.page(found, made, here))
     return part
 
 

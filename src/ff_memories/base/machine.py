@@ -1,5 +1,6 @@
 """What machine this is, and the lines in which a step's log says so."""
 
+import json
 import os
 import platform
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 from argparse import Namespace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from ff_memories.base import arithmetic
 
@@ -50,3 +52,18 @@ def _gpus() -> list[str]:
         return subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return []
+
+
+def said(log: Path, begins: str, nothing: Any) -> Any:
+    """Return what the last line of a step's log that begins with ``MACHINE`` or ``MADE`` says."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    lines = [line for line in text.splitlines() if line.startswith(begins)]
+    try:
+        return json.loads(lines[-1].removeprefix(begins)) if lines else nothing
+    except ValueError:
+        return nothing
+
+
+def of(log: Path) -> str:
+    """Return in words what a step's log says it ran on: ``processor AMD EPYC, instructions avx2, ...``."""
+    return ", ".join(f"{name} {what}" for name, what in said(log, MACHINE, []))

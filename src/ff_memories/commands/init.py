@@ -1,7 +1,6 @@
 """Write the config of a run on your own checkpoint and texts."""
 
 import argparse
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,38 +11,6 @@ from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
-
-DEFAULTS: dict[str, Any] = {  # the paper's choices
-    "run": None,
-    "seed": 1,
-    "fidelity": "paper",
-    "corpus": {
-        "source": None,
-        "train": {"files": [], "max_sentences": None},
-        "validation": {"files": []},
-        "sha256": None,
-        "segmenter": "rule",
-        "tokenizer": "auto",
-        "headings": "keep",
-        "too_long": "refuse",
-    },
-    "model": {"source": None, "checkpoint": None, "dictionary": None},
-    "execution": {"device": "auto", "shards": 4, "batch_tokens": 16384, "arithmetic": "portable"},
-    "extraction": {"precision": "float32"},
-    "triggers": {"top": 50, "per_sentence": "best", "positions": "auto", "duplicates": "keep"},
-    "mutations": {"keys_per_layer": 100, "top": 50, "random": "any", "single_token": "skip", "mean": "of_ratios"},
-    "patterns": {"keys_per_layer": 10, "top": 25},
-    "values": {"target": "auto", "projection": "auto", "projection_seed": 1},
-    "composition": {
-        "examples": 4000,
-        "sample": "per_sentence",
-        "positions": "auto",
-        "layer_prediction": "auto",
-        "memories": "active",
-        "stop_words": "sklearn",
-    },
-    "figures": {name: {} for name in FIGURES},  # named, so that DVC sees when options are given
-}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,15 +36,14 @@ def run(args: argparse.Namespace) -> None:
     for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
         if not Path(path).is_file():
             raise UserError(f"{path}: no such file")
-    data = copy.deepcopy(DEFAULTS)
-    data["run"] = args.config.stem
+    data = config.usual() | {"run": args.config.stem}
     if data["run"] == "demo":
         raise UserError("run: results/demo belongs to the demo run", "give the config another name")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder")
     data["model"] |= {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
-    data["corpus"]["train"]["files"] = args.train
-    data["corpus"]["validation"]["files"] = args.validation
+    data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
+    data["figures"] = {name: {} for name in FIGURES}  # named, so that DVC sees when options are given
     for setting in args.set:
         _set(data, setting)
     text = render(data)

@@ -1,6 +1,5 @@
-"""From a chart to files: one Vega-Lite spec, one SVG, and the PDF and PNG made of that SVG; plus interactive HTML."""
+"""From a chart to files: one Vega-Lite spec, one SVG, and the PDF and PNG made of that SVG."""
 
-import html
 import json
 import re
 import zlib
@@ -99,13 +98,7 @@ def png(drawing: str, scale: float = 2) -> bytes:
     return vl_convert.svg_to_png(drawing, scale=scale)
 
 
-def page(specification: dict[str, Any], title: str) -> str:
-    """Return the interactive figure as one HTML page that needs no network."""
-    text = vl_convert.vegalite_to_html(specification, vl_version=VEGALITE, bundle=True)
-    return re.sub(r"<title>.*?</title>", lambda _: f"<title>{html.escape(title)}</title>", text, count=1)
-
-
-def files(chart: alt.TopLevelMixin, figure: str, caption: str) -> dict[str, bytes]:
+def files(chart: alt.TopLevelMixin, figure: str) -> dict[str, bytes]:
     """Return everything a figure is published as, by suffix: the same bytes for the same chart."""
     specification = spec(chart)
     drawing = svg(specification, figure)
@@ -114,5 +107,4 @@ def files(chart: alt.TopLevelMixin, figure: str, caption: str) -> dict[str, byte
         ".svg": drawing.encode(),
         ".png": png(drawing),
         ".vl.json": (json.dumps(specification, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(),
-        ".html": page(specification, caption).encode(),
     }

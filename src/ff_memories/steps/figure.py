@@ -1,7 +1,7 @@
-"""Draw one figure from tables: PDF, SVG, PNG, interactive HTML, its specification and its numbers.
+"""Draw one figure from tables: PDF, SVG, PNG, its specification and its numbers.
 
-Writes OUT.pdf, OUT.svg, OUT.png (two pixels a point), OUT.html (self-contained), OUT.vl.json (Vega-Lite with the data
-inside) and OUT.csv (the frame that is drawn). The same tables, model info and config give the same bytes.
+Writes OUT.pdf, OUT.svg, OUT.png (two pixels a point), OUT.vl.json (Vega-Lite with the data inside) and OUT.csv (the
+frame that is drawn). The same tables, model info and config give the same bytes.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from ff_memories.base.files import atomic_write
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import from_info
-from ff_memories.figures.registry import DRAWN, caption, title
+from ff_memories.figures.registry import DRAWN
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> None:
             f"{args.figure} is drawn from {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables"
         )
     frame = draw.data({name: tables.read(paths[name]) for name in entry.tables}, settings, context)
-    made = render.files(
-        draw.chart(frame, context), args.figure, f"{title(args.figure)}: {caption(args.figure, target)}"
-    )
+    made = render.files(draw.chart(frame, context), args.figure)
     write(made | {".csv": frame.write_csv().encode()}, args.out)
 
 

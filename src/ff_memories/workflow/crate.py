@@ -165,7 +165,7 @@ def _tool(crate: ROCrate, stage: Stage) -> Any:
 def _action(crate: ROCrate, stage: Stage, tool: Any, files: dict[str, Any], agent: Any) -> Any:
     """A stage's CreateAction: what it read and made, its command, code, environment, time and machine."""
     about = [f"code {stage.code}", f"environment {stage.environment}"]
-    about += sorted({", ".join(f"{name} {what}" for name, what in job.machine) for job in stage.jobs if job.machine})
+    about += sorted({job.machine for job in stage.jobs if job.machine})
     peaks = [job.peak_mib for job in stage.jobs if job.peak_mib is not None]
     about += [f"peak memory {max(peaks):.0f} MiB"] if peaks else []
     commands = [job.command for job in stage.jobs]

@@ -1,17 +1,16 @@
-"""DVC, by its command line, from the environment that runs this."""
+"""DVC, by its command line, from the environment that runs this.
 
-import contextlib
+Its record of who works here and the lock over it (``at_work``) are not public, so DVC is pinned.
+"""
+
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from dvc.lock import LockError, make_lock
-from dvc.rwlock import RWLOCK_LOCK
-
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import lock, process_group, stages
-from ff_memories.workflow.stale_locks import RWLOCK
+from ff_memories.workflow import lock, processes, stages
+from ff_memories.workflow.at_work import mend_record_of_dvc
 
 ABSENT = {"deleted", "not in cache"}  # not here, which says nothing of being out of date
 Changes = dict[str, dict[str, str]]  # {stage: {path or parameter: how it differs from dvc.lock, by content}}
@@ -19,33 +18,12 @@ Changes = dict[str, dict[str, str]]  # {stage: {path or parameter: how it differ
 
 def call(*arguments: str) -> str:
     """Run a DVC command and return what it printed. Raises ``UserError`` with DVC's own words where it fails."""
-    repair()
+    mend_record_of_dvc()
     dvc = Path(sys.executable).with_name("dvc")
-    done = process_group.run([dvc, *arguments])
+    done = processes.run([dvc, *arguments])
     if done.returncode:
         raise UserError(f"dvc {arguments[0]}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
-
-
-def repair() -> None:
-    """Remove DVC's own record of who works here if DVC was killed over it: it stops at one that it cannot read.
-
-    Nothing is lost with it. Whoever writes it holds another lock, which ends with the process.
-    """
-    if not _readable():
-        with contextlib.suppress(LockError), make_lock(str(RWLOCK.with_name(RWLOCK_LOCK)), tmp_dir=str(RWLOCK.parent)):
-            if not _readable():
-                RWLOCK.unlink()
-
-
-def _readable() -> bool:
-    try:
-        json.loads(RWLOCK.read_bytes())
-    except FileNotFoundError:
-        return True
-    except ValueError:
-        return False
-    return True
 
 
 def changes(configfile: Path | None = None) -> Changes:

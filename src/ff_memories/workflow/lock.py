@@ -6,6 +6,7 @@ DVC takes a file for unchanged when its size, time and inode are; here its bytes
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from dvc.utils.serialize import modify_yaml
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_write
+from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.workflow import stages
 from ff_memories.workflow.configfile import option
+
+BROKEN = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)  # what reading a broken dvc.lock raises
 
 
 def path_of(configfile: Path | None = None) -> Path:
@@ -34,11 +36,20 @@ def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
         which = option(configfile)
         raise UserError(f"{path}: nothing of this run was recorded", f"snakemake{which}, then ff-memories adopt{which}")
     try:
-        found = parsed(path.read_text(encoding="utf-8"))["stages"]
-        for stage in found.values():
-            _ = [(out["path"], out["md5"]) for out in stage.get("outs", [])]
-    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return _stages(path)
+    except BROKEN as error:
         raise UserError(f"{path}: not a lock that DVC wrote ({error!r})", f"git checkout {path}") from None
+
+
+def _stages(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the stages of a dvc.lock. Raises one of ``BROKEN`` where it is not what DVC writes, to its end."""
+    text = path.read_text(encoding="utf-8")
+    if not text.endswith("\n"):
+        raise ValueError("it breaks off")
+    found: dict[str, dict[str, Any]] = parsed(text)["stages"]
+    for stage in found.values():
+        files = [*stage.get("deps", []), *stage.get("outs", [])]
+        _ = stage["cmd"], [(file["path"], file["md5"]) for file in files], *map(dict, stage.get("params", {}).values())
     return found
 
 
@@ -69,21 +80,12 @@ def repair(configfile: Path | None = None) -> None:
     """Put the kept copy in the place of a dvc.lock that DVC was killed over; elsewhere remove the copy."""
     path, copy = path_of(configfile), _copy_of(configfile)
     if copy.is_file():
-        if _whole(path):
-            copy.unlink()
-        else:
+        try:
+            _stages(path)
+        except (OSError, *BROKEN):
             copy.replace(path)
-
-
-def _whole(path: Path) -> bool:
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
-    from voluptuous import Invalid
-
-    try:
-        COMPILED_LOCKFILE_SCHEMA(parsed(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, Invalid):
-        return False
-    return True
+        else:
+            copy.unlink()
 
 
 def declared(configfile: Path | None = None) -> dict[str, Any]:
@@ -96,9 +98,9 @@ def forget(configfile: Path | None = None) -> list[str]:
     known = declared(configfile)
     names = [name for name in read(configfile) if name not in known]
     if names:
-        with modify_yaml(str(path_of(configfile))) as content:
-            for name in names:
-                del content["stages"][name]
+        path = path_of(configfile)
+        stage = rf"^  ({'|'.join(map(re.escape, names))}):\n(    .*\n)*"
+        write_whole(path, re.sub(stage, "", path.read_text(encoding="utf-8"), flags=re.MULTILINE))
     return names
 
 

@@ -8,27 +8,27 @@ run to run and are in neither: Snakemake's benchmark files and the steps' logs h
 import csv
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.base.machine import MACHINE
 from ff_memories.report.cost import reading
 from ff_memories.workflow import environment, lock, stages
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job as it ran: what it cost and where; nothing of what is not known."""
+    """One job as it ran: what it cost and on what machine, in words; nothing of what is not known."""
 
     command: str
     seconds: float | None = None
     peak_mib: float | None = None
     ended: str | None = None
-    machine: list[list[str]] = field(default_factory=list)
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,27 @@ def keep(configfile: Path | None = None) -> Path:
                 "environment": stage.environment,
                 "jobs": [asdict(job) for job in stage.jobs],
             }
+    jobs = [job for stage in kept.values() for job in stage["jobs"]]
+    machines = sorted({job["machine"] for job in jobs})  # each once: a job has its place in the list
+    for job in jobs:
+        job["machine"] = machines.index(job["machine"])
     path = path_of(configfile)
-    write_whole(path, json.dumps({name: kept[name] for name in sorted(kept)}, indent=1) + "\n")
+    write_whole(path, json.dumps({"machines": machines, "stages": dict(sorted(kept.items()))}, indent=1) + "\n")
     return path
 
 
 def _kept(configfile: Path | None) -> dict[str, Any]:
     path = path_of(configfile)
+    if not path.is_file():
+        return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for stage in found["stages"].values():
+            for job in stage["jobs"]:
+                job["machine"] = found["machines"][job["machine"]]
+    except (ValueError, LookupError, TypeError) as error:
         raise UserError(f"{path}: not readable as JSON ({error})", f"git checkout {path}") from None
+    return found["stages"]
 
 
 def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job], set[str]]]:
@@ -133,17 +143,11 @@ def _unread(configfile: Path | None, name: str, entry: dict[str, Any]) -> tuple[
 def _job(job: Any) -> Job:
     """Return a job with what its benchmark file and its log say, if they are here and no older than what it made."""
     command = " ".join((job.shellcmd or "").split())
-    log = next((Path(str(path)) for path in job.log), None)
+    log = next((Path(str(path)) for path in job.log), Path())
     benchmark = Path(str(job.benchmark)) if job.benchmark else None
     if benchmark is None or not benchmark.is_file():
         return Job(command)
     with benchmark.open(encoding="utf-8", newline="") as file:
         row = list(csv.DictReader(file, delimiter="\t"))[-1]
     ended = datetime.fromtimestamp(benchmark.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return Job(command, reading(row.get("s")), reading(row.get("max_rss")), ended, _machine(log))
-
-
-def _machine(log: Path | None) -> list[list[str]]:
-    """Return what a log's first line says of the machine that wrote it."""
-    first = log.read_text(encoding="utf-8").partition("\n")[0] if log is not None and log.is_file() else ""
-    return json.loads(first.removeprefix(MACHINE)) if first.startswith(MACHINE) else []
+    return Job(command, reading(row.get("s")), reading(row.get("max_rss")), ended, machine.of(log))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.progress import Progress
-from ff_memories.workflow import lock, process_group, stages
+from ff_memories.workflow import lock, processes, stages
 
 
 @dataclass
@@ -115,20 +115,18 @@ def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: in
     command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
     temporary = folder / "temporary"  # goes with the folder, whatever Snakemake leaves there
     temporary.mkdir()
-    with (folder / "snakemake.log").open("w") as log:
-        work = process_group.start(
-            command, stdout=log, stderr=log, cwd=folder, env={**os.environ, "TMPDIR": str(temporary)}
-        )
-    try:
-        with Progress(len(made), "files", "rebuilding") as progress:
-            there = 0
-            while work.poll() is None:
-                time.sleep(0.2)
-                now = sum((folder / path).exists() for path in made)
-                progress.step(now - there)
-                there = now
-    finally:
-        work.communicate()  # closes what holds it, and waits
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with (
+        (folder / "snakemake.log").open("w") as log,
+        processes.start(command, stdout=log, stderr=log, cwd=folder, env=environment) as work,
+        Progress(len(made), "files", "rebuilding") as progress,
+    ):
+        there = 0
+        while work.poll() is None:
+            time.sleep(0.2)
+            now = sum((folder / path).exists() for path in made)
+            progress.step(now - there)
+            there = now
 
 
 def reason(folder: Path, task: Task) -> str:

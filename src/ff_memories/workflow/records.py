@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base.errors import UserError
+from ff_memories.workflow import stages
 from ff_memories.workflow.lock import digest
 
 CLOCK = 1e-3  # seconds: two readings of one time stamp agree within this
@@ -34,11 +36,46 @@ def faults(found: Any, job: Any, outputs: Iterable[str]) -> Iterator[str]:
         if record is None or not os.path.exists(out):
             yield f"{out}: was not made by Snakemake here"
             continue
-        if str(out) in outputs and abs(written(out) - record.endtime) > CLOCK:
+        if str(out) in outputs and _touched(out, record):
             yield f"{out}: changed since {job.rule.name} wrote it"
         for path, recorded in record.input_checksums.items():
-            if os.path.exists(path) and f"sha256:{digest(path, 'sha256')}" != recorded:
+            if os.path.exists(path) and _checksum(path) != recorded:
                 yield f"{out}: its input {path} changed since"
+
+
+def refuse_edited(found: Any) -> None:
+    """Raise ``UserError`` where an input that a job would read is not what the job that made it left there.
+
+    Snakemake would compute on it. Another content is told from another time by the checksums that jobs which read
+    the file recorded.
+    """
+    waiting = set(found.dag.needrun_jobs())
+    edited = []
+    for job in found.dag.jobs:
+        for out in job.output if job not in waiting else ():
+            record = found.persistence.metadata(out)
+            if record and os.path.exists(out) and _touched(out, record):
+                readers = [after for after, files in found.dag.depending[job].items() if out in files]
+                if _otherwise(found, out, readers):
+                    edited.append(f"{out} (made by {stages.stage_of(job)})")
+    if edited:
+        raise UserError("changed since they were made: " + ", ".join(edited), "ff-memories restore, then snakemake")
+
+
+def _otherwise(found: Any, path: Any, readers: list[Any]) -> bool:
+    """Whether a file has another content than when one of its readers ran."""
+    known = [found.persistence.metadata(out) for reader in readers for out in reader.output]
+    recorded = {record.input_checksums.get(str(path)) for record in known if record} - {None}
+    return any(checksum != _checksum(path) for checksum in recorded)
+
+
+def _touched(output: str, record: Any) -> bool:
+    """Whether an output was written at another time than the job that made it ended."""
+    return abs(written(output) - record.endtime) > CLOCK
+
+
+def _checksum(path: str) -> str:
+    return f"sha256:{digest(path, 'sha256')}"
 
 
 def sound(found: Any, job: Any) -> bool:

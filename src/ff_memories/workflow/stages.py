@@ -19,14 +19,14 @@ import yaml
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import load, read_yaml
-from ff_memories.workflow.stale_locks import withdraw
+from ff_memories.workflow.at_work import withdraw
 
 DEFAULT = Path("config/config.yaml")
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
 # What a run shares. All else shows text, if only as token ids, or is made again from what is shared within seconds:
 # DVC records its hash and keeps no copy, so that no push can publish it.
 SHARED = re.compile(
-    r"/(tables|counts|figures|sensitivity|golden|proxy)/|/claims(\.json)?$|/claims\.tex$|/model/(info|model)\.json$"
+    r"/(tables|counts|sensitivity|golden|proxy)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$|/model/(info|model)\.json$"
 )
 
 

@@ -85,5 +85,4 @@ def _cost(jobs: list[Job]) -> Iterator[str]:
     parts += [f"{len(seconds)} jobs"] if len(seconds) > 1 else []
     ended = max(datetime.fromisoformat(job.ended) for job in jobs if job.ended)
     yield f"took {', '.join(parts)}, until {ended:%Y-%m-%d %H:%M} UTC"
-    for machine in {", ".join(f"{name} {what}" for name, what in job.machine): None for job in jobs if job.machine}:
-        yield f"on {machine}"
+    yield from (f"on {machine}" for machine in dict.fromkeys(job.machine for job in jobs if job.machine))
