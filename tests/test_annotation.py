@@ -20,8 +20,8 @@ from ff_memories.claims.measures import LABELS
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.text import Sentences
 from ff_memories.patterns import annotation_plan, inter_annotator, scoring, simulate
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers import csv_files, study, tools

@@ -7,7 +7,7 @@ from conftest import ROOT, change, command, snakemake
 from scipy.stats import binomtest
 
 from ff_memories import tables
-from ff_memories.patterns import SHEETS
+from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.report.annotation import annotation_section
 from ff_memories.report.rendering import environment
 

@@ -10,7 +10,7 @@ from factories import convert, words, write_checkpoint
 
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching, triggers, values
-from ff_memories.model import checkpoint
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Batch, Decoder
 
 TYPES = words(44)  # 48 with fairseq's four specials
@@ -110,7 +110,7 @@ def test_tied_weights_are_stored_once_and_come_back_the_same(tmp_path):
     description, weights = checkpoint.read(tmp_path / "model.pt")
     assert description.aliases
     convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
-    again, back = checkpoint.load(tmp_path / "m.safetensors", tmp_path / "m.json")
+    again, back = converted.load(tmp_path / "m.safetensors", tmp_path / "m.json")
     assert again == description
     assert set(back) == set(weights)
     for name in weights:

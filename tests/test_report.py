@@ -15,10 +15,13 @@ import pytest
 
 from ff_memories import cli, tables
 from ff_memories.base.escaping import cell, csv_text, escape_invisible
+from ff_memories.base.latex import latex
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
-from ff_memories.claims import Evidence, register, verdicts
+from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.numbers import measured, number, spread
+from ff_memories.claims.register import register
+from ff_memories.claims.verdicts import verdicts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.figures.registry import FIGURES
@@ -28,7 +31,6 @@ from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST, Texts
 from ff_memories.report.rendering import render
 from ff_memories.report.svg import inline
-from ff_memories.report.text import latex
 
 HOSTILE = ["<script>alert(1)</script>", '"><img', "a\u202eb", "=cmd()", "{{7*7}}", "\\input{x}", "@SUM(1)"]
 SENTENCE = list(range(4, 4 + len(HOSTILE)))
@@ -271,7 +273,7 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
         cli.main(["report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
                   "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
-                  "--out", f"{folder}/report/report.html", *more])  # fmt: skip
+                  "--html", f"{folder}/report/report.html", *more])  # fmt: skip
     return end.value.code, folder / "report/report.html"
 
 
@@ -380,22 +382,21 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
         "table2": ["--config", json.dumps({"values": CONFIG["values"]}), "--values", f"{tmp_path}/values.parquet"],
     }
 
-    def step(name, *files, sentences="sentences"):
+    def step(name, sentences="sentences"):
+        out = (f"--{suffix}={tmp_path}/{name}.{suffix}" for suffix in ("html", "csv", "tex"))
         with pytest.raises(SystemExit) as end:
-            cli.main([name, *own[name], *shared, f"--sentences={tmp_path}/{sentences}.parquet", "--out",
-                      *(f"{tmp_path}/{file}" for file in files)])  # fmt: skip
+            cli.main([name, *own[name], *shared, f"--sentences={tmp_path}/{sentences}.parquet", *out])
         return end.value.code
 
     for name in own:
         files = [f"{name}.{suffix}" for suffix in ("html", "csv", "tex")]
-        assert step(name, *files) == 0
+        assert step(name) == 0
         once = [(tmp_path / file).read_bytes() for file in files]
-        assert step(name, *files) == 0 and [(tmp_path / file).read_bytes() for file in files] == once
+        assert step(name) == 0 and [(tmp_path / file).read_bytes() for file in files] == once
         assert all(b"surrogate" in content.lower() for content in once)
-        assert step(name, f"{name}.html", "x.doc") == 2 and "x.doc" in capsys.readouterr().err
     (tmp_path / "short").mkdir()
     tables.write(made["sentences"].head(1), tmp_path / "short/sentences.parquet")
-    assert step("table1", "table1.html", sentences="short/sentences") == 2
+    assert step("table1", sentences="short/sentences") == 2
     assert "2 sentences" in capsys.readouterr().err
 
 

@@ -1,6 +1,5 @@
 """Everything that runs a model, on a device that is not the CPU: nothing is mixed, and the CPU's results come out."""
 
-import argparse
 import os
 import tempfile
 from contextlib import nullcontext
@@ -23,14 +22,15 @@ from ff_memories import api, tables
 from ff_memories.audit import golden
 from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import Execution
 from ff_memories.benchmark import methods
 from ff_memories.benchmark.measures import plans
 from ff_memories.benchmark.subjects import SIZES, random_corpus, random_decoder
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.text import Sentences
 from ff_memories.memories import (
     batching,
     checkpoints,
@@ -44,12 +44,11 @@ from ff_memories.memories import (
     values,
 )
 from ff_memories.memories.topk import TopTriggers
-from ff_memories.model import checkpoint
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.loading import load_decoder
 from ff_memories.released import agreement_script, columns, random_projections
 from ff_memories.report.gallery import parts
-from ff_memories.steps import gallery
-from ff_memories.steps.common import load_decoder
 from ff_memories.workflow import estimate
 
 TYPES = words(40)
@@ -565,16 +564,18 @@ def later_steps(folder, out, device):
     there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
     of_run = ["--config", folder / "config.yaml", *model, *there]
     step("control", *of_run, *text, "--control", t("control"))
-    step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--out", t("projection_seeds"))
+    step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
+         t("projection_seeds"))  # fmt: skip
     step("released", *model, *there, *text, "--examples", t("examples"), "--released-layer", t("released_layer"),
          "--released-dim", t("released_dim"))  # fmt: skip
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
     step("gallery-tables", *of_run, *text, "--triggers", t("triggers"), "--values", t("values"),
          "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
-    given = [f"--{name.replace('_', '-')}={t(name)}" for name in gallery.TABLES]
+    shown = ("triggers", "values", "mutations", "annotations", "sentences", "shading", "promoted")
+    given = [*(f"--{name}={t(name)}" for name in shown), "--labels", t("pattern_labels")]
     step("gallery", "--config", folder / "config.yaml", *text, *given, "--dictionary", folder / "dict.txt",
-         "--info", out / "info.json", "--out", out / "gallery")  # fmt: skip
+         "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 
 def test_a_run_on_devices_of_any_number_makes_the_cpus_tables(tmp_path, locks):
@@ -601,7 +602,7 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
     """What was done on a GPU that failed is done again only where the next one may give other last bits."""
     runs, run = [], triggers._run
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config()))
-    checkpoint.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
+    converted.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
     text = Sentences()
     for number in range(TEXT.train):
         text.add(TEXT.sentence(number).tolist(), "train.txt", number, 0)
@@ -622,7 +623,7 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
         step("trigger-shard", "--config", tmp_path / "config.yaml", "--weights", tmp_path / "model.safetensors",
              "--description", tmp_path / "model.json", "--corpus", tmp_path / "corpus.safetensors", "--shard", "1-of-1",
              "--device", device, "--threads", 1, "--batch-tokens", 64, "--checkpoint-seconds", 0,
-             "--out", tmp_path / name)  # fmt: skip
+             "--lists", tmp_path / name)  # fmt: skip
         return triggers.table(shards.load(tmp_path / name), TEXT)
 
     whole, every = shard("whole", "cpu"), len(runs)
@@ -636,9 +637,9 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
 
 
 def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, paper, locks, monkeypatch):
-    checkpoint.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
-    given = {"weights": tmp_path / "model.safetensors", "description": tmp_path / "model.json", "threads": 1}
-    load = lambda device: load_decoder(argparse.Namespace(device=device, **given))
+    converted.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
+    files = tmp_path / "model.safetensors", tmp_path / "model.json"
+    load = lambda device: load_decoder(*files, Execution(device, threads=1))
     if not torch.cuda.is_available():
         assert load("auto").device.type == "cpu"
     with SecondDevice():

@@ -4,9 +4,10 @@ from pathlib import Path
 from ff_memories.workflow.preflight import refuse_beside_dvc, refuse_edited
 from ff_memories.config import read_yaml
 from ff_memories.base.errors import UserError
+from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.workflow.stale_locks import STARTED_BY, end_with_dvc, take_over
-from ff_memories.patterns import SHEETS
+from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.workflow.stages import only_read
 from ff_memories.workflow.run import (
     Run,
@@ -97,6 +98,6 @@ def execution():
 
 
 def registry():
-    """The option that names another registry of sources, where the config does, as words of a command."""
+    """Another registry of sources, where the config names one."""
     other = run_.config.sources.registry
-    return ["--registry", other] if other else []
+    return [other] if other else []

@@ -4,8 +4,8 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims import register as claims
 from ff_memories.claims.numbers import measured, number
+from ff_memories.claims.register import register as claims
 from ff_memories.claims.sensitivity.table import changes
 from ff_memories.deviations.register import Entry, Key, register
 

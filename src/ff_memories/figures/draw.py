@@ -31,7 +31,7 @@ from ff_memories.figures.marks import (
 )
 from ff_memories.figures.overlay import paper_marks, paper_marks_by_probability
 from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_GREY, ORANGE
-from ff_memories.patterns import ANNOTATOR, marks
+from ff_memories.patterns.annotators import ANNOTATOR, marks
 
 Tables = dict[str, pl.DataFrame]
 

@@ -23,7 +23,7 @@ from ff_memories.benchmark import page
 from ff_memories.benchmark.measures import MEASURES, Subject
 from ff_memories.benchmark.subjects import SIZES, random_decoder
 from ff_memories.figures import render
-from ff_memories.steps.common import chosen_device
+from ff_memories.model.loading import chosen_device
 
 RUNS = {"quick": ("quick",), "small": ("small",), "full": ("small", "paper-part"), "paper": ("paper",),
         "paper-part": ("paper-part",)}  # fmt: skip
