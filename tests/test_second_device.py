@@ -39,6 +39,7 @@ from ff_memories.memories import (
     promoted,
     shading,
     shards,
+    trigger_table,
     triggers,
     untrained,
     values,
@@ -132,7 +133,7 @@ def found(decoder, **options):
     """Return the triggers table of the text."""
     kinds: dict[str, Any] = {"top": 5, "batch_tokens": BATCH} | options
     best = triggers.trigger_examples(decoder, TEXT, batching.blocks(TEXT.lengths[: TEXT.train]), **kinds)
-    return triggers.table(best, TEXT)
+    return trigger_table.table(best, TEXT)
 
 
 def examples():
@@ -230,7 +231,7 @@ def test_weights_that_stay_behind_are_found(paper, left):
 
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
-@pytest.mark.parametrize("positions", triggers.POSITIONS)
+@pytest.mark.parametrize("positions", trigger_table.POSITIONS)
 def test_triggers_of_all_kinds(paper, positions, per_sentence, duplicates):
     kinds = {"positions": positions, "per_sentence": per_sentence, "duplicates": duplicates}
     table = both(lambda place: found(model(paper, place), **kinds))
@@ -267,7 +268,7 @@ def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
             )
             shards.save(best, tmp_path / f"{place}-{i}")
             whole.merge(shards.load(tmp_path / f"{place}-{i}"))
-        return triggers.table(whole, TEXT)
+        return trigger_table.table(whole, TEXT)
 
     both(work)
 
@@ -527,7 +528,7 @@ def test_all_ways_to_find_triggers():
             for tokens in theirs.batches:
                 hooked(tokens)
         lists = [list_ for r in (*map(kept, plain), running) for list_ in (*r.value, *r.prefix)]
-        return theirs.rows, triggers.table(best, corpus), [list_.cpu().numpy() for list_ in lists]
+        return theirs.rows, trigger_table.table(best, corpus), [list_.cpu().numpy() for list_ in lists]
 
     both(work)
 
@@ -624,7 +625,7 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
              "--description", tmp_path / "model.json", "--corpus", tmp_path / "corpus.safetensors", "--shard", "1-of-1",
              "--device", device, "--threads", 1, "--batch-tokens", 64, "--checkpoint-seconds", 0,
              "--lists", tmp_path / name)  # fmt: skip
-        return triggers.table(shards.load(tmp_path / name), TEXT)
+        return trigger_table.table(shards.load(tmp_path / name), TEXT)
 
     whole, every = shard("whole", "cpu"), len(runs)
     with SecondDevice([NAME, second]):

@@ -15,7 +15,7 @@ import torch
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, triggers
+from ff_memories.memories import batching, trigger_table, triggers
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Batch, Decoder
 
@@ -115,7 +115,7 @@ def trigger_examples(
         model.decoder, corpus, batching.blocks(corpus.lengths), top=top, positions=positions, per_sentence=per_sentence,
         batch_tokens=batch_tokens, keys=list(keys),
     )  # fmt: skip
-    found = triggers.table(best, corpus).sort("layer", "key", "rank")
+    found = trigger_table.table(best, corpus).sort("layer", "key", "rank")
     return as_text(model, found, corpus)
 
 

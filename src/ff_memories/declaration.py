@@ -90,7 +90,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Step:
-    """A step's name, what it does, and its parameters."""
+    """A step's name, its module's docstring, and its parameters."""
 
     name: str
     says: str
@@ -173,7 +173,7 @@ def read(source: str, name: str) -> Step:
     last = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
     defaults = last + list(run.args.kw_defaults)
     parameters = tuple(_parameter(name, node, default, says) for node, default in zip(listed, defaults, strict=True))
-    return Step(name.replace("_", "-"), (ast.get_docstring(tree) or "").partition("\n")[0], parameters)
+    return Step(name.replace("_", "-"), ast.get_docstring(tree) or "", parameters)
 
 
 def command(name: str) -> str:

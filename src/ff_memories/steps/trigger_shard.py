@@ -9,7 +9,8 @@ from ff_memories.corpus import store
 from ff_memories.memories import batching
 from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
-from ff_memories.memories.triggers import require_enough, trigger_examples
+from ff_memories.memories.trigger_table import require_enough
+from ff_memories.memories.triggers import trigger_examples
 from ff_memories.model.loading import load_decoder
 
 

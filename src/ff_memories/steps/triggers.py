@@ -9,7 +9,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import triggers as found_triggers
+from ff_memories.memories import trigger_table
 from ff_memories.memories.shards import load
 
 
@@ -23,7 +23,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
     best = load(shards[0])
     for path in shards[1:]:
         best.merge(load(path))
-    table = found_triggers.table(best, text)
+    table = trigger_table.table(best, text)
     if table.is_empty():
         raise UserError(
             "no memory coefficient is positive anywhere in the training text",
@@ -36,9 +36,9 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
         "keys_that_never_fire": keys - len(filled),
         "keys_with_fewer_triggers": int((filled < options.top).sum()),
         "triggers": len(table),
-        "triggers_with_the_text_of_a_better_one": found_triggers.repeated(table, text),
+        "triggers_with_the_text_of_a_better_one": trigger_table.repeated(table, text),
         "places_unfilled": keys * options.top - int(filled.sum()),
-        "sentences_without_prefix": int((found_triggers.available(text, options.positions) == 0).sum()),
+        "sentences_without_prefix": int((trigger_table.available(text, options.positions) == 0).sum()),
     }
     tables.write_counts("triggers", reasons, counts)
     tables.write(table, triggers)
