@@ -16,6 +16,7 @@ import pytest
 from conftest import ROOT
 
 from ff_memories import declaration
+from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.workflow import stages
 from ff_memories.workflow.sources import sources
@@ -152,7 +153,7 @@ def test_what_is_typed_becomes_what_run_takes(capsys):
     given = step.call(lambda **all_: all_, parser.parse_args([*needed, "--cuts", "--threads", "2", "--top-most", "3"]))
     assert given["config"].seed == 3 and given["texts"] == [Path("a"), Path("b")] and given["out"] == Path("o")
     assert given["cuts"] == [] and given["part"] is None and given["top_most"] == 3
-    assert given["execution"] == declaration.Execution(threads=2)
+    assert given["execution"] == Execution(threads=2)
     for words, said in (
         (needed[:-2], "the following arguments are required: --out"),
         ([*needed, "--texts"], "argument --texts: expected at least one argument"),
@@ -179,6 +180,7 @@ def test_help_and_a_mistyped_line_load_no_library_that_computes():
 import sys
 sys.modules |= dict.fromkeys(["torch", "polars", "altair", "fairseq", "snakemake"])  # whoever imports one of them fails
 from ff_memories import declaration
+from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 for words in [["step", "--help"], *(["step", name, more] for name in sys.argv[1:] for more in ("--help", "--wrong"))]:
     try:
