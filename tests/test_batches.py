@@ -119,9 +119,9 @@ def test_more_prefixes_than_can_be_numbered_are_refused(monkeypatch):
     with pytest.raises(UserError, match="4,294,967,296 prefixes are more"):
         trigger_table.Prefixes.of(of_length(2**32 - 1))
     held = corpus([[4, 5], [4]])  # three and two prefixes
-    monkeypatch.setattr(triggers, "MAX_PREFIXES", 5)
+    monkeypatch.setattr(trigger_table, "MAX_PREFIXES", 5)
     assert trigger_table.Prefixes.of(held).starts.tolist() == [0, 3, 5]
-    monkeypatch.setattr(triggers, "MAX_PREFIXES", 4)
+    monkeypatch.setattr(trigger_table, "MAX_PREFIXES", 4)
     with pytest.raises(UserError, match="5 prefixes are more than 4"):
         trigger_table.Prefixes.of(held)
 

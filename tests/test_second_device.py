@@ -571,8 +571,6 @@ def later_steps(folder, out, device):
          "--released-dim", t("released_dim"))  # fmt: skip
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
-    step("gallery-tables", *of_run, *text, "--triggers", t("triggers"), "--values", t("values"),
-         "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
     shown = ("triggers", "values", "mutations", "annotations", "sentences", "shading", "promoted")
     given = [*(f"--{name}={t(name)}" for name in shown), "--labels", t("pattern_labels")]
     step("gallery", "--config", folder / "config.yaml", *text, *given, "--dictionary", folder / "dict.txt",
