@@ -584,7 +584,7 @@ def simulated(tmp_path, monkeypatch):
 
     def simulate_annotators(*rates):
         with pytest.raises(SystemExit) as end:
-            main(["simulate-annotators", *(w for k, v in given.items() for w in (f"--{k}", v)), *rates])
+            main(["annotate", "simulate", *(w for k, v in given.items() for w in (f"--{k}", v)), *rates])
         return end.value.code, sorted(path.name for path in Path("said").glob("*"))
 
     return simulate_annotators
