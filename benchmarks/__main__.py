@@ -27,7 +27,7 @@ from ff_memories.base.machine import hardware
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import Progress
 from ff_memories.figures import render
-from ff_memories.steps.common import chosen_device
+from ff_memories.model.loading import chosen_device
 
 RUNS = {"quick": ("quick",), "small": ("small",), "full": ("small", "paper-part"), "paper": ("paper",),
         "paper-part": ("paper-part",)}  # fmt: skip

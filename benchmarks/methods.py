@@ -17,7 +17,8 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.memories import batching
 from ff_memories.memories.topk import TopTriggers
-from ff_memories.memories.triggers import POSITIONS, Prefixes, run_batch
+from ff_memories.memories.trigger_table import POSITIONS, Prefixes
+from ff_memories.memories.triggers import run_batch
 from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.model.checkpoint import Description, Weights
+from ff_memories.model.converted import Description, Weights
 from ff_memories.model.decoder import Decoder
 
 MEAN_LENGTH, SPREAD = 24, 0.6  # tokens of a sentence of WikiText-103, and the standard deviation of their logarithm

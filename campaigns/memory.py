@@ -129,7 +129,7 @@ def peaks(folder: Path, name: str, times: int) -> Iterator[tuple[str, float]]:
         out = folder / name / which
         lists = out / f"{shard}.safetensors"
         given = [*config_, *model(folder, which), *EXECUTION, *corpus]
-        yield f"trigger-shard, {says}", peak("trigger-shard", *given, "--shard", shard, "--out", lists)
+        yield f"trigger-shard, {says}", peak("trigger-shard", *given, "--shard", shard, "--lists", lists)
         made = ["--triggers", out / "triggers.parquet", "--counts", out / "counts.parquet"]
         yield f"triggers, {says}", peak("triggers", *config_, *corpus, "--shards", lists, *made)
 
@@ -143,7 +143,7 @@ def repeated(folder: Path) -> list[dict]:
     common = [*config_, *model(folder, "small"), *EXECUTION, *corpus]
     lists, triggers = out / "shard.safetensors", ["--triggers", out / "triggers.parquet"]
     for _ in range(RUNS):
-        step("trigger-shard", *common, "--shard", "1-of-1", "--out", lists)
+        step("trigger-shard", *common, "--shard", "1-of-1", "--lists", lists)
         step("triggers", *config_, *corpus, "--shards", lists, *triggers, "--counts", out / "t.parquet")
         step("mutations", *common, *triggers, "--mutations", out / "mutations.parquet", "--counts", out / "m.parquet")
         step("values", *common, *triggers, "--values", out / "values.parquet")

@@ -15,8 +15,8 @@ import torch
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, triggers
-from ff_memories.model import checkpoint
+from ff_memories.memories import batching, trigger_table, triggers
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Batch, Decoder
 
 
@@ -66,7 +66,7 @@ def load_model(checkpoint_path: str | Path, dictionary: str | Path, device: str 
         UserError: the files are not what they should be, or do not belong together.
     """
     path, words = Path(checkpoint_path), Dictionary.read(dictionary)
-    parts = checkpoint.load(path, path.with_suffix(".json")) if path.suffix == ".safetensors" else checkpoint.read(path)
+    parts = converted.load(path, path.with_suffix(".json")) if path.suffix == ".safetensors" else checkpoint.read(path)
     decoder = Decoder(*parts, device)
     if decoder.description.vocab != len(words):
         raise UserError(f"{dictionary}: {len(words)} token types, the model has {decoder.description.vocab}")
@@ -115,7 +115,7 @@ def trigger_examples(
         model.decoder, corpus, batching.blocks(corpus.lengths), top=top, positions=positions, per_sentence=per_sentence,
         batch_tokens=batch_tokens, keys=list(keys),
     )  # fmt: skip
-    found = triggers.table(best, corpus).sort("layer", "key", "rank")
+    found = trigger_table.table(best, corpus).sort("layer", "key", "rank")
     return as_text(model, found, corpus)
 
 

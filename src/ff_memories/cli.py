@@ -117,15 +117,21 @@ def main(argv: list[str] | None = None) -> None:
 
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
     """Add a command's arguments to a parser, and return what carries it out."""
-    module = _load(words)
-    if words[0] == "step" and not hasattr(module, "arguments"):
+    if words[0] == "step" and not _defines_arguments(_module(words)):
         step = declaration.step(words[1])
-        parser.description = module.__doc__
+        parser.description = step.says
         step.add_to(parser)
-        return lambda args: step.call(module.run, args)
+        return lambda args: step.call(_load(words).run, args)  # loaded once the line is known to be right
+    module = _load(words)
     parser.description = module.__doc__
     module.arguments(parser)
     return module.run
+
+
+def _defines_arguments(path: Path) -> bool:
+    """Whether a step's module still adds its arguments to a parser itself."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(isinstance(node, ast.FunctionDef) and node.name == "arguments" for node in tree.body)
 
 
 def overview() -> str:

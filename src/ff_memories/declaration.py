@@ -9,13 +9,13 @@
 
 gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
 ``command("values")``, the same line with Snakemake's placeholders. A parameter is named like the rule's input or
-output, and its type says what it is; one with a default is for people who type the line, and no rule passes it. The
+output, and its type (``ff_memories.base.parameters``) says what it is. One with a default is for people who type the
+line, and no rule passes it. One of type ``Input | None`` is passed by the rule, and people may leave it out. The
 signature is read, not imported: a workflow that lists its commands loads neither torch nor altair.
 """
 
 import argparse
 import ast
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,32 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.options import threads, whole
+from ff_memories.base.parameters import Execution
 
 STEPS = Path(__file__).parent / "steps"
-
-Input = Path  # a file that the rule reads
-Inputs = list[Path]  # files that the rule reads; there may be none
-Output = Path
-Outputs = list[Path]
-Wildcard = str  # of the rule's paths
-Shard = str  # "1-of-4": Snakemake's item of a scatter
-Param = str
-Params = list[str]
-Threads = int
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How the model is run; no result depends on it.
-
-    device: auto, cpu or cuda. threads: CPU threads. batch_tokens: tokens in one forward pass. arithmetic: portable (the
-    same bits on every CPU with AVX2, on one thread) or fast; it is chosen before torch is loaded.
-    """
-
-    device: str = "auto"
-    threads: int = os.cpu_count() or 1
-    batch_tokens: int = 16_384
-    arithmetic: str = "fast"
 
 
 @dataclass(frozen=True)
@@ -56,7 +33,7 @@ class Kind:
     """What a type of parameter is on the command line, and what stands for its value in a rule's ``shell:``."""
 
     read: Callable[[str], Any] = Path
-    many: bool = False
+    nargs: str | None = None
     placeholder: str | None = None
     says: str = ""
 
@@ -68,16 +45,17 @@ def _settings(text: str) -> Any:
 
 
 KINDS = {
-    "Settings": Kind(_settings, False, "{params.NAME:q}", "a run's config file, or its sections as JSON"),
-    "Input": Kind(Path, False, "{input.NAME:q}", "file to read"),
-    "Inputs": Kind(Path, True, "{input.NAME:q}", "files to read"),
-    "Output": Kind(Path, False, "{output.NAME:q}", "file to write"),
-    "Outputs": Kind(Path, True, "{output.NAME:q}", "files to write"),
-    "Wildcard": Kind(str, False, "{wildcards.NAME}"),
-    "Shard": Kind(str, False, "{wildcards.scatteritem}", "which shard: 1-of-4"),
-    "Param": Kind(str, False, "{params.NAME:q}"),
-    "Params": Kind(str, True, "{params.NAME:q}"),
-    "Threads": Kind(threads, False, "{threads}", "CPU threads"),
+    "Settings": Kind(_settings, None, "{params.NAME:q}", "a run's config file, or its sections as JSON"),
+    "Input": Kind(Path, None, "{input.NAME:q}", "file to read"),
+    "Inputs": Kind(Path, "+", "{input.NAME:q}", "files to read"),
+    "AnyInputs": Kind(Path, "*", "{input.NAME:q}", "files to read; there may be none"),
+    "Output": Kind(Path, None, "{output.NAME:q}", "file to write"),
+    "Outputs": Kind(Path, "+", "{output.NAME:q}", "files to write"),
+    "Wildcard": Kind(str, None, "{wildcards.NAME}"),
+    "Shard": Kind(str, None, "{wildcards.scatteritem}", "which shard: 1-of-4"),
+    "Param": Kind(str, None, "{params.NAME:q}"),
+    "Params": Kind(str, "*", "{params.NAME:q}"),
+    "Threads": Kind(threads, None, "{threads}", "CPU threads"),
     "int": Kind(whole()),
     "float": Kind(float),
     "str": Kind(str),
@@ -93,11 +71,15 @@ EXECUTION = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a step; ``default``: of one that no rule passes."""
+    """One parameter of a step.
+
+    ``passed``: its rule passes it. ``required``: whoever types the line must give it; otherwise ``default`` holds.
+    """
 
     name: str
     type: str
     says: str
+    passed: bool
     required: bool
     default: Any = None
 
@@ -108,7 +90,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Step:
-    """A step's name, what it does, and its parameters."""
+    """A step's name, its module's docstring, and its parameters."""
 
     name: str
     says: str
@@ -121,7 +103,7 @@ class Step:
         for parameter in self.parameters:
             if parameter.type == "Execution":
                 words += [f"--{name.replace('_', '-')} {held}" for name, held in EXECUTION.items()]
-            elif parameter.required:
+            elif parameter.passed:
                 held = KINDS[parameter.type].placeholder
                 if held is None:
                     raise ValueError(f"{self.name}: no rule can pass {parameter.name}: {parameter.type}")
@@ -135,12 +117,10 @@ class Step:
                 add_execution(parser)
                 continue
             kind = KINDS[parameter.type]
-            options: dict[str, Any] = {"nargs": "*"} if kind.many else {}
-            if not parameter.required or kind.many:
-                options["default"] = [] if kind.many else parameter.default
-            else:
-                options["required"] = True
-            parser.add_argument(parameter.option, type=kind.read, help=parameter.says or kind.says, **options)
+            options: dict[str, Any] = {"nargs": kind.nargs} if kind.nargs else {}
+            options |= {"required": True} if parameter.required else {"default": parameter.default}
+            says = (parameter.says or kind.says).replace("%", "%%")
+            parser.add_argument(parameter.option, type=kind.read, help=says, **options)
 
     def call(self, run: Callable[..., Any], args: argparse.Namespace) -> Any:
         """Call the step's ``run`` with what was typed."""
@@ -170,19 +150,30 @@ def execution(args: argparse.Namespace) -> Execution:
 
 def names() -> list[str]:
     """Return the names of all steps, as typed: ``trigger-shard`` is the module ``steps/trigger_shard.py``."""
-    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem not in ("__init__", "common"))
+    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem != "__init__")
 
 
 def step(name: str) -> Step:
-    """Return a step as its module declares it."""
-    tree = ast.parse((STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"))
-    run = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run")
+    """Return a step as its module declares it. Raises ``ValueError`` where its signature declares no command line."""
+    return read((STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"), name)
+
+
+def read(source: str, name: str) -> Step:
+    """Return the step that a module's source declares."""
+    tree = ast.parse(source)
+    run = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"), None)
+    if run is None:
+        raise ValueError(f"step {name}: its module has no function run")
+    if run.args.vararg or run.args.kwarg or run.args.posonlyargs:
+        raise ValueError(f"step {name}: every parameter of run has a name of its own")
     says = _arguments(ast.get_docstring(run) or "")
+    if unknown := says.keys() - {node.arg for node in run.args.args + run.args.kwonlyargs}:
+        raise ValueError(f"step {name}: run's docstring speaks of {min(unknown)}, which is no parameter")
     listed = run.args.args + run.args.kwonlyargs
     last = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
     defaults = last + list(run.args.kw_defaults)
-    parameters = tuple(_parameter(node, default, says) for node, default in zip(listed, defaults, strict=True))
-    return Step(name.replace("_", "-"), (ast.get_docstring(tree) or "").partition("\n")[0], parameters)
+    parameters = tuple(_parameter(name, node, default, says) for node, default in zip(listed, defaults, strict=True))
+    return Step(name.replace("_", "-"), ast.get_docstring(tree) or "", parameters)
 
 
 def command(name: str) -> str:
@@ -190,12 +181,19 @@ def command(name: str) -> str:
     return step(name).command
 
 
-def _parameter(node: ast.arg, default: ast.expr | None, says: dict[str, str]) -> Parameter:
-    kind = ast.unparse(node.annotation).removesuffix(" | None") if node.annotation else ""
+def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[str, str]) -> Parameter:
+    told = ast.unparse(node.annotation) if node.annotation else ""
+    kind = told.removesuffix(" | None")
     if kind != "Execution" and kind not in KINDS:
-        raise ValueError(f"{node.arg}: {kind or 'no type'}: one of {', '.join(KINDS)} or Execution")
-    value = None if default is None else ast.literal_eval(default)
-    return Parameter(node.arg, kind, says.get(node.arg, ""), default is None, value)
+        raise ValueError(f"step {step}: {node.arg}: {told or 'no type'}: one of {', '.join(KINDS)} or Execution")
+    if default is None:
+        none: list[Any] | None = [] if kind != "Execution" and KINDS[kind].nargs == "*" else None
+        return Parameter(node.arg, kind, says.get(node.arg, ""), True, kind == told and none is None, none)
+    try:
+        value = ast.literal_eval(default)
+    except ValueError:
+        raise ValueError(f"step {step}: {node.arg}: its default is to be a plain value") from None
+    return Parameter(node.arg, kind, says.get(node.arg, ""), False, False, value)
 
 
 def _arguments(text: str) -> dict[str, str]:

@@ -254,3 +254,10 @@ def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
         {"step": [step] * len(reasons), "reason": list(reasons), "n": list(reasons.values())},
         schema=TABLES["counts"].columns,
     )
+
+
+def write_counts(step: str, reasons: dict[str, int], path: str | Path) -> None:
+    """Write a step's own rows of the ``counts`` table."""
+    frame = conform(counts(step, reasons), TABLES["counts"])
+    with atomic_write(path) as partial:
+        frame.write_parquet(partial, compression="zstd")

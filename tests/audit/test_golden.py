@@ -13,11 +13,12 @@ from factories import convert, fairseq_model, words, write_checkpoint
 
 from ff_memories import tables
 from ff_memories.audit import golden
+from ff_memories.audit.known import endings, expected
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
-from ff_memories.corpus.text import Sentences
+from ff_memories.corpus.sentences import Sentences
 from ff_memories.inputs.registry import OWN
 from ff_memories.model.decoder import Batch, Decoder
 
@@ -170,7 +171,7 @@ def test_a_few_windows_stand_for_all_and_numbers_that_cannot_be_read_are_named(f
     few = golden.perplexity(load(folder), ids, context=5, counted=5, windows=3)
     assert few == pytest.approx(math.exp(own / 15), rel=1e-5)
     with pytest.raises(UserError, match=r"none\.toml: not readable as TOML"):
-        golden.expected(tmp_path / "none.toml")
+        expected(tmp_path / "none.toml")
 
 
 def test_perplexity_is_fairseqs(folder):
@@ -202,7 +203,7 @@ def test_a_prefix_without_tokens_ends_in_no_word_known_or_unknown():
     dictionary = Dictionary(["of", "substitutes"])
     last = lambda sentence, position: dictionary.ids["of"] if position else None
     known = {"endings": [{"layer": 1, "key": 3, "words": ["of", "unlisted"]}]}
-    assert [(at["found"], at["n"]) for at in golden.endings(triggers, last, dictionary, known)] == [(0.5, 2)]
+    assert [(at["found"], at["n"]) for at in endings(triggers, last, dictionary, known)] == [(0.5, 2)]
 
 
 def step(folder, *more):

@@ -10,16 +10,19 @@ import pytest
 from scipy.stats import binom, norm
 
 from ff_memories import cli, tables
+from ff_memories.base.bootstrap import interval
 from ff_memories.base.errors import UserError
-from ff_memories.claims import Evidence, Measurement, judge, natural, register, verdicts
 from ff_memories.claims.checks import agreement as agreement_
 from ff_memories.claims.checks import composition as composition_
 from ff_memories.claims.checks import mutations as mutations_
 from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
+from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import at, between, both, tally
-from ff_memories.claims.measures import interval
+from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.numbers import measured, number, spread
+from ff_memories.claims.order import natural
+from ff_memories.claims.register import register
 from ff_memories.claims.statistics import (
     highest_of_independent,
     lowest_of_joint,
@@ -28,7 +31,7 @@ from ff_memories.claims.statistics import (
     wilson,
 )
 from ff_memories.claims.stop_words import stop_words
-from ff_memories.claims.verdicts import PROXY
+from ff_memories.claims.verdicts import PROXY, judge, verdicts
 from ff_memories.corpus.dictionary import Dictionary
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000
@@ -772,8 +775,9 @@ def run(folder, *more, counts="counts"):
     with pytest.raises(SystemExit) as end:
         cli.main(["claims", "--config", json.dumps(CONFIG), "--info", f"{folder}/info.json", "--dictionary",
                   f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
-                  *more, "--out", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
-                  "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims"])  # fmt: skip
+                  *more, "--claims", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
+                  "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims",
+                  "--tex", f"{folder}/claims.tex"])  # fmt: skip
     return end.value.code
 
 
@@ -796,8 +800,8 @@ def test_a_table_of_another_name_is_refused_before_anything_is_written(tmp_path,
     assert not (tmp_path / "out").exists()
 
 
-def test_the_verdicts_come_as_latex_where_they_are_asked_for(tmp_path):
-    assert run(tmp_path, "--latex", f"{tmp_path}/claims.tex") == 0
+def test_the_verdicts_come_as_latex(tmp_path):
+    assert run(tmp_path) == 0
     assert r"\begin{longtable}" in (tmp_path / "claims.tex").read_text()
 
 

@@ -69,7 +69,7 @@ def test_a_job_sees_of_another_config_only_what_its_rule_declares():
 def test_all_steps_on_the_way_to_the_claims_can_be_run_again(planted_run, monkeypatch):
     monkeypatch.chdir(planted_run)
     jobs = jobs_of("my.yaml", "results/planted/tables/claims.parquet", 2)
-    assert {job.command[1] for job in jobs} <= set(STEPS)
+    assert {job.command[0] for job in jobs} <= set(STEPS)
     seen = set()
     for job in jobs:  # each after those it needs
         assert not (set(job.inputs) & {out for other in jobs for out in other.outputs}) - seen
@@ -106,7 +106,8 @@ def test_a_choice_under_which_a_run_is_refused_has_no_values_and_no_verdict(plan
     results, claims = planted_copy / "results/planted", "results/planted/tables/claims.parquet"
     done = command(
         "ff-memories", "sensitivity-part", "--configfile", "my.yaml", "--part", "corpus.segmenter=line",
-        "--corpus", results / "corpus/corpus.safetensors", "--claims", claims, "--out", "sensitivity.parquet",
+        "--corpus", results / "corpus/corpus.safetensors", "--claims", claims, "--sensitivity",
+        "sensitivity.parquet",
         cwd=planted_copy,
     )  # fmt: skip
     found = tables.read(planted_copy / "sensitivity.parquet")

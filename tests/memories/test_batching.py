@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, composition, mutations, triggers, values
+from ff_memories.memories import batching, composition, mutations, trigger_table, triggers, values
 from ff_memories.model.decoder import Batch
 
 SENTENCES = st.lists(st.lists(st.integers(4, 5), max_size=4), min_size=1, max_size=30)
@@ -91,7 +91,7 @@ def test_sequences_fill_batches_in_their_order(lengths, budget):
 def test_prefixes_are_numbered_through_and_their_texts_recognised(sentences):
     held = corpus(sentences)
     every = prefixes(sentences, "0..N")
-    sentence, position = triggers.Prefixes.of(held).locate(np.arange(len(every)))
+    sentence, position = trigger_table.Prefixes.of(held).locate(np.arange(len(every)))
     assert list(zip(sentence.tolist(), position.tolist(), strict=True)) == every
     order = sorted(range(len(sentences)), key=lambda s: len(sentences[s]))  # as batches are packed
     batch = Batch.pack([held.sentence(s) for s in order])
@@ -100,30 +100,30 @@ def test_prefixes_are_numbered_through_and_their_texts_recognised(sentences):
     assert len(set(hashes)) == len(set(texts)) == len(set(zip(hashes, texts, strict=True)))
 
 
-@given(SENTENCES, st.sampled_from(list(triggers.POSITIONS)), st.data())
+@given(SENTENCES, st.sampled_from(list(trigger_table.POSITIONS)), st.data())
 def test_what_sentences_offer_is_counted_and_too_few_are_refused(sentences, positions, data):
     train = data.draw(st.integers(1, len(sentences)))
     held, every = corpus(sentences, train), prefixes(sentences[:train], positions)
-    counts = triggers.available(held, positions)
+    counts = trigger_table.available(held, positions)
     assert counts.tolist() == [sum(s == own for s, _ in every) for own in range(train)]
     for per_sentence, n in (("all", len(every)), ("best", len({s for s, _ in every}))):
-        triggers.require_enough(held, n, positions, per_sentence)
+        trigger_table.require_enough(held, n, positions, per_sentence)
         what = "sentences with a prefix" if per_sentence == "best" else "prefixes"
         with pytest.raises(UserError, match=f"triggers.top is {n + 1}, and the training text has {n} {what}"):
-            triggers.require_enough(held, n + 1, positions, per_sentence)
+            trigger_table.require_enough(held, n + 1, positions, per_sentence)
 
 
 def test_more_prefixes_than_can_be_numbered_are_refused(monkeypatch):
     of_length = lambda n: Corpus(np.zeros(0, np.int32), np.array([0, n]), train=1)  # n + 1 prefixes, of 32 bits
-    assert triggers.Prefixes.of(of_length(2**32 - 2)).starts[-1] == 2**32 - 1
+    assert trigger_table.Prefixes.of(of_length(2**32 - 2)).starts[-1] == 2**32 - 1
     with pytest.raises(UserError, match="4,294,967,296 prefixes are more"):
-        triggers.Prefixes.of(of_length(2**32 - 1))
+        trigger_table.Prefixes.of(of_length(2**32 - 1))
     held = corpus([[4, 5], [4]])  # three and two prefixes
-    monkeypatch.setattr(triggers, "MAX_PREFIXES", 5)
-    assert triggers.Prefixes.of(held).starts.tolist() == [0, 3, 5]
-    monkeypatch.setattr(triggers, "MAX_PREFIXES", 4)
+    monkeypatch.setattr(trigger_table, "MAX_PREFIXES", 5)
+    assert trigger_table.Prefixes.of(held).starts.tolist() == [0, 3, 5]
+    monkeypatch.setattr(trigger_table, "MAX_PREFIXES", 4)
     with pytest.raises(UserError, match="5 prefixes are more than 4"):
-        triggers.Prefixes.of(held)
+        trigger_table.Prefixes.of(held)
 
 
 def test_triggers_that_repeat_a_text_count_within_their_key():
@@ -132,7 +132,7 @@ def test_triggers_that_repeat_a_text_count_within_their_key():
         {"layer": [1, 1, 1, 2, 1, 1], "key": [0, 0, 0, 0, 1, 1], "sentence": [0, 1, 0, 1, 0, 1],
          "position": [2, 2, 3, 2, 2, 3]}
     )  # fmt: skip
-    assert triggers.repeated(frame, held) == 1  # "4 5" of layer 1, key 0
+    assert trigger_table.repeated(frame, held) == 1  # "4 5" of layer 1, key 0
 
 
 def test_a_value_is_compared_with_the_next_token_or_with_the_prefixs_last():

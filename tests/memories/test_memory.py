@@ -11,7 +11,7 @@ from pipeline import config, run_steps, write_inputs
 from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.memories import batching, triggers
+from ff_memories.memories import batching, trigger_table, triggers
 from ff_memories.model import buffers
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
@@ -77,7 +77,7 @@ def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(m
             decoder, corpus, batching.blocks(corpus.lengths), top=40, batch_tokens=300, per_sentence=per_sentence,
             duplicates=duplicates,
         )  # fmt: skip
-        found.append(triggers.table(best, corpus))
+        found.append(trigger_table.table(best, corpus))
     assert len(failed) > 2 and len(found[0]) > 3000
     for column in ("layer", "key", "rank", "sentence", "position"):
         assert found[1][column].equals(found[0][column]), column
@@ -90,7 +90,7 @@ def test_keys_that_are_asked_for_get_the_triggers_that_they_have_among_all(keys)
     decoder, corpus = random_decoder(size), random_corpus(1500, size.cutoffs[-1])
     blocks = batching.blocks(corpus.lengths)
     few, every = (
-        triggers.table(triggers.trigger_examples(decoder, corpus, blocks, top=5, keys=asked), corpus)
+        trigger_table.table(triggers.trigger_examples(decoder, corpus, blocks, top=5, keys=asked), corpus)
         for asked in (keys, None)
     )
     rows = [row for row in every.iter_rows() if row[:2] in keys]

@@ -35,7 +35,7 @@ def arguments(folder, out, **changes):
     options = [str(part) for name, value in given.items() for part in (f"--{name}", value)]
     return ["trigger-shard", "--config", str(folder / "config.yaml"), "--corpus", str(folder / "corpus.safetensors"),
             "--weights", str(folder / "model.safetensors"), "--description", str(folder / "model.json"),
-            "--out", str(out), *options]  # fmt: skip
+            "--lists", str(out), *options]  # fmt: skip
 
 
 def kill_when_a_state_is_there(folder, out, writes=3):

@@ -1,6 +1,5 @@
 """Everything that runs a model, on a device that is not the CPU: nothing is mixed, and the CPU's results come out."""
 
-import argparse
 import os
 import tempfile
 from contextlib import nullcontext
@@ -27,11 +26,12 @@ from ff_memories import api, tables
 from ff_memories.audit import golden
 from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.text import Sentences
 from ff_memories.memories import (
     batching,
     checkpoints,
@@ -40,17 +40,17 @@ from ff_memories.memories import (
     promoted,
     shading,
     shards,
+    trigger_table,
     triggers,
     untrained,
     values,
 )
 from ff_memories.memories.topk import TopTriggers
-from ff_memories.model import checkpoint
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.loading import load_decoder
 from ff_memories.released import agreement_script, columns, random_projections
 from ff_memories.report.gallery import parts
-from ff_memories.steps import gallery
-from ff_memories.steps.common import load_decoder
 from ff_memories.workflow import estimate
 
 TYPES = words(40)
@@ -134,7 +134,7 @@ def found(decoder, **options):
     """Return the triggers table of the text."""
     kinds: dict[str, Any] = {"top": 5, "batch_tokens": BATCH} | options
     best = triggers.trigger_examples(decoder, TEXT, batching.blocks(TEXT.lengths[: TEXT.train]), **kinds)
-    return triggers.table(best, TEXT)
+    return trigger_table.table(best, TEXT)
 
 
 def examples():
@@ -232,7 +232,7 @@ def test_weights_that_stay_behind_are_found(paper, left):
 
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
-@pytest.mark.parametrize("positions", triggers.POSITIONS)
+@pytest.mark.parametrize("positions", trigger_table.POSITIONS)
 def test_triggers_of_all_kinds(paper, positions, per_sentence, duplicates):
     kinds = {"positions": positions, "per_sentence": per_sentence, "duplicates": duplicates}
     table = both(lambda place: found(model(paper, place), **kinds))
@@ -269,7 +269,7 @@ def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
             )
             shards.save(best, tmp_path / f"{place}-{i}")
             whole.merge(shards.load(tmp_path / f"{place}-{i}"))
-        return triggers.table(whole, TEXT)
+        return trigger_table.table(whole, TEXT)
 
     both(work)
 
@@ -529,7 +529,7 @@ def test_all_ways_to_find_triggers():
             for tokens in theirs.batches:
                 hooked(tokens)
         lists = [list_ for r in (*map(kept, plain), running) for list_ in (*r.value, *r.prefix)]
-        return theirs.rows, triggers.table(best, corpus), [list_.cpu().numpy() for list_ in lists]
+        return theirs.rows, trigger_table.table(best, corpus), [list_.cpu().numpy() for list_ in lists]
 
     both(work)
 
@@ -566,14 +566,16 @@ def later_steps(folder, out, device):
     there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
     of_run = ["--config", folder / "config.yaml", *model, *there]
     step("control", *of_run, *text, "--control", t("control"))
-    step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--out", t("projection_seeds"))
+    step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
+         t("projection_seeds"))  # fmt: skip
     step("released", *model, *there, *text, "--examples", t("examples"), "--released-layer", t("released_layer"),
          "--released-dim", t("released_dim"))  # fmt: skip
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
-    given = [f"--{name.replace('_', '-')}={t(name)}" for name in gallery.TABLES]
+    shown = ("triggers", "values", "mutations", "annotations", "sentences", "shading", "promoted")
+    given = [*(f"--{name}={t(name)}" for name in shown), "--labels", t("pattern_labels")]
     step("gallery", "--config", folder / "config.yaml", *text, *given, "--dictionary", folder / "dict.txt",
-         "--info", out / "info.json", "--out", out / "gallery")  # fmt: skip
+         "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 
 def test_a_run_on_devices_of_any_number_makes_the_cpus_tables(tmp_path, locks):
@@ -600,7 +602,7 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
     """What was done on a GPU that failed is done again only where the next one may give other last bits."""
     runs, run = [], triggers.run_batch
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config()))
-    checkpoint.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
+    converted.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
     text = Sentences()
     for number in range(TEXT.train):
         text.add(TEXT.sentence(number).tolist(), "train.txt", number, 0)
@@ -621,8 +623,8 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
         step("trigger-shard", "--config", tmp_path / "config.yaml", "--weights", tmp_path / "model.safetensors",
              "--description", tmp_path / "model.json", "--corpus", tmp_path / "corpus.safetensors", "--shard", "1-of-1",
              "--device", device, "--threads", 1, "--batch-tokens", 64, "--checkpoint-seconds", 0,
-             "--out", tmp_path / name)  # fmt: skip
-        return triggers.table(shards.load(tmp_path / name), TEXT)
+             "--lists", tmp_path / name)  # fmt: skip
+        return trigger_table.table(shards.load(tmp_path / name), TEXT)
 
     whole, every = shard("whole", "cpu"), len(runs)
     with SecondDevice([NAME, second]):
@@ -635,9 +637,9 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
 
 
 def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, paper, locks, monkeypatch):
-    checkpoint.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
-    given = {"weights": tmp_path / "model.safetensors", "description": tmp_path / "model.json", "threads": 1}
-    load = lambda device: load_decoder(argparse.Namespace(device=device, **given))
+    converted.write(paper[0], paper[1], tmp_path / "model.safetensors", tmp_path / "model.json")
+    files = tmp_path / "model.safetensors", tmp_path / "model.json"
+    load = lambda device: load_decoder(*files, Execution(device, threads=1))
     if not torch.cuda.is_available():
         assert load("auto").device.type == "cpu"
     with SecondDevice():

@@ -13,7 +13,7 @@ from ff_memories import tables
 from ff_memories.claims import measures
 from ff_memories.corpus import store
 from ff_memories.memories import composition, untrained, values
-from ff_memories.model import checkpoint
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Decoder, Layer
 
 
@@ -25,7 +25,7 @@ def run(tmp_path_factory):
 
 
 def trained(out):
-    return checkpoint.load(out / "model.safetensors", out / "model.json")
+    return converted.load(out / "model.safetensors", out / "model.json")
 
 
 def test_on_the_trained_weights_and_all_sentences_it_measures_what_the_tables_say(run):

@@ -9,8 +9,8 @@ import torch
 from factories import convert, words, write_checkpoint
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, triggers, values
-from ff_memories.model import checkpoint
+from ff_memories.memories import batching, trigger_table, triggers, values
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Batch, Decoder
 
 TYPES = words(44)  # 48 with fairseq's four specials
@@ -110,7 +110,7 @@ def test_tied_weights_are_stored_once_and_come_back_the_same(tmp_path):
     description, weights = checkpoint.read(tmp_path / "model.pt")
     assert description.aliases
     convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
-    again, back = checkpoint.load(tmp_path / "m.safetensors", tmp_path / "m.json")
+    again, back = converted.load(tmp_path / "m.safetensors", tmp_path / "m.json")
     assert again == description
     assert set(back) == set(weights)
     for name in weights:
@@ -165,7 +165,7 @@ def small(tmp_path):
 def test_keys_asked_for_have_the_triggers_they_have_among_all_and_deeper_layers_do_not_run(small, keys, monkeypatch):
     decoder, corpus = small
     whole, some = (
-        triggers.table(triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=4, keys=k), corpus)
+        trigger_table.table(triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=4, keys=k), corpus)
         for k in (None, keys)
     )
     assert some.select("layer", "key").unique().sort("layer", "key").rows() == sorted(keys)
@@ -176,7 +176,7 @@ def test_keys_asked_for_have_the_triggers_they_have_among_all_and_deeper_layers_
         monkeypatch.setattr(block, "attend", None)
     monkeypatch.setattr(decoder.layers[deepest - 1], "combine", None)  # nor the last one's second matrix
     again = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=4, keys=keys)
-    assert triggers.table(again, corpus).equals(some)
+    assert trigger_table.table(again, corpus).equals(some)
 
 
 @pytest.mark.parametrize("positions, lengths", [("inner", []), ("released", [0]), ("full", [1])])
@@ -184,7 +184,7 @@ def test_sentences_of_one_token_have_the_prefixes_that_positions_say(small, posi
     decoder, corpus = small
     best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=1000, positions=positions,
                                      per_sentence="all")  # fmt: skip
-    found = triggers.table(best, corpus)
+    found = trigger_table.table(best, corpus)
     assert sorted(set(found["position"].to_numpy()[corpus.lengths[found["sentence"].to_numpy()] == 1])) == lengths
 
 

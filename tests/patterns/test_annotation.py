@@ -20,8 +20,8 @@ from ff_memories.claims.measures import LABELS
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.text import Sentences
 from ff_memories.patterns import annotation_plan, inter_annotator, scoring, simulate
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers import csv_files, study, tools
@@ -584,7 +584,7 @@ def simulated(tmp_path, monkeypatch):
 
     def simulate_annotators(*rates):
         with pytest.raises(SystemExit) as end:
-            main(["simulate-annotators", *(w for k, v in given.items() for w in (f"--{k}", v)), *rates])
+            main(["annotate", "simulate", *(w for k, v in given.items() for w in (f"--{k}", v)), *rates])
         return end.value.code, sorted(path.name for path in Path("said").glob("*"))
 
     return simulate_annotators

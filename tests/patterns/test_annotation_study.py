@@ -7,7 +7,7 @@ from running import ROOT, change, command, snakemake
 from scipy.stats import binomtest
 
 from ff_memories import tables
-from ff_memories.patterns import SHEETS
+from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.report.annotation import annotation_section
 from ff_memories.report.rendering import environment
 
@@ -28,7 +28,7 @@ def study(planted_run, tmp_path_factory):
     given = {name: f"{at}tables/{name}.parquet" for name in ("annotations", "examples", "refinement")}
     given |= {"plan": f"{at}tables/annotation_plan.parquet", "distances": f"{at}tables/distance_labels.parquet"}
     given |= {"corpus": f"{at}corpus/corpus.safetensors", "dictionary": "dict.txt", "config": "my.yaml"}
-    command("ff-memories", "simulate-annotators", *(w for k, v in given.items() for w in (f"--{k}", v)), *words,
+    command("ff-memories", "annotate", "simulate", *(w for k, v in given.items() for w in (f"--{k}", v)), *words,
             "--out", "annotations/planted", cwd=folder)  # fmt: skip
     done = snakemake(folder, f"{at}figures/figure2.svg", f"{at}report/table3.csv")
     return folder, done.stderr + done.stdout

@@ -20,8 +20,8 @@ from ff_memories import cli, tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.text import Sentences
 from ff_memories.patterns import distance, embedding, permutation_test, proxy, quality, sample, semantic, shallow, tfidf
 from ff_memories.patterns.sample import Key
 from ff_memories.patterns.words import is_content, shape, stem
@@ -497,7 +497,7 @@ def commands(at, out, **changed):
         },
         "distance": {
             "examples": at / "examples.parquet", "refinement": at / "refinement.parquet",
-            "out": out / "distance_labels.parquet",
+            "distances": out / "distance_labels.parquet",
         },
     }  # fmt: skip
     config = '{"seed": 1, "patterns": {"keys_per_layer": 2, "top": 25}}'

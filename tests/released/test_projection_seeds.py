@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 def arguments(folder, out):
     return ["--config", folder / "config.yaml", "--weights", out / "model.safetensors", "--description",
             out / "model.json", "--values", out / "values.parquet", "--seeds", 3, "--device", "cpu", "--threads", 1,
-            "--out", out / "projection_seeds.parquet"]  # fmt: skip
+            "--projection-seeds", out / "projection_seeds.parquet"]  # fmt: skip
 
 
 def test_the_trained_softmax_stands_beside_the_seeds(run):

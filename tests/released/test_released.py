@@ -74,12 +74,12 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
 
 
 def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
-    from ff_memories.model import checkpoint
+    from ff_memories.model import converted
     from ff_memories.model.decoder import Decoder
     from ff_memories.released import columns
 
     _, out = run
-    decoder = Decoder(*checkpoint.load(out / "model.safetensors", out / "model.json"))
+    decoder = Decoder(*converted.load(out / "model.safetensors", out / "model.json"))
     given = decoder, store.read(out / "corpus.safetensors"), tables.read(out / "examples.parquet"), 200
     layer, dim = columns.columns(*given)
     output = columns.output_distributions(*given)

@@ -221,9 +221,9 @@ def arguments(results, **other):
         ),
         "info": results / "model" / "info.json", "corpus": results / "corpus" / "corpus.safetensors",
         "dictionary": results.parent.parent / "dict.txt",
-        **{name: at(name.replace("-", "_")) for name in
-           ("triggers", "values", "mutations", "annotations", "pattern-labels", "sentences", "shading",
-            "promoted")},
+        **{name: at(name) for name in
+           ("triggers", "values", "mutations", "annotations", "sentences", "shading", "promoted")},
+        "labels": at("pattern_labels"),
     }  # fmt: skip
     return ["gallery", *(str(x) for k, v in (given | other).items() for x in (f"--{k}", v))]
 
@@ -236,7 +236,7 @@ MUTATE = {"keys_per_layer": 5, "top": 4, "random": "any", "single_token": "skip"
 def test_a_search_finds_only_triggers_that_are_shown(planted_run, tmp_path):
     results = planted_run / "results" / "planted"
     with pytest.raises(SystemExit) as end:
-        main(arguments(results, out=tmp_path / "few"))
+        main(arguments(results, site=tmp_path / "few"))
     assert end.value.code == 0
     manifest = parts.read(tmp_path / "few", "manifest")
     assert manifest["top"] == 2
@@ -261,7 +261,7 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
         ({"triggers": tmp_path / "none" / "triggers.parquet"}, "no such table"),
     ]:
         with pytest.raises(SystemExit) as end:
-            main(arguments(results, out=tmp_path / "out", **change))
+            main(arguments(results, site=tmp_path / "out", **change))
         assert end.value.code == 2
         assert says in capsys.readouterr().err
         assert not (tmp_path / "out").exists()

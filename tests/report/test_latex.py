@@ -8,10 +8,12 @@ import polars as pl
 import pytest
 from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, frame, texts, value
 
-from ff_memories.claims import Evidence, register, verdicts
+from ff_memories.base.latex import latex
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.latex_table import to_latex
+from ff_memories.claims.register import register
+from ff_memories.claims.verdicts import verdicts
 from ff_memories.report import table1, table2
-from ff_memories.report.claims_table import to_latex
-from ff_memories.report.text import latex
 
 SIGNS = r"\ { } $ & # % _ ^ ~ < > | \" - -- ` ' [ ] *"
 DOCUMENT = r"""\documentclass{article}

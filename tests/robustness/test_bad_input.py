@@ -21,6 +21,7 @@ from running import BIN, ROOT, command
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
+from ff_memories.base.options import shard_of
 from ff_memories.cli import main
 from ff_memories.commands import init, show, verify
 from ff_memories.commands.export import triggers as export_triggers
@@ -28,9 +29,8 @@ from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import cuts, store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.memories import shards
-from ff_memories.model import checkpoint
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.info import read_info
-from ff_memories.steps.common import shard_of
 from ff_memories.workflow import stages
 from ff_memories.workflow.run import Run
 
@@ -438,7 +438,7 @@ def test_a_config_that_is_not_there_or_no_yaml(tmp_path):
 COMMANDS = {
     "verify": "", "adopt": "", "restore": "", "plan": "", "dvc-yaml": "", "fetch": "", "show": "--layer 1 --key 1",
     "why": "results/small/claims.json", "crate": "--out crate",
-    "sensitivity-part": "--part values --corpus c --claims c --out sensitivity.parquet",
+    "sensitivity-part": "--part values --corpus c --claims c --sensitivity sensitivity.parquet",
 }  # fmt: skip
 UNREADABLE = {
     "no such config file": lambda path: None,
@@ -765,7 +765,7 @@ def test_a_checkpoint_with_extra_training_state_still_reads(tmp_path):
 READ = {
     "corpus.safetensors": store.read,
     "cuts.safetensors": cuts.load,
-    "model.safetensors": lambda path: checkpoint.load(path, path),
+    "model.safetensors": lambda path: converted.load(path, path),
     "shard.safetensors": shards.load,
     "triggers.parquet": tables.read,
     "info.json": read_info,

@@ -23,7 +23,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.inputs.unpack import unpack
-from ff_memories.model import checkpoint
+from ff_memories.model import checkpoint, converted
 
 TYPES = words(44)
 
@@ -286,7 +286,7 @@ def test_absurd_safetensors_are_refused_by_name(folder, fault):
     convert("model.pt", "model.safetensors", "model.json")
     (folder / "evil.safetensors").write_bytes(SAFETENSORS[fault])
     with pytest.raises(UserError, match=r"evil\.safetensors: not a readable model"):
-        checkpoint.load("evil.safetensors", "model.json")
+        converted.load("evil.safetensors", "model.json")
     with pytest.raises(UserError, match=r"evil\.safetensors: not a readable corpus"):
         store.read("evil.safetensors")
 
@@ -307,7 +307,7 @@ def test_absurd_descriptions_are_refused_by_name(folder, fault):
     content = DESCRIPTIONS[fault]
     (folder / "evil.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match="not a readable model"):
-        checkpoint.load("model.safetensors", "evil.json")
+        converted.load("model.safetensors", "evil.json")
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_description_that_is_not_the_weights_is_refused(folder, change):
     plain = json.loads((folder / "model.json").read_text()) | change
     (folder / "model.json").write_text(json.dumps(plain))
     with pytest.raises(UserError, match="not a readable model"):
-        checkpoint.load("model.safetensors", "model.json")
+        converted.load("model.safetensors", "model.json")
 
 
 # -- archives ----------------------------------------------------------------------------------------------------------

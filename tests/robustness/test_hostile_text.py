@@ -18,12 +18,12 @@ from running import snakemake
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import cell, escape_invisible
+from ff_memories.base.latex import latex
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
-from ff_memories.patterns import SHEETS
-from ff_memories.report.text import latex
+from ff_memories.patterns.forms.sheets import SHEETS
 
 # every word of the planted model, as somebody else would have it
 HARMFUL = dict(

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
-from ff_memories.model import checkpoint
+from ff_memories.model import checkpoint, converted
 
 
 def fairseq_dictionary(words):
@@ -143,4 +143,4 @@ def drawn(folder, seed):
 
 def convert(path, weights_path, description_path):
     """Convert a fairseq checkpoint, as the workflow's step does."""
-    checkpoint.write(*checkpoint.read(path), weights_path, description_path)
+    converted.write(*checkpoint.read(path), weights_path, description_path)

@@ -29,12 +29,12 @@ def dictionary(path: Path) -> None:
 def description(path: Path) -> None:
     from safetensors.torch import save_file
 
-    from ff_memories.model import checkpoint
+    from ff_memories.model import converted
 
     weights = path.with_suffix(".safetensors")
     if not weights.exists():
         save_file({}, weights)
-    checkpoint.load(weights, path)
+    converted.load(weights, path)
 
 
 def checkpoint(path: Path) -> None:

@@ -90,7 +90,7 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     n = settings["execution"]["shards"]
     shards = [f(f"{i}-of-{n}.safetensors") for i in range(1, n + 1)]
     for shard in shards:
-        step("trigger-shard", *config_, *model, *execution, *corpus, "--shard", shard.stem, "--out", shard)
+        step("trigger-shard", *config_, *model, *execution, *corpus, "--shard", shard.stem, "--lists", shard)
     step("triggers", *config_, *corpus, "--shards", *shards, "--triggers", t("triggers"), "--counts", c("triggers"))
     triggers = ["--triggers", t("triggers")]
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),

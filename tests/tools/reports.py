@@ -9,7 +9,9 @@ import polars as pl
 import pytest
 
 from ff_memories import cli, tables
-from ff_memories.claims import Evidence, register, verdicts
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.register import register
+from ff_memories.claims.verdicts import verdicts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.report.passages import Texts
@@ -115,5 +117,5 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
         cli.main(["report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
                   "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
-                  "--out", f"{folder}/report/report.html", *more])  # fmt: skip
+                  "--html", f"{folder}/report/report.html", *more])  # fmt: skip
     return end.value.code, folder / "report/report.html"

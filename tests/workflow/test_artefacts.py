@@ -11,7 +11,7 @@ from projects import RESULTS, configure, due, files, run, size, steps
 from running import ROOT
 
 from ff_memories.base.errors import UserError
-from ff_memories.claims import natural
+from ff_memories.claims.order import natural
 from ff_memories.steps.triggers import remove_others
 from ff_memories.workflow import stages
 
@@ -85,7 +85,7 @@ def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(pub
 def test_shards_of_another_cut_are_removed(tmp_path):
     for name in ("1-of-2", "2-of-2", "1-of-3", "3-of-3", "notes"):
         (tmp_path / f"{name}.safetensors").touch()
-    remove_others([str(tmp_path / f"{n}-of-2.safetensors") for n in (1, 2)])
+    remove_others([tmp_path / f"{n}-of-2.safetensors" for n in (1, 2)])
     assert {p.stem for p in tmp_path.iterdir()} == {"1-of-2", "2-of-2", "notes"}
 
 

@@ -10,7 +10,7 @@ rule claims:
         dictionary=run_.dictionary,
     output:
         claims=run_.table("claims"),
-        counts=run_.table("counts"),
+        out_counts=run_.table("counts"),
         metrics=run_.path("claims.json"),
         each=directory(run_.path("claims")),
         tex=run_.path("report", "claims.tex"),
@@ -23,6 +23,4 @@ rule claims:
     params:
         **run_.step("claims", "seed", "mutations", "composition", "values"),
     shell:
-        "ff-memories step claims --config {params.config:q} --info {input.info} --dictionary {input.dictionary:q} "
-        "--tables {input.tables} --counts {input.counts} --out {output.claims} --out-counts {output.counts} "
-        "--metrics {output.metrics} --each {output.each} --latex {output.tex} 2> {log}"
+        command("claims")

@@ -4,8 +4,9 @@ from pathlib import Path
 from ff_memories.config import read_yaml
 from ff_memories.declaration import command
 from ff_memories.base.errors import UserError
+from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, title
-from ff_memories.patterns import SHEETS
+from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.workflow.at_work import heed_dvc, take_over
 from ff_memories.workflow.processes import STARTED_BY
 from ff_memories.workflow.records import refuse_edited
@@ -95,6 +96,6 @@ def execution():
 
 
 def registry():
-    """The option that names another registry of sources, where the config does, as words of a command."""
+    """Another registry of sources, where the config names one."""
     other = run_.config.sources.registry
-    return ["--registry", other] if other else []
+    return [other] if other else []

@@ -26,12 +26,7 @@ rule composition:
     params:
         **run_.step("composition", "seed", "composition", "values"),
     shell:
-        "ff-memories step composition --config {params.config:q} --corpus {input.corpus} --values {input.values} "
-        "--sample {input.sample:q} --sentences {input.sentences} --weights {input.weights} --description {input.description} "
-        "--examples {output.examples} --composition {output.composition} "
-        "--refinement {output.refinement} --counts {output.counts} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("composition")
 
 
 rule agreeing:
@@ -51,5 +46,4 @@ rule agreeing:
     params:
         **run_.step("agreeing", "composition"),
     shell:
-        "ff-memories step agreeing --config {params.config:q} --composition {input.composition} "
-        "--examples {input.examples} --dictionary {input.dictionary:q} --agreeing {output.agreeing} 2> {log}"
+        command("agreeing")

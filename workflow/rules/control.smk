@@ -21,7 +21,4 @@ rule control:
     params:
         **run_.step("control", "seed", "values", "composition"),
     shell:
-        "ff-memories step control --config {params.config:q} --corpus {input.corpus} --weights {input.weights} "
-        "--description {input.description} --control {output.control} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("control")

@@ -15,7 +15,7 @@ rule docstrings:
     params:
         **run_.step("docstrings"),
     shell:
-        "ff-memories step docstrings --train {output.train} --validation {output.validation} 2> {log}"
+        command("docstrings")
 
 
 rule cut_shard:
@@ -41,8 +41,7 @@ rule cut_shard:
             "corpus.validation",
         ),
     shell:
-        "ff-memories step cut-shard --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
-        "--pipeline {input.pipeline:q} --shard {wildcards.scatteritem} --out {output.cuts} 2> {log}"
+        command("cut-shard")
 
 
 rule cut_shard_all:
@@ -77,6 +76,4 @@ rule corpus:
     params:
         **run_.step("corpus", "corpus"),
     shell:
-        "ff-memories step corpus --config {params.config:q} --train {input.train:q} --validation {input.validation:q} "
-        "--dictionary {input.dictionary:q} --info {input.info} --cuts {input.cuts} --sentences {output.sentences} "
-        "--corpus {output.corpus} --counts {output.counts} 2> {log}"
+        command("corpus")

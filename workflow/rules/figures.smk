@@ -43,8 +43,7 @@ rule figure:
         out=lambda wildcards: run_.path("figures", wildcards.figure),
         caption=lambda wildcards: DRAWN[wildcards.figure].caption,
     shell:
-        "ff-memories step figure --figure {wildcards.figure} --config {params.config:q} --info {input.info} "
-        "--tables {input.tables} --out {params.out} 2> {log}"
+        command("figure")
 
 
 rule figure_page:
@@ -70,6 +69,6 @@ rule figure_page:
 rule projection_seeds:
     """Table and figure of what random projections do to ranks."""
     input:
-        rules.projection_seeds_table.output.table,
+        rules.projection_seeds_table.output,
         expand(rules.figure.output, figure="projection_seeds"),
         expand(rules.figure_page.output, figure="projection_seeds"),

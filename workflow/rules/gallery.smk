@@ -24,11 +24,7 @@ rule gallery_tables:
     params:
         **run_.step("gallery_tables", "values", "gallery.shaded", "gallery.tokens"),
     shell:
-        "ff-memories step gallery-tables --config {params.config:q} --weights {input.weights} "
-        "--description {input.description} --corpus {input.corpus} --triggers {input.triggers} "
-        "--values {input.values} --shading {output.shading} --promoted {output.promoted} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("gallery-tables")
 
 
 rule gallery:
@@ -56,8 +52,4 @@ rule gallery:
     params:
         **run_.step("gallery", "run", "gallery", "values", "mutations"),
     shell:
-        "ff-memories step gallery --config {params.config:q} --info {input.info} --corpus {input.corpus} "
-        "--sentences {input.sentences} --dictionary {input.dictionary:q} --triggers {input.triggers} "
-        "--values {input.values} --mutations {input.mutations} --annotations {input.annotations} "
-        "--pattern-labels {input.labels} --shading {input.shading} --promoted {input.promoted} "
-        "--out {output.site} 2> {log}"
+        command("gallery")

@@ -9,7 +9,7 @@ rule golden:
         dictionary=run_.dictionary,
         test=run_.test_text,
     output:
-        run_.golden,
+        out=run_.golden,
     log:
         run_.path("logs", "golden.log"),
     benchmark:
@@ -21,13 +21,10 @@ rule golden:
         **execution(),
     params:
         **run_.step("golden"),
-        name=run_.fetched("model")["name"],
+        source=run_.fetched("model")["name"],
         registry=registry(),
     shell:
-        "ff-memories step golden --source {params.name:q} {params.registry:q} --weights {input.weights} "
-        "--description {input.description} --dictionary {input.dictionary:q} --test {input.test:q} --out {output} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("golden")
 
 
 rule golden_triggers:
@@ -37,7 +34,7 @@ rule golden_triggers:
         triggers=rules.triggers.output.triggers,
         dictionary=run_.dictionary,
     output:
-        run_.golden_triggers,
+        out=run_.golden_triggers,
     log:
         run_.path("logs", "golden_triggers.log"),
     benchmark:
@@ -46,8 +43,7 @@ rule golden_triggers:
         "../envs/environment.yaml"
     params:
         **run_.step("golden_triggers"),
-        name=run_.fetched("model")["name"],
+        source=run_.fetched("model")["name"],
         registry=registry(),
     shell:
-        "ff-memories step golden-triggers --source {params.name:q} {params.registry:q} --dictionary {input.dictionary:q} "
-        "--corpus {input.corpus} --triggers {input.triggers} --out {output} 2> {log}"
+        command("golden-triggers")

@@ -19,5 +19,4 @@ rule model:
     params:
         **run_.step("model", "model", "corpus", "sources"),
     shell:
-        "ff-memories step model --config {params.config:q} --checkpoint {input.checkpoint:q} --dictionary {input.dictionary:q} "
-        "--weights {output.weights} --description {output.description} --info {output.info} 2> {log}"
+        command("model")

@@ -23,8 +23,4 @@ rule mutations:
     params:
         **run_.step("mutations", "seed", "mutations"),
     shell:
-        "ff-memories step mutations --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
-        "--weights {input.weights} --description {input.description} "
-        "--mutations {output.mutations} --counts {output.counts} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("mutations")

@@ -18,8 +18,7 @@ rule annotation_plan:
     params:
         **run_.step("annotation_plan", "seed", "patterns"),
     shell:
-        "ff-memories step annotation-plan --config {params.config:q} --triggers {input.triggers} --corpus {input.corpus} "
-        "--dictionary {input.dictionary:q} --out {output.plan} 2> {log}"
+        command("annotation-plan")
 
 
 rule proxy:
@@ -44,10 +43,7 @@ rule proxy:
     params:
         **run_.step("proxy", "seed", "patterns"),
     shell:
-        "ff-memories step proxy --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
-        "--weights {input.weights} --description {input.description} --dictionary {input.dictionary:q} "
-        "--annotations {output.annotations} --labels {output.labels} --scores {output.scores} "
-        "--counts {output.counts} 2> {log}"
+        command("proxy")
 
 
 rule distance:
@@ -70,9 +66,7 @@ rule distance:
     params:
         **run_.step("distance", "seed"),
     shell:
-        "ff-memories step distance --config {params.config:q} --corpus {input.corpus} --weights {input.weights} "
-        "--description {input.description} --dictionary {input.dictionary:q} --examples {input.examples} "
-        "--refinement {input.refinement} --out {output.distances} 2> {log}"
+        command("distance")
 
 
 rule patterns:
@@ -107,11 +101,7 @@ rule patterns:
     params:
         **run_.step("patterns", "run", "seed"),
     shell:
-        "ff-memories step patterns --config {params.config:q} --files {input.annotated:q} --plan {input.plan} "
-        "--triggers {input.triggers} --examples {input.examples} --refinement {input.refinement} "
-        "--corpus {input.corpus} --dictionary {input.dictionary:q} --proxy {input.proxy} "
-        "--out {output.annotations} {output.labels} {output.distances} {output.scores} --stale {output.stale} "
-        "--counts {output.counts} 2> {log}"
+        command("patterns")
 
 
 rule annotation_sheets:
@@ -134,9 +124,7 @@ rule annotation_sheets:
     params:
         **run_.step("annotation_sheets", "run", "seed", "patterns"),
     shell:
-        "ff-memories step annotation-sheets --config {params.config:q} --plan {input.plan} --triggers {input.triggers} "
-        "--examples {input.examples} --refinement {input.refinement} --corpus {input.corpus} "
-        "--dictionary {input.dictionary:q} --out {output.sheets} 2> {log}"
+        command("annotation-sheets")
 
 
 rule annotation:

@@ -9,8 +9,8 @@ rule released:
         corpus=rules.corpus.output.corpus,
         examples=rules.composition.output.examples,
     output:
-        layer=run_.table("released_layer"),
-        dim=run_.table("released_dim"),
+        released_layer=run_.table("released_layer"),
+        released_dim=run_.table("released_dim"),
     log:
         run_.path("logs", "released.log"),
     benchmark:
@@ -23,7 +23,4 @@ rule released:
     params:
         **run_.step("released"),
     shell:
-        "ff-memories step released --weights {input.weights} --description {input.description} --corpus {input.corpus} "
-        "--examples {input.examples} --released-layer {output.layer} --released-dim {output.dim} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("released")

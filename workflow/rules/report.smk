@@ -28,9 +28,7 @@ rule table1:
     params:
         **run_.step("table1"),
     shell:
-        "ff-memories step table1 --annotations {input.annotations} --labels {input.labels} --triggers {input.triggers} "
-        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --info {input.info} "
-        "--out {output} 2> {log}"
+        command("table1")
 
 
 rule table3:
@@ -59,9 +57,7 @@ rule table3:
     params:
         **run_.step("table3", "patterns"),
     shell:
-        "ff-memories step table3 --config {params.config:q} --annotations {input.annotations} --triggers {input.triggers} "
-        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --info {input.info} "
-        "--out {output} 2> {log}"
+        command("table3")
 
 
 rule table2:
@@ -90,20 +86,18 @@ rule table2:
     params:
         **run_.step("table2", "values"),
     shell:
-        "ff-memories step table2 --config {params.config:q} --values {input.values} --triggers {input.triggers} "
-        "--sentences {input.sentences} --corpus {input.corpus} --dictionary {input.dictionary:q} --info {input.info} "
-        "--out {output} 2> {log}"
+        command("table2")
 
 
 rule report:
     """The report: verdicts first, then the paper's sections with this run's figures and numbers."""
     input:
         claims=rules.claims.output.claims,
-        counts=rules.claims.output.counts,
+        counts=rules.claims.output.out_counts,
         figures=expand(rules.figure.output.svg, figure=SHOWN),
         specs=expand(rules.figure.output.spec, figure=SHOWN),
         sensitivity=(
-            rules.sensitivity_table.output.table if run_.measures_choices else []
+            rules.sensitivity_table.output.sensitivity if run_.measures_choices else []
         ),
         table1=rules.table1.output.html,
         table2=rules.table2.output.html,
@@ -126,7 +120,4 @@ rule report:
         **run_.step("report", *SECTIONS),
         configfile=run_.file,
     shell:
-        "ff-memories step report --config {params.config:q} --info {input.info} --claims {input.claims} "
-        "--counts {input.counts} --figures {input.figures} --table1 {input.table1} --table2 {input.table2} "
-        "--table3 {input.table3} --scores {input.scores} "
-        "--specs {input.specs} --configfile {params.configfile:q} --sensitivity {input.sensitivity} --out {output.html} 2> {log}"
+        command("report")

@@ -10,10 +10,11 @@ rule sensitivity_part:
         claims=rules.claims.output.claims,
         judged=rules.claims.input,
         model=rules.model.output,
-        corpus=rules.corpus.output,
+        corpus=rules.corpus.output.corpus,
+        others=[rules.corpus.output.sentences, rules.corpus.output.counts],
         inputs=[run_.checkpoint, *run_.texts("train"), *run_.texts("validation")],
     output:
-        table=run_.path("sensitivity", "{part}", "sensitivity.parquet"),
+        sensitivity=run_.path("sensitivity", "{part}", "sensitivity.parquet"),
     log:
         run_.path("logs", "sensitivity", "{part}.log"),
     benchmark:
@@ -27,9 +28,7 @@ rule sensitivity_part:
         **run_.step("sensitivity_part", *SECTIONS),
         configfile=run_.file,
     shell:
-        "ff-memories step sensitivity-part --configfile {params.configfile:q} --part {wildcards.part} "
-        "--corpus {input.corpus[1]} --claims {input.claims} --threads {threads} "
-        "--arithmetic {resources.arithmetic} --out {output.table} 2> {log}"
+        command("sensitivity-part")
 
 
 rule sensitivity_table:
@@ -37,11 +36,11 @@ rule sensitivity_table:
     input:
         claims=rules.claims.output.claims,
         parts=expand(
-            rules.sensitivity_part.output.table,
+            rules.sensitivity_part.output.sensitivity,
             part=parts(run_.config, EXTENT),
         ),
     output:
-        table=run_.table("sensitivity"),
+        sensitivity=run_.table("sensitivity"),
     log:
         run_.path("logs", "sensitivity.log"),
     benchmark:
@@ -51,12 +50,12 @@ rule sensitivity_table:
     params:
         **run_.step("sensitivity"),
     shell:
-        "ff-memories step sensitivity --claims {input.claims} --parts {input.parts} --out {output.table} 2> {log}"
+        command("sensitivity")
 
 
 rule sensitivity:
     """Table and figure of what each choice does to each claim."""
     input:
-        rules.sensitivity_table.output.table,
+        rules.sensitivity_table.output,
         expand(rules.figure.output, figure="sensitivity"),
         expand(rules.figure_page.output, figure="sensitivity"),

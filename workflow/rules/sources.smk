@@ -20,7 +20,7 @@ rule fetch_text:
         row=run_.fetched("text")["row"],
         registry=registry(),
     shell:
-        "ff-memories fetch {params.name:q} {params.registry:q} 2> {log}"
+        "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
 
 
 rule fetch_model:
@@ -36,7 +36,7 @@ rule fetch_model:
         row=run_.fetched("model")["row"],
         registry=registry(),
     shell:
-        "ff-memories fetch {params.name:q} {params.registry:q} 2> {log}"
+        "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
 
 
 rule fetch_pipeline:
@@ -52,4 +52,4 @@ rule fetch_pipeline:
         row=run_.fetched("pipeline")["row"],
         registry=registry(),
     shell:
-        "ff-memories fetch {params.name:q} {params.registry:q} 2> {log}"
+        "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"

@@ -17,7 +17,7 @@ rule train_demo_model:
     conda:
         "../envs/environment.yaml"
     threads: 2
+    params:
+        work="results/train/work",
     shell:
-        "ff-memories step train-demo-model --recipe {input.recipe} --train {input.train} --validation {input.validation} "
-        "--checkpoint {output.checkpoint} --dictionary {output.dictionary} --perplexities {output.perplexities} "
-        "--curve {output.curve} --threads {threads} --work results/train/work 2> {log}"
+        command("train-demo-model")

@@ -8,7 +8,7 @@ rule trigger_shard:
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
     output:
-        codes=run_.path("shards", "{scatteritem}.safetensors"),
+        lists=run_.path("shards", "{scatteritem}.safetensors"),
     log:
         run_.path("logs", "trigger_shard/{scatteritem}.log"),
     benchmark:
@@ -21,10 +21,7 @@ rule trigger_shard:
     params:
         **run_.step("trigger_shard", "triggers", "extraction"),
     shell:
-        "ff-memories step trigger-shard --config {params.config:q} --shard {wildcards.scatteritem} --corpus {input.corpus} "
-        "--weights {input.weights} --description {input.description} --out {output.codes} --code {params.code} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("trigger-shard")
 
 
 rule triggers:
@@ -44,5 +41,4 @@ rule triggers:
     params:
         **run_.step("triggers", "triggers"),
     shell:
-        "ff-memories step triggers --config {params.config:q} --corpus {input.corpus} --shards {input.shards} "
-        "--triggers {output.triggers} --counts {output.counts} 2> {log}"
+        command("triggers")

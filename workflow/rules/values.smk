@@ -22,10 +22,7 @@ rule values:
     params:
         **run_.step("values", "values"),
     shell:
-        "ff-memories step values --config {params.config:q} --corpus {input.corpus} --triggers {input.triggers} "
-        "--weights {input.weights} --description {input.description} --values {output.values} "
-        "--device {resources.device} --threads {threads} --batch-tokens {resources.batch_tokens} "
-        "--arithmetic {resources.arithmetic} 2> {log}"
+        command("values")
 
 
 rule projection_seeds_table:
@@ -35,7 +32,7 @@ rule projection_seeds_table:
         description=rules.model.output.description,
         values=rules.values.output.values,
     output:
-        table=run_.table("projection_seeds"),
+        projection_seeds=run_.table("projection_seeds"),
     log:
         run_.path("logs", "projection_seeds.log"),
     benchmark:
@@ -48,6 +45,4 @@ rule projection_seeds_table:
     params:
         **run_.step("projection_seeds", "values"),
     shell:
-        "ff-memories step projection-seeds --config {params.config:q} --values {input.values} --weights {input.weights} "
-        "--description {input.description} --device {resources.device} --threads {threads} "
-        "--batch-tokens {resources.batch_tokens} --arithmetic {resources.arithmetic} --out {output.table} 2> {log}"
+        command("projection-seeds")

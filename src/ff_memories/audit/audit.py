@@ -19,7 +19,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.unlisted import Unlisted
 from ff_memories.base.progress import Progress
 from ff_memories.memories import composition, mutations
-from ff_memories.memories.triggers import available
+from ff_memories.memories.trigger_table import available
 from ff_memories.tables import TABLES
 
 ROWS: dict[str, Callable[[Evidence, Row], Result]] = {

@@ -18,7 +18,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.triggers import POSITIONS
+from ff_memories.memories.trigger_table import POSITIONS
 from ff_memories.memories.values import BOS
 from ff_memories.workflow.run import Run
 

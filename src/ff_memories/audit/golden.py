@@ -1,35 +1,24 @@
 """Is this the checkpoint that it's said to be, read the right way round? Numbers that are known, measured anew.
 
 ``sizes`` and ``measure`` look at the model and the test text, ``judge`` says what differs, ``diagnose`` names the usual
-reasons, ``endings`` looks at the triggers.
+reasons.
 """
 
 import math
-import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.memories.values import value_predictions
-from ff_memories.model.checkpoint import Description
+from ff_memories.model.converted import Description
 from ff_memories.model.decoder import Batch, Decoder
 
 WINDOWS_WITHOUT_GPU = 8
-
-
-def expected(path: Path) -> dict[str, Any]:
-    """Read what is known of a checkpoint. Raises ``UserError`` where the file isn't readable."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not readable as TOML: {error}", "check the registry's `golden`") from None
 
 
 def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
@@ -187,16 +176,3 @@ def shuffled_ties(dictionary: Dictionary, counts: list[int]) -> bool:
     types = dictionary.types[len(SPECIALS) :]
     ties = [(a, b) for a, b, x, y in zip(types, types[1:], counts, counts[1:], strict=False) if x == y > 0]
     return sum(a > b for a, b in ties) > 0.01 * len(ties)
-
-
-def endings(
-    triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """Return, for each key of G6, the share of its triggers whose last word is one of those that are known."""
-    out = []
-    for at in known.get("endings", []):
-        own = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
-        ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
-        hits = [last_token(row["sentence"], row["position"]) in ids for row in own.iter_rows(named=True)]
-        out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
-    return out

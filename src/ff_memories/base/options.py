@@ -4,6 +4,8 @@ import argparse
 import re
 from collections.abc import Callable
 
+from ff_memories.base.errors import UserError
+
 LARGEST = 2**63 - 1  # what torch, numpy and polars hold
 
 
@@ -19,3 +21,11 @@ def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
 
 
 threads = whole(most=1024)  # a library that is asked for a million of them dies without a word
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """Return (number from 1, of how many) for ``1-of-4``. Raises ``UserError`` for what is no shard."""
+    number, _, shards = text.partition("-of-")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
+        raise UserError(f"--shard {text}: no shard", "give one as in 1-of-4")
+    return int(number), int(shards)

@@ -4,53 +4,15 @@ Every function takes tables and returns a small frame, sorted, one row per mark 
 0..1, changes are fractions (−0.5 = half), intervals are 95 % bootstrap intervals over keys or examples.
 """
 
-import numpy as np
 import polars as pl
 
+from ff_memories.base.bootstrap import interval
 from ff_memories.tables import KIND, MUTATION
 
-RESAMPLES, BLOCK = 1000, 100
 MUTATIONS = tuple(MUTATION.categories)
 KINDS = tuple(KIND.categories)
 LABELS = ("shallow", "both", "semantic", "none")  # in the order of Figure 2's bars, from below
 _MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
-
-
-def interval(values: np.ndarray, seed: int, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a mean: percentiles over resamples of the units given.
-
-    Args:
-        values: (n,) one number per independent unit (a key, an example).
-        seed: of the resampling.
-        weights: (n,) for a ratio of sums, sum(values * weights) / sum(weights); ``None``: the plain mean.
-    """
-    values = np.asarray(values, dtype=np.float64)
-    if len(values) == 0:
-        return float("nan"), float("nan")
-    rng = np.random.default_rng(seed)
-    if weights is None:
-        means = _resampled(values, rng)
-    else:
-        means = np.empty(RESAMPLES)
-        weights = np.asarray(weights, dtype=np.float64)
-        for start in range(0, RESAMPLES, BLOCK):
-            draw = rng.integers(0, len(values), size=(BLOCK, len(values)))
-            drawn = weights[draw]
-            total = drawn.sum(1)
-            means[start : start + BLOCK] = np.divide(
-                (values[draw] * drawn).sum(1), total, out=np.full(BLOCK, np.nan), where=total > 0
-            )
-    low, high = np.nanpercentile(means, [2.5, 97.5]) if not np.isnan(means).all() else (np.nan, np.nan)
-    return float(low), float(high)
-
-
-def _resampled(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the means of all resamples. Of few distinct values, only how often each is drawn needs drawing."""
-    distinct, counts = np.unique(values, return_counts=True)
-    if 4 * len(distinct) <= len(values):  # the same distribution: a share's resamples are binomial
-        return rng.multinomial(len(values), counts / len(values), size=RESAMPLES) @ distinct / len(values)
-    size = (BLOCK, len(values))
-    return np.concatenate([values[rng.integers(0, len(values), size)].mean(1) for _ in range(RESAMPLES // BLOCK)])
 
 
 def means(frame: pl.DataFrame, by: list[str], value: str, seed: int) -> pl.DataFrame:

@@ -1,17 +1,14 @@
 """The claims of ``claims.toml``, read and checked."""
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ff_memories.claims.checks import agreement, composition, mutations, patterns, refinement
-from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.order import natural
 
-# Imported by name, so that whoever reads the imports knows what a verdict depends on.
-CHECKS = {m.__name__.rpartition(".")[2]: m for m in (agreement, composition, mutations, patterns, refinement)}
 KNOWN = ("stated", "read off a figure", "derived")
 
 
@@ -40,18 +37,6 @@ class Claim:
     def paper(self) -> str:
         """Return the paper's value, with how it is known unless the paper states it."""
         return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
-
-    @property
-    def function(self) -> Callable[..., Measurement]:
-        """Return the check, ``(evidence, **parameters) -> Measurement``."""
-        module, name = self.check.split(".")
-        return getattr(CHECKS[module], name)
-
-
-def natural(claim: str) -> tuple[str, int]:
-    """Return what sorts K2 before K10."""
-    letters = claim.rstrip("0123456789")
-    return letters, int(claim[len(letters) :] or 0)
 
 
 @cache

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import binomtest, spearmanr
 
-from ff_memories.claims.measures import BLOCK, interval
+from ff_memories.base.bootstrap import BLOCK, interval
 
 Share = tuple[float, float, float]  # with its 95 % interval
 OUTSIDE = 0.05  # of the resamples, half of them beyond either end of an interval

@@ -1,15 +1,24 @@
 """From measurements to verdicts: only the paper's own model and corpus can reproduce anything."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import polars as pl
 
+from ff_memories.claims.checks import agreement, composition, mutations, patterns, refinement
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.register import Claim
 from ff_memories.tables import TABLES, conform
 
 PROXY = "automatic proxy"
+# Imported by name, so that whoever reads the imports knows what a verdict depends on.
+CHECKS = {m.__name__.rpartition(".")[2]: m for m in (agreement, composition, mutations, patterns, refinement)}
+
+
+def check_of(claim: Claim) -> Callable[..., Measurement]:
+    """Return a claim's check, ``(evidence, **parameters) -> Measurement``."""
+    module, name = claim.check.split(".")
+    return getattr(CHECKS[module], name)
 
 
 def _joined(*parts: str) -> str | None:
@@ -39,7 +48,7 @@ def verdicts(claims: Iterable[Claim], evidence: Evidence, scope: str) -> pl.Data
     rows = []
     for claim in claims:
         try:
-            found = claim.function(evidence, **claim.parameters)
+            found = check_of(claim)(evidence, **claim.parameters)
             verdict, reason = judge(claim, found, scope)
         except Missing as missing:
             found, verdict, reason = Measurement(), "not_attempted", str(missing)

@@ -11,7 +11,11 @@ from ff_memories.inputs.fetch import fetch, missing
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
     parser.add_argument("--configfile", help="fetch what this run's config names")
-    parser.add_argument("--registry", help="another registry, whose rows take the place of the package's")
+    parser.add_argument(
+        "--registry",
+        nargs="?",
+        help="another registry, whose rows take the place of the package's",
+    )
     parser.add_argument(
         "--offline", action="store_true", help="download nothing: say what is missing, and where to put it"
     )

@@ -17,8 +17,8 @@ from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import missing
+from ff_memories.model.loading import chosen_device
 from ff_memories.report.cost import Cost, costs
-from ff_memories.steps.common import chosen_device
 from ff_memories.workflow import estimate
 from ff_memories.workflow.run import Run
 
@@ -97,11 +97,11 @@ def _bytes(source: registry.Source) -> int:
 
 def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
     """The model's sizes: of the converted model or the checkpoint, or as the registry states them."""
-    from ff_memories.model import checkpoint
+    from ff_memories.model import checkpoint, converted
 
     described = Path(run_.path("model", "model.json"))
     if described.exists():
-        found = checkpoint.read_description(described)
+        found = converted.read_description(described)
     elif not Path(run_.checkpoint).is_file() and source is not None and source.shape:
         return estimate.Shape(**source.shape)
     else:

@@ -15,7 +15,7 @@ from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.options import whole
 from ff_memories.config import read_yaml
 from ff_memories.corpus import store
-from ff_memories.memories import batching, triggers
+from ff_memories.memories import batching, trigger_table, triggers
 from ff_memories.workflow.run import Run
 
 
@@ -65,4 +65,4 @@ def rows(args: argparse.Namespace, run_: Run, model: api.Model, corpus: store.Co
         model.decoder, corpus, batching.blocks(corpus.lengths[: corpus.train]), **options,
         batch_tokens=run_.config.execution.batch_tokens, keys=[(args.layer, key) for key in args.key],
     )  # fmt: skip
-    return triggers.table(best, corpus).sort("layer", "key", "rank")
+    return trigger_table.table(best, corpus).sort("layer", "key", "rank")

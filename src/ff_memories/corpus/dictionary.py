@@ -65,3 +65,12 @@ class Dictionary:
         dictionary = cls(types)
         dictionary.ids = place
         return dictionary
+
+
+def check_dictionary(path: str | Path, dictionary: Dictionary, vocab: int) -> None:
+    """Raise ``UserError`` where a dictionary is not of the model that has ``vocab`` types."""
+    if len(dictionary) != vocab:
+        raise UserError(
+            f"{path}: {len(dictionary)} types, the model has {vocab}",
+            "give model.dictionary the dict.txt that the checkpoint was trained with",
+        )

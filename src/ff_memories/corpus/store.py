@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write
-from ff_memories.corpus.text import Sentences
+from ff_memories.corpus.sentences import Sentences
 
 
 @dataclass(frozen=True)

@@ -2,60 +2,16 @@
 
 import hashlib
 import re
-from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
-import polars as pl
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter
+from ff_memories.corpus.sentences import Sentences
 
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
-
-
-@dataclass
-class Sentences:
-    """Sentences of one split: flat token ids, where each sentence starts, and where it stands in the files."""
-
-    tokens: "array[int]" = field(default_factory=lambda: array("i"))
-    offsets: "array[int]" = field(default_factory=lambda: array("q", [0]))
-    file: list[str] = field(default_factory=list)
-    line: "array[int]" = field(default_factory=lambda: array("I"))
-    first_token: "array[int]" = field(default_factory=lambda: array("I"))
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad"), 0
-        )
-    )
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def add(self, ids: list[int], file: str, line: int, first_token: int) -> None:
-        self.tokens.extend(ids)
-        self.offsets.append(len(self.tokens))
-        self.file.append(file)
-        self.line.append(line)
-        self.first_token.append(first_token)
-
-    def frame(self, split: str, first_sentence: int) -> pl.DataFrame:
-        """Return the split's rows of the ``sentences`` table, numbered from ``first_sentence``."""
-        lengths = np.diff(np.frombuffer(self.offsets, dtype=np.int64))
-        return pl.DataFrame(
-            {
-                "sentence": np.arange(first_sentence, first_sentence + len(self), dtype=np.uint32),
-                "split": [split] * len(self),
-                "file": self.file,
-                "line": np.array(self.line, dtype=np.uint32),
-                "first_token": np.array(self.first_token, dtype=np.uint32),
-                "tokens": lengths,
-            }
-        )
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

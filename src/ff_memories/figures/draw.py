@@ -31,7 +31,7 @@ from ff_memories.figures.marks import (
 )
 from ff_memories.figures.overlay import paper_marks, paper_marks_by_probability
 from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_GREY, ORANGE
-from ff_memories.patterns import ANNOTATOR, marks
+from ff_memories.patterns.annotators import ANNOTATOR, marks
 
 Tables = dict[str, pl.DataFrame]
 
@@ -98,7 +98,7 @@ def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     shape = alt.Shape("mutation:N", title=None, scale=shapes)
     dash = alt.StrokeDash("mutation:N", legend=None, scale=alt.Scale(domain=names, range=[[4, 2], [1, 0], [1.5, 1.5]]))
     y = share_axis("mean", ["change in", "memory coefficient"], [-1, 0] if frame.is_empty() else None)
-    base = alt.Chart(source(linked(frame, context))).encode(x=layer_axis(context))
+    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     marks = [
         base.mark_line(strokeWidth=1.2).encode(y=y, stroke=stroke, strokeDash=dash),
         base.mark_rule(strokeWidth=0.8).encode(y="low:Q", y2="high:Q", stroke=stroke),
@@ -189,7 +189,7 @@ def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
     )
     most = pl.concat([drawn["upper"], context.paper_values["high"]]).to_frame().max().item() or 1
     y = share_axis("mean", "agreement rate", [0, 1.15 * most])
-    base = alt.Chart(source(linked(drawn, context)))
+    base = alt.Chart(source(linked(drawn, context.figure)))
     count: Options = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
     marks = [
         base.mark_rect(color=BLUE).encode(

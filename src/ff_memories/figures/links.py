@@ -2,8 +2,6 @@
 
 import polars as pl
 
-from ff_memories.figures.context import FigureContext
-
 GALLERY = "../gallery/index.html#/"
 ADDRESSES = {
     "figure2": "?layer={layer}&label={series}",
@@ -18,9 +16,9 @@ WHOLE = {"figure2": "?label=any", "figure3": "?mutated=1", "figure4": "?agrees=1
 LAYER = "?layer={layer}"  # what figures 7 to 11 count are examples: a mark leads to its layer's keys
 
 
-def linked(frame: pl.DataFrame, context: FigureContext) -> pl.DataFrame:
+def linked(frame: pl.DataFrame, figure: str) -> pl.DataFrame:
     """Return the frame with the column ``href``, the address of the keys behind each row."""
-    address = ADDRESSES.get(context.figure, LAYER)
+    address = ADDRESSES.get(figure, LAYER)
     return frame.with_columns(
         pl.Series("href", [GALLERY + address.format(**row) for row in frame.iter_rows(named=True)], dtype=pl.String)
     )

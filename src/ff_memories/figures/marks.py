@@ -81,7 +81,7 @@ def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
 
 def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
     """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
-    base = alt.Chart(source(linked(frame, context))).encode(x=layer_axis(context))
+    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     return [
         base.mark_bar(color=BLUE).encode(y=y, tooltip=tooltips(frame), href="href:N"),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(y="low:Q", y2="high:Q"),
@@ -93,7 +93,7 @@ def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Cha
 
     ``y`` is the axis of ``low``. What lies beyond the axis's domain is cut off.
     """
-    base = alt.Chart(source(linked(frame, context))).encode(x=layer_axis(context))
+    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     return [
         base.mark_rule(color=INK, strokeWidth=0.7, clip=True).encode(y=y, y2="high:Q"),
         base.mark_bar(color="#8FC1E0", stroke=BLUE, strokeWidth=0.7, clip=True).encode(
@@ -112,7 +112,7 @@ def stacks(
     ``mean``, ``low``, ``high``. Intervals stand side by side so that those of thin segments stay apart.
     """
     labels = list(names.values())
-    named = linked(frame, context).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
+    named = linked(frame, context.figure).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
     fill = alt.Color(
         "series:N",
         title=None,

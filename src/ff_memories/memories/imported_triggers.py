@@ -8,7 +8,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.corpus.store import Corpus
-from ff_memories.model.checkpoint import Description
+from ff_memories.model.converted import Description
 
 
 def triggers(path: str | Path, shape: Description, corpus: Corpus) -> pl.DataFrame:

@@ -3,10 +3,7 @@
 One forward pass serves all layers and keys. No vocabulary projection is made, nor the last layer's second matrix.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-import polars as pl
 import torch
 
 from ff_memories.base import seeds
@@ -15,51 +12,13 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.memories.checkpoints import Checkpoint
-from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
+from ff_memories.memories.topk import Entries, TopTriggers
+from ff_memories.memories.trigger_table import POSITIONS, Prefixes
 from ff_memories.model.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, Decoder
 
-# prefix lengths looked at in a sentence of N tokens: from the first, to N plus the second, inclusive
-POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache
 _POWER_TABLE = torch.from_numpy(seeds.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
-
-
-@dataclass(frozen=True)
-class Prefixes:
-    """Numbers of all prefixes: sentence s, length j is prefix ``starts[s] + j``, j in 0..N."""
-
-    starts: np.ndarray
-
-    @classmethod
-    def of(cls, corpus: Corpus) -> "Prefixes":
-        starts = corpus.offsets + np.arange(len(corpus.offsets))
-        if starts[-1] > MAX_PREFIXES:
-            raise UserError(f"{starts[-1]:,} prefixes are more than {MAX_PREFIXES:,}", "set corpus.train.max_sentences")
-        return cls(starts)
-
-    def locate(self, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (sentence, position) of prefix numbers."""
-        sentence = np.searchsorted(self.starts, prefixes, side="right") - 1
-        return sentence, prefixes - self.starts[sentence]
-
-
-def available(corpus: Corpus, positions: str) -> np.ndarray:
-    """Return (sentences,) how many prefixes each training sentence has to offer."""
-    low, high = POSITIONS[positions]
-    return np.maximum(corpus.lengths[: corpus.train] + high - low + 1, 0)
-
-
-def require_enough(corpus: Corpus, top: int, positions: str, per_sentence: str) -> None:
-    """Raise ``UserError`` where the training text has fewer prefixes than a key's list is to hold."""
-    prefixes = available(corpus, positions)
-    n = int((prefixes > 0).sum() if per_sentence == "best" else prefixes.sum())
-    if n < top:
-        what = "sentences with a prefix" if per_sentence == "best" else "prefixes"
-        raise UserError(
-            f"triggers.top is {top}, and the training text has {n} {what}",
-            "lower triggers.top (and mutations.top, patterns.top), or give more text",
-        )
 
 
 def prefix_hashes(batch: Batch) -> torch.Tensor:
@@ -235,39 +194,3 @@ def offer_hits(layer: int, coefficients: torch.Tensor, rows: BatchRows, best: To
             reaches = (along >= gate[k, None]) & (rows.steps[: along.shape[1]] < rows.length[s, None])
             which, at = reaches.nonzero(as_tuple=True)
             best.offer(layer, rows.entries(k[which], along[which, at], s[which], at))
-
-
-def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
-    """Return the ``triggers`` table: ranks from 1, no row for a place that no prefix fills."""
-    prefixes, parts = Prefixes.of(corpus), []
-    for layer in range(len(best.lists)):
-        entries, rank = best.ranked(layer)
-        sentence, position = prefixes.locate(entries.prefix.cpu().numpy())
-        inside = position < corpus.lengths[sentence]
-        at = np.where(inside, corpus.offsets[sentence] + position, 0)
-        parts.append(
-            pl.DataFrame(
-                {
-                    "layer": np.full(len(entries), layer + 1, dtype=np.int64),
-                    "key": entries.key.cpu().numpy(),
-                    "rank": rank.cpu().numpy(),
-                    "coefficient": entries.coefficient.cpu().numpy(),
-                    "sentence": sentence,
-                    "position": position,
-                    "next_token": corpus.tokens[at].astype(np.int64),
-                }
-            ).with_columns(pl.when(pl.Series(inside, dtype=pl.Boolean)).then(pl.col("next_token")).alias("next_token"))
-        )
-    return pl.concat(parts)
-
-
-def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
-    """Return how many rows of the ``triggers`` table repeat the prefix text of a better one of their key."""
-    numbers: dict[bytes, int] = {}
-    prefixes = triggers.select("sentence", "position").unique(maintain_order=True)
-    same = [
-        numbers.setdefault(corpus.sentence(sentence)[:position].tobytes(), len(numbers))
-        for sentence, position in prefixes.iter_rows()
-    ]
-    texts = triggers.join(prefixes.with_columns(text=pl.Series(same, dtype=pl.UInt32)), on=["sentence", "position"])
-    return texts.height - texts.select("layer", "key", "text").n_unique()

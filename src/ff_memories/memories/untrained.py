@@ -10,7 +10,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.memories.composition import Observation
 from ff_memories.model.buffers import halved, retry_smaller
-from ff_memories.model.checkpoint import Description, Weights
+from ff_memories.model.converted import Description, Weights
 from ff_memories.model.decoder import Batch, Decoder
 
 SENTENCES, EXAMPLES = 2000, 500

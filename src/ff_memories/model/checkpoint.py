@@ -5,47 +5,19 @@
 """
 
 import argparse
-import json
 import math
 import pickle
 import re
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
-from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import atomic_write
-
-Weights = dict[str, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Description:
-    """What a checkpoint's architecture is, as far as its forward pass depends on it."""
-
-    layers: int
-    model: int  # d
-    keys: int  # d_m, keys and values per layer
-    heads: int
-    vocab: int
-    input_cutoffs: tuple[int, ...]  # ids where the bands of an adaptive input end; (vocab,) for a plain one
-    adaptive_input: bool
-    output_cutoffs: tuple[int, ...]  # where the clusters of an adaptive softmax end; (vocab,) for a plain one
-    adaptive_output: bool
-    learned_positions: bool
-    final_norm: bool  # whether the last layer's output is normalised before the softmax
-    max_positions: int  # tokens that the model takes, </s> included
-    embedding_scale: float
-    parameters: int
-    aliases: dict[str, str]  # tied weights: name -> name it is stored under
+from ff_memories.base.errors import UserError
+from ff_memories.model.converted import Description, Weights
 
 
 class _Meter:
@@ -411,66 +383,3 @@ def _tied(weights: Weights) -> tuple[dict[str, str], int]:
         seen.setdefault(own, name)
         parameters += tensor.numel()
     return aliases, parameters
-
-
-def write(description: Description, weights: Weights, weights_path: str | Path, description_path: str | Path) -> None:
-    """Write a model as safetensors and a readable JSON description, tied weights stored once."""
-    stored = {n: t.float().contiguous() for n, t in weights.items() if n not in description.aliases}
-    with atomic_write(weights_path) as partial, atomic_write(description_path) as text:
-        save_file(stored, partial)
-        text.write_text(json.dumps(asdict(description), indent=1) + "\n")
-
-
-def read_description(path: str | Path) -> Description:
-    """Read a converted model's description. Raises ``UserError`` where it is none."""
-    try:
-        description = TypeAdapter(Description).validate_json(Path(path).read_bytes(), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{part}: " for part in first["loc"])
-        raise UserError(f"{path}: not a model's description ({where}{first['msg']})", rebuild_hint(path)) from None
-    if not _makes_sense(description):
-        raise UserError(f"{path}: not the sizes of a model", rebuild_hint(path))
-    return description
-
-
-def load(weights_path: str | Path, description_path: str | Path) -> tuple[Description, Weights]:
-    """Load a converted model. Raises ``UserError`` when a file is missing or damaged."""
-    try:
-        description = TypeAdapter(Description).validate_json(Path(description_path).read_bytes(), strict=True)
-        with safe_open(weights_path, framework="pt") as file:
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        for name, same in description.aliases.items():
-            tensor = weights[same]
-            transposed = name.endswith("projection") and name.startswith("output.")
-            weights[name] = tensor.t() if transposed else tensor
-        if not _describes(description, weights):
-            raise ValueError(f"{description_path} describes another one")
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        raise UserError(
-            f"{weights_path}: not a readable model ({error})", rebuild_hint(weights_path, description_path)
-        ) from None
-    return description, weights
-
-
-def _describes(description: Description, weights: Weights) -> bool:
-    """Whether a description is of these weights, as far as memory and shapes depend on it."""
-    matrices = [t.shape for n, t in weights.items() if re.fullmatch(r"layers\.\d+\.(keys|values)", n)]
-    embedded = sum(t.shape[0] for n, t in weights.items() if re.fullmatch(r"input\.\d+\.embedding", n))
-    return (
-        len(matrices) == 2 * description.layers
-        and all(shape == (description.keys, description.model) for shape in matrices)
-        and embedded == description.vocab
-        and _makes_sense(description)
-    )
-
-
-def _makes_sense(description: Description) -> bool:
-    """Whether a model can have these sizes."""
-    names = ("layers", "model", "keys", "heads", "vocab", "parameters")
-    ends = (description.input_cutoffs, description.output_cutoffs)
-    return (
-        all(getattr(description, name) > 0 for name in names)
-        and description.model % description.heads == 0
-        and all(end and list(end) == sorted(set(end)) and end[0] > 0 and end[-1] == description.vocab for end in ends)
-    )

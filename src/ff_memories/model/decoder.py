@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from ff_memories.corpus.dictionary import EOS, PAD
-from ff_memories.model.checkpoint import Description, Weights, load
+from ff_memories.model.converted import Description, Weights, load
 from ff_memories.model.prefix_tree import Level, PrefixTree
 from ff_memories.model.products import attention, linear
 from ff_memories.model.vocabulary import Vocabulary
@@ -118,7 +118,7 @@ class Decoder:
         cls, weights_path: str | Path, description_path: str | Path, device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> Self:  # fmt: skip
-        """Load a converted model (``checkpoint.write``)."""
+        """Load a converted model (``converted.write``)."""
         return cls(*load(weights_path, description_path), device=device, dtype=dtype)
 
     @property

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from ff_memories.model import random_projections
 from ff_memories.model.buffers import retry_smaller, sliced
-from ff_memories.model.checkpoint import Description, Weights
+from ff_memories.model.converted import Description, Weights
 from ff_memories.model.products import linear
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache

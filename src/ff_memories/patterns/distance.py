@@ -21,8 +21,8 @@ from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.patterns import ANNOTATOR
 from ff_memories.patterns.annotation_plan import content_hash, identity
+from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.patterns.embedding import closeness_vectors
 from ff_memories.patterns.words import sort_of, stem
 

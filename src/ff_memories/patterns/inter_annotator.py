@@ -8,9 +8,9 @@ from krippendorff.krippendorff import LevelOfMeasurement
 from numpy.typing import DTypeLike
 
 from ff_memories.base.seeds import generator
-from ff_memories.claims.measures import LABELS
 
 RESAMPLES = 500
+LABELS = ("shallow", "both", "semantic", "none")
 SETS = [frozenset[str](types) for types in (["shallow"], ["shallow", "semantic"], ["semantic"], [])]  # as LABELS
 Interval = tuple[float | None, float | None, float | None]
 

@@ -11,7 +11,8 @@ from ff_memories import tables
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.patterns import ANNOTATOR, semantic, shallow
+from ff_memories.patterns import semantic, shallow
+from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.patterns.permutation_test import Found
 from ff_memories.patterns.sample import Key, random_prefixes
 from ff_memories.patterns.scoring import label_of

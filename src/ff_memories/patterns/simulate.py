@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ff_memories.base.seeds import generator
-from ff_memories.patterns import SIMULATED, TYPES
+from ff_memories.patterns.annotators import SIMULATED, TYPES
 from ff_memories.patterns.readers.records import Judgement, Record
 from ff_memories.patterns.sample import FEWEST
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.patterns import ANNOTATOR, PEOPLE, SIMULATED
+from ff_memories.patterns.annotators import ANNOTATOR, PEOPLE, SIMULATED
 
 # measure: what it is, in words, and its unit
 ABOUT = {

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from ff_memories.claims import Claim
+from ff_memories.claims.register import Claim
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (\d+)")

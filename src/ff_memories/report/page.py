@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from ff_memories.claims import natural, register
+from ff_memories.claims.order import natural
+from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.figures.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title

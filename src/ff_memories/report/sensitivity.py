@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims import register
+from ff_memories.claims.register import register
 from ff_memories.claims.sensitivity.table import changes
 
 

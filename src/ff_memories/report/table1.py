@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from ff_memories.base.escaping import csv_text, escape_invisible
-from ff_memories.claims.evidence import PROXY
+from ff_memories.base.latex import latex, opened
 from ff_memories.claims.layers import at
-from ff_memories.patterns import marks
+from ff_memories.patterns.annotators import ANNOTATOR, marks
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.text import latex, opened
 
 PAPER_LAYERS = (1, 6, 10, 13, 16)  # of which the paper's Table 1 shows a key each
 PREFIXES = 3
@@ -46,7 +45,7 @@ def table1(
 
     The key is the one whose pattern covers most triggers. People's annotations are shown before the proxy's.
     """
-    people = annotations.filter(pl.col("annotator") != PROXY)
+    people = annotations.filter(pl.col("annotator") != ANNOTATOR)
     found = people if people.height else annotations
     clearest = found.with_columns(pl.col("ranks").list.len().alias("covered")).sort(
         ["layer", "covered", "key", "annotator", "pattern"], descending=[False, True, False, False, False]

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 
 from ff_memories.base.escaping import csv_text
+from ff_memories.base.latex import latex, opened
 from ff_memories.claims.measures import predictive_values
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.text import latex, opened
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from ff_memories.base.escaping import csv_text, escape_invisible
-from ff_memories.claims.evidence import PROXY
-from ff_memories.patterns import TYPES
+from ff_memories.base.latex import latex, opened
+from ff_memories.patterns.annotators import ANNOTATOR, TYPES
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.table1 import said
-from ff_memories.report.text import latex, opened
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ def annotated_key(annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Text
 
     People's annotations come before the proxy's, lower layers and keys before others that are as good.
     """
-    people = annotations.filter(pl.col("annotator") != PROXY)
+    people = annotations.filter(pl.col("annotator") != ANNOTATOR)
     found = people if people.height else annotations
     if found.is_empty():
         return None

@@ -1,39 +1,43 @@
 """Write the sheets of a study: forms for the browser, spreadsheets, and tasks for Label Studio and doccano."""
 
-import argparse
-from pathlib import Path
-
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import csv_text
 from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import Input, Outputs
+from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.patterns import SHEETS, annotation_plan, distance
+from ff_memories.patterns import annotation_plan, distance
 from ff_memories.patterns.forms import pages
+from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.patterns.readers import csv_files, tools
-from ff_memories.steps.common import Configured, config_argument
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
-    for name in ("plan", "triggers", "examples", "refinement"):
-        parser.add_argument(f"--{name}", required=True, help="table")
-    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
-    parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
-    parser.add_argument("--out", required=True, nargs="+", metavar="FILE", help=f"any of {', '.join(SHEETS)}")
+def run(
+    config: Settings,
+    plan: Input,
+    triggers: Input,
+    examples: Input,
+    refinement: Input,
+    corpus: Input,
+    dictionary: Input,
+    sheets: Outputs,
+) -> None:
+    """Write the sheets that are asked for.
 
-
-def run(args: Configured) -> None:
-    config, corpus, dictionary = args.config, store.read(args.corpus), Dictionary.read(args.dictionary)
-    options = config.patterns
+    Args:
+        sheets: any of patterns.html, distance.html, patterns.csv, distance.csv, label_studio/interface.xml,
+            label_studio/tasks.json, doccano/labels.json, doccano/examples.jsonl
+    """
+    text, types, options = store.read(corpus), Dictionary.read(dictionary), config.patterns
     items = annotation_plan.items(
-        tables.read(args.triggers), corpus, dictionary, options.keys_per_layer, options.top, config.seed
-    )
-    if [i.item for i in items] != tables.read(args.plan).sort("order")["item"].to_list():
-        raise UserError(f"{args.plan}: not the plan of these triggers", "run snakemake again")
-    drawn = distance.compositions(tables.read(args.refinement), config.seed)
-    cases = distance.compared(drawn, tables.read(args.examples), corpus, dictionary, config.seed)
+        tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed
+    )  # fmt: skip
+    if [i.item for i in items] != tables.read(plan).sort("order")["item"].to_list():
+        raise UserError(f"{plan}: not the plan of these triggers", "run snakemake again")
+    drawn = distance.compositions(tables.read(refinement), config.seed)
+    cases = distance.compared(drawn, tables.read(examples), text, types, config.seed)
     made = {
         "patterns.html": lambda: pages.pattern_form(config.run, items),
         "distance.html": lambda: pages.distance_form(config.run, cases),
@@ -44,8 +48,8 @@ def run(args: Configured) -> None:
         "doccano/labels.json": tools.doccano_labels,
         "doccano/examples.jsonl": lambda: tools.doccano_lines(config.run, items),
     }
-    for path in args.out:
-        name = next((name for name in SHEETS if Path(path).as_posix().endswith(name)), None)
+    for path in sheets:
+        name = next((name for name in SHEETS if path.as_posix().endswith(name)), None)
         if name is None:
             raise UserError(f"{path}: no such sheet", f"one of {', '.join(SHEETS)}")
         write_whole(path, made[name]())

@@ -1,32 +1,33 @@
 """Cut one shard of the texts into sentences with spaCy, as the paper did; the corpus step puts the shards together."""
 
-import argparse
 import json
-from pathlib import Path
 from typing import Any
 
-from ff_memories import config
-from ff_memories.corpus import cuts
+from ff_memories import config as configs
+from ff_memories.base.options import shard_of
+from ff_memories.base.parameters import AnyInputs, Inputs, Output, Param, Shard
+from ff_memories.corpus import cuts as recorded
 from ff_memories.corpus.segment import segmenter
-from ff_memories.steps.common import shard_of
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", required=True, type=_corpus, help="a run's config file, or the keys as JSON")
-    parser.add_argument("--train", required=True, nargs="+", type=Path, help="text files")
-    parser.add_argument("--validation", required=True, nargs="+", type=Path, help="text files")
-    parser.add_argument("--pipeline", nargs="*", default=[], type=Path, help="the pipeline's config.cfg, if fetched")
-    parser.add_argument("--shard", required=True, help="which one: 1-of-4")
-    parser.add_argument("--out", required=True, help="the shard's cuts, to write")
+def run(config: Param, train: Inputs, validation: Inputs, pipeline: AnyInputs, shard: Shard, cuts: Output) -> None:
+    """Cut a shard's paragraphs.
 
-
-def run(args: argparse.Namespace) -> None:
-    number, shards = shard_of(args.shard)
-    splits = [(getattr(args, s), cuts.needed(args.config, s)) for s in ("train", "validation")]
-    cut = segmenter(args.config["segmenter"], args.pipeline[0].parent if args.pipeline else None)
-    cuts.save(cuts.find(splits, cut, number - 1, shards), args.out)
+    Args:
+        config: a run's config file, or the keys that cuts depend on as JSON: not the whole section, or another
+            tokenizer would cut all again
+        train: text files
+        validation: text files
+        pipeline: the pipeline's config.cfg, if fetched
+    """
+    number, shards = shard_of(shard)
+    corpus = _corpus(config)
+    splits = [
+        (files, recorded.needed(corpus, split)) for split, files in (("train", train), ("validation", validation))
+    ]
+    cut = segmenter(corpus["segmenter"], pipeline[0].parent if pipeline else None)
+    recorded.save(recorded.find(splits, cut, number - 1, shards), cuts)
 
 
 def _corpus(given: str) -> dict[str, Any]:
-    """Read the keys that cuts depend on: not the whole section, or another tokenizer would cut all again."""
-    return json.loads(given)["corpus"] if given.lstrip().startswith("{") else config.load(given).corpus.model_dump()
+    return json.loads(given)["corpus"] if given.lstrip().startswith("{") else configs.load(given).corpus.model_dump()

@@ -1,38 +1,39 @@
 """E14 by the automatic proxy: how far the last layer's compositions lie from what they compose."""
 
-import argparse
+import torch
 
 from ff_memories import tables
+from ff_memories.base.parameters import Input, Output
+from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.dictionary import Dictionary, check_dictionary
+from ff_memories.model.decoder import Decoder
 from ff_memories.patterns import distance
 from ff_memories.patterns.embedding import train_counts
-from ff_memories.steps.common import Configured, check_dictionary, config_argument
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
-    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
-    parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
-    parser.add_argument("--weights", required=True, help="model.safetensors")
-    parser.add_argument("--description", required=True, help="model.json")
-    parser.add_argument("--examples", required=True, help="table")
-    parser.add_argument("--refinement", required=True, help="table")
-    parser.add_argument("--out", required=True, metavar="distance_labels.parquet", help="table to write")
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    examples: Input,
+    refinement: Input,
+    dictionary: Input,
+    distances: Output,
+) -> None:
+    """Label the compositions.
 
-
-def run(args: Configured) -> None:
-    import torch
-
-    from ff_memories.model.decoder import Decoder
-
-    seed, refinement = args.config.seed, tables.read(args.refinement)
-    distance.check_examples(refinement, tables.read(args.examples))
-    corpus, dictionary = store.read(args.corpus), Dictionary.read(args.dictionary)
+    Args:
+        distances: table distance_labels
+    """
+    refined = tables.read(refinement)
+    distance.check_examples(refined, tables.read(examples))
+    text, types = store.read(corpus), Dictionary.read(dictionary)
     torch.set_num_threads(1)  # the same numbers on any machine
-    decoder = Decoder.load(args.weights, args.description)
-    check_dictionary(args.dictionary, dictionary, decoder.description.vocab)
-    vectors, counts = decoder.vocabulary.word_vectors(), train_counts(corpus, len(dictionary))
-    closer = distance.Closeness.of(vectors, counts, dictionary.types, seed)
-    cases = distance.compositions(refinement, seed)
-    tables.write(distance.label(cases, dictionary.types, closer), args.out)
+    decoder = Decoder.load(weights, description)
+    check_dictionary(dictionary, types, decoder.description.vocab)
+    vectors, counts = decoder.vocabulary.word_vectors(), train_counts(text, len(types))
+    closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
+    cases = distance.compositions(refined, config.seed)
+    tables.write(distance.label(cases, types.types, closer), distances)

@@ -4,42 +4,39 @@ Writes OUT.pdf, OUT.svg, OUT.png (two pixels a point), OUT.vl.json (Vega-Lite wi
 frame that is drawn). The same tables, model info and config give the same bytes.
 """
 
-import argparse
 from contextlib import ExitStack
 
-from ff_memories import tables
+from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
+from ff_memories.base.parameters import Input, Inputs, Param, Wildcard
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import from_info
 from ff_memories.figures.registry import DRAWN
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--figure", required=True, choices=list(DRAWN), metavar="FIGURE", help="figure2 to figure11, or one of our own"
-    )
-    parser.add_argument("--config", required=True, help="config file, or its declared sections as JSON")
-    parser.add_argument("--info", required=True, help="the model info, model/info.json")
-    parser.add_argument("--tables", required=True, nargs="+", metavar="TABLE", help="the tables it is drawn from")
-    parser.add_argument("--out", required=True, help="path without suffix")
+def run(figure: Wildcard, config: Settings, info: Input, tables: Inputs, out: Param) -> None:
+    """Draw a figure in all formats.
 
-
-def run(args: argparse.Namespace) -> None:
-    entry = DRAWN[args.figure]
-    settings = Settings.from_argument(args.config)
-    options = settings.figures.get(args.figure, FigureOptions()) if "figures" in vars(settings) else FigureOptions()
-    target = settings.values.target if "values" in vars(settings) else "next"
-    context = from_info(args.figure, args.info, options, target)
-    paths = {tables.name_of(path): path for path in args.tables}
+    Args:
+        figure: figure2 to figure11, or one of our own
+        info: the model info, model/info.json
+        tables: the tables it is drawn from
+        out: path to write to, without suffix
+    """
+    if figure not in DRAWN:
+        raise UserError(f"--figure {figure}: no such figure", f"one of {', '.join(DRAWN)}")
+    entry = DRAWN[figure]
+    options = config.figures.get(figure, FigureOptions()) if "figures" in vars(config) else FigureOptions()
+    target = config.values.target if "values" in vars(config) else "next"
+    context = from_info(figure, info, options, target)
+    paths = {schemas.name_of(path): path for path in tables}
     if missing := [name for name in entry.tables if name not in paths]:
-        raise UserError(
-            f"{args.figure} is drawn from {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables"
-        )
-    frame = draw.data({name: tables.read(paths[name]) for name in entry.tables}, settings, context)
-    made = render.files(draw.chart(frame, context), args.figure)
-    write(made | {".csv": frame.write_csv().encode()}, args.out)
+        raise UserError(f"{figure} is drawn from {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables")
+    frame = draw.data({name: schemas.read(paths[name]) for name in entry.tables}, config, context)
+    made = render.files(draw.chart(frame, context), figure)
+    write(made | {".csv": frame.write_csv().encode()}, out)
 
 
 def write(made: dict[str, bytes], out: str) -> None:

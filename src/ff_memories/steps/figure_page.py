@@ -11,7 +11,7 @@ import vl_convert
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
-from ff_memories.declaration import Input, Output
+from ff_memories.base.parameters import Input, Output
 from ff_memories.figures.registry import title
 
 

@@ -1,32 +1,30 @@
 """Check the triggers of named keys against what the paper shows of them (G6)."""
 
-import argparse
 import json
 
 from ff_memories import tables
-from ff_memories.audit import golden
+from ff_memories.audit.known import endings, expected
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import Input, Output, Param, Params
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.inputs import registry
+from ff_memories.inputs import registry as registries
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", required=True, help="the checkpoint's name in the registry")
-    parser.add_argument("--registry", help="another registry of sources")
-    parser.add_argument("--dictionary", required=True, help="dict.txt")
-    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
-    parser.add_argument("--triggers", required=True, help="table")
-    parser.add_argument("--out", required=True, help="what was found, as JSON; written only if all is as known")
+def run(source: Param, registry: Params, dictionary: Input, corpus: Input, triggers: Input, out: Output) -> None:
+    """Look at the last tokens of the keys' triggers.
 
-
-def run(args: argparse.Namespace) -> None:
-    source = registry.source(args.source, args.registry, "model")
-    known = golden.expected(registry.golden_file(source, args.registry))
-    corpus, dictionary = store.read(args.corpus), Dictionary.read(args.dictionary)
-    last = lambda sentence, position: int(corpus.sentence(sentence)[position - 1]) if position else None
-    found = golden.endings(tables.read(args.triggers), last, dictionary, known)
+    Args:
+        source: the checkpoint's name in the registry
+        registry: another registry of sources
+        out: what was found, as JSON; written only if all is as known
+    """
+    others = registry[0] if registry else None
+    known = expected(registries.golden_file(registries.source(source, others, "model"), others))
+    text, types = store.read(corpus), Dictionary.read(dictionary)
+    last = lambda sentence, position: int(text.sentence(sentence)[position - 1]) if position else None
+    found = endings(tables.read(triggers), last, types, known)
     if wrong := [at for at in found if at["found"] < at["share"]]:
         lines = "\n  ".join(
             f"key {at['key']} of layer {at['layer']}: {at['found']:.0%} of {at['n']} triggers end in "
@@ -34,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
             for at in wrong
         )
         raise UserError(
-            f"the triggers are not those of {args.source}\n  {lines}",
+            f"the triggers are not those of {source}\n  {lines}",
             "look at the text and at triggers.positions; sources.golden: off skips this check",
         )
-    write_whole(args.out, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    write_whole(out, json.dumps(found, indent=1, sort_keys=True) + "\n")

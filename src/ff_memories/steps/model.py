@@ -1,58 +1,57 @@
 """Convert a fairseq checkpoint to safetensors, and write the model info."""
 
-import argparse
 import hashlib
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, require_file
+from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.model import checkpoint
-from ff_memories.steps.common import Configured, config_argument
+from ff_memories.model import checkpoint as fairseq
+from ff_memories.model.converted import Description, write
 
 PAPER_SOURCES = ("adaptive_lm_wiki103.v2", "wikitext-103")
 PAPER_SIZE = (246_933_504, 267_744)  # parameters and token types of the paper's model (appendix B)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--dictionary", required=True)
-    parser.add_argument("--weights", required=True, help="model.safetensors to write")
-    parser.add_argument("--description", required=True, help="model.json to write")
-    parser.add_argument("--info", required=True, help="info.json to write: what this run's model is")
+def run(
+    config: Settings, checkpoint: Input, dictionary: Input, weights: Output, description: Output, info: Output
+) -> None:
+    """Convert the checkpoint.
 
-
-def run(args: Configured) -> None:
-    settings = args.config
-    digests = {name: _sha256(getattr(args, name)) for name in ("checkpoint", "dictionary")}
-    for name, key in (("checkpoint", "sha256"), ("dictionary", "dictionary_sha256")):
-        if (wanted := getattr(settings.model, key)) not in (None, digests[name]):
+    Args:
+        weights: model.safetensors
+        description: model.json
+        info: info.json: what this run's model is
+    """
+    digests = {"checkpoint": _sha256(checkpoint), "dictionary": _sha256(dictionary)}
+    for name, path, key in (("checkpoint", checkpoint, "sha256"), ("dictionary", dictionary, "dictionary_sha256")):
+        if (wanted := getattr(config.model, key)) not in (None, digests[name]):
             raise UserError(
-                f"{getattr(args, name)}: its SHA-256 is {digests[name]}, the config's model.{key} is {wanted}",
+                f"{path}: its SHA-256 is {digests[name]}, the config's model.{key} is {wanted}",
                 f"fetch the file again, or set model.{key} to the new file's",
             )
-    dictionary = Dictionary.read(args.dictionary)
-    description, weights = checkpoint.read(args.checkpoint)
-    if len(dictionary) != description.vocab:
+    types = Dictionary.read(dictionary)
+    shape, tensors = fairseq.read(checkpoint)
+    if len(types) != shape.vocab:
         raise UserError(
-            f"{args.dictionary}: {len(dictionary)} token types with the four specials, "
-            f"the checkpoint has {description.vocab}",
+            f"{dictionary}: {len(types)} token types with the four specials, the checkpoint has {shape.vocab}",
             "give the dict.txt that the checkpoint was trained with",
         )
-    info = {
-        "scope": scope(settings, description),
+    told = {
+        "scope": scope(config, shape),
         **{f"{name}_sha256": digest for name, digest in digests.items()},
-        **{k: v for k, v in asdict(description).items() if k != "aliases"},
+        **{k: v for k, v in asdict(shape).items() if k != "aliases"},
     }
-    checkpoint.write(description, weights, args.weights, args.description)
-    with atomic_write(args.info) as partial:
-        partial.write_text(json.dumps(info, indent=1, sort_keys=True) + "\n")
+    write(shape, tensors, weights, description)
+    with atomic_write(info) as partial:
+        partial.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
 
 
-def scope(settings: Settings, description: checkpoint.Description) -> str:
+def scope(settings: Settings, description: Description) -> str:
     """Say whose results a run's are: ``paper`` with the paper's own model and whole text, else ``surrogate``."""
     own_model = (description.parameters, description.vocab) == PAPER_SIZE
     whole_text = settings.corpus.train.max_sentences is None and settings.corpus.validation.max_sentences is None
@@ -61,10 +60,10 @@ def scope(settings: Settings, description: checkpoint.Description) -> str:
     return "paper" if own_model and whole_text and checked and sources == PAPER_SOURCES else "surrogate"
 
 
-def _sha256(path: str) -> str:
+def _sha256(path: Path) -> str:
     require_file(path)
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", "check the config's model section, or pull it: dvc pull") from None

@@ -1,35 +1,36 @@
 """E3: memory coefficients of triggers without their first, last or a random token (the `mutations` table)."""
 
-import argparse
-
 from ff_memories import tables
+from ff_memories.base.parameters import Execution, Input, Output
+from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import imported_triggers, mutations
-from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments, write_counts
+from ff_memories.memories import imported_triggers
+from ff_memories.memories import mutations as mutants
+from ff_memories.model.loading import load_decoder
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
-    model_arguments(parser)
-    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
-    parser.add_argument("--triggers", required=True, help="table")
-    parser.add_argument("--mutations", required=True, help="table to write")
-    parser.add_argument("--counts", required=True, help="counts to write")
-
-
-def run(args: Configured) -> None:
-    options, corpus, decoder = args.config.mutations, store.read(args.corpus), load_decoder(args)
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    triggers: Input,
+    mutations: Output,
+    counts: Output,
+    execution: Execution,
+) -> None:
+    options, text, decoder = config.mutations, store.read(corpus), load_decoder(weights, description, execution)
     shape = decoder.description
-    chosen = mutations.sample(
-        imported_triggers.triggers(args.triggers, shape, corpus),
+    chosen = mutants.sample(
+        imported_triggers.triggers(triggers, shape, text),
         shape.layers,
         shape.keys,
         keys_per_layer=options.keys_per_layer,
         top=options.top,
         random=options.random,
         single_token=options.single_token,
-        seed=args.config.seed,
+        seed=config.seed,
     )
-    mutated = mutations.mutated_coefficients(decoder, corpus, chosen.rows, args.batch_tokens)
-    write_counts("mutations", chosen.counts, args.counts)
-    tables.write(mutations.table(chosen.rows, mutated), args.mutations)
+    mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
+    tables.write_counts("mutations", chosen.counts, counts)
+    tables.write(mutants.table(chosen.rows, mutated), mutations)

@@ -8,16 +8,15 @@ Where a run with the choice made so is refused (`corpus.too_long=refuse`, and a 
 import argparse
 import contextlib
 import io
-import os
 import sys
 import tempfile
 from pathlib import Path
 
 import polars as pl
 
-from ff_memories import config, tables
+from ff_memories import config, declaration, tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.options import threads
+from ff_memories.base.parameters import Execution, Input, Output, Param, Wildcard
 from ff_memories.base.progress import Progress
 from ff_memories.claims.sensitivity.choices import parts, varied
 from ff_memories.claims.sensitivity.table import refused, rows
@@ -26,9 +25,7 @@ from ff_memories.corpus import store
 # Imported by name: a part depends on the source of every step that it may run again.
 from ff_memories.steps import (
     annotation_plan,
-    claims,
     composition,
-    corpus,
     distance,
     docstrings,
     model,
@@ -39,14 +36,15 @@ from ff_memories.steps import (
     triggers,
     values,
 )
-from ff_memories.steps.common import arithmetic_argument
+from ff_memories.steps import claims as judging
+from ff_memories.steps import corpus as reading
 from ff_memories.workflow.variants import evaluate, jobs_of
 
 STEPS = {
     "annotation-plan": annotation_plan,
-    "claims": claims,
+    "claims": judging,
     "composition": composition,
-    "corpus": corpus,
+    "corpus": reading,
     "distance": distance,
     "docstrings": docstrings,
     "model": model,
@@ -59,42 +57,41 @@ STEPS = {
 }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", required=True, help="the run's config file")
-    parser.add_argument("--part", required=True, help="a config section, or choice=value")
-    parser.add_argument("--corpus", required=True, help="the run's corpus.safetensors")
-    parser.add_argument("--claims", required=True, help="the run's claims table")
-    parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
-    arithmetic_argument(parser)
-    parser.add_argument("--out", required=True, metavar="sensitivity.parquet", help="table to write")
+def run(
+    configfile: Param, part: Wildcard, corpus: Input, claims: Input, sensitivity: Output, execution: Execution
+) -> None:
+    """Measure the claims under every choice of the part.
 
-
-def run(args: argparse.Namespace) -> None:
-    run_config = config.load(args.configfile)
+    Args:
+        configfile: the run's config file
+        part: a config section, or choice=value
+        corpus: the run's corpus.safetensors
+        claims: the run's claims table
+    """
+    run_config = config.load(configfile)
     known = parts(run_config)
-    if args.part not in known:
-        raise UserError(f"--part: {args.part!r} is none of {', '.join(known)}")
-    jobs = jobs_of(args.configfile, args.claims, args.threads)
-    sentences = store.read(args.corpus).train
-    Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-    done, progress = [], Progress(len(known[args.part]), "choices", args.part)
-    for choice in known[args.part]:
-        with tempfile.TemporaryDirectory(dir=Path(args.out).parent, prefix="variant-") as folder:
+    if part not in known:
+        raise UserError(f"--part: {part!r} is none of {', '.join(known)}")
+    jobs = jobs_of(configfile, str(claims), execution.threads)
+    sentences = store.read(corpus).train
+    sensitivity.parent.mkdir(parents=True, exist_ok=True)
+    done, progress = [], Progress(len(known[part]), "choices", part)
+    for choice in known[part]:
+        with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
             try:
                 moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
-                measured = rows(tables.read(moved.get(args.claims, args.claims)), choice.path, choice.value)
+                measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
             except UserError as error:
                 print(f"{choice.name}: such a run is refused: {error}", file=sys.stderr)
-                measured = refused(tables.read(args.claims), choice.path, choice.value)
+                measured = refused(tables.read(claims), choice.path, choice.value)
             done.append(measured)
         progress.step(1)
-    tables.write(pl.concat(done), args.out)
+    tables.write(pl.concat(done), sensitivity)
 
 
 def command(words: list[str]) -> None:
     """Carry out one step in this process, without what it prints."""
-    step = STEPS[words[0]]
-    parser = argparse.ArgumentParser(prog=words[0])
-    step.arguments(parser)
+    step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
+    step.add_to(parser)
     with contextlib.redirect_stdout(io.StringIO()):
-        step.run(parser.parse_args(words[1:]))
+        step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))

@@ -1,32 +1,34 @@
 """Table 3, Appendix A: a fully annotated key, as HTML, CSV and LaTeX."""
 
-import argparse
-
 from ff_memories import tables
+from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import Input, Output
+from ff_memories.config import Settings
 from ff_memories.model.info import read_info
 from ff_memories.report import table3
-from ff_memories.report.formats import text_arguments, write_formats
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
-from ff_memories.steps.common import Configured, config_argument
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
-    parser.add_argument("--annotations", required=True, help="table")
-    parser.add_argument("--triggers", required=True, help="table")
-    text_arguments(parser)
+def run(
+    config: Settings,
+    annotations: Input,
+    triggers: Input,
+    sentences: Input,
+    corpus: Input,
+    dictionary: Input,
+    info: Input,
+    html: Output,
+    csv: Output,
+    tex: Output,
+) -> None:
+    """Write the table in three formats.
 
-
-def run(args: Configured) -> None:
-    scope, texts = read_info(args.info)["scope"], Texts.read(args.sentences, args.corpus, args.dictionary)
-    annotations, triggers = tables.read(args.annotations), tables.read(args.triggers)
-    found = table3.annotated_key(annotations, triggers, texts, args.config.patterns.top)
-    write_formats(
-        args.out,
-        {
-            ".html": lambda: render("table3.html.j2", found=found, scope=scope),
-            ".csv": lambda: table3.to_csv(found, scope),
-            ".tex": lambda: table3.to_latex(found, scope),
-        },
-    )
+    Args:
+        html: a fragment, for the report
+    """
+    scope, texts = read_info(info)["scope"], Texts.read(sentences, corpus, dictionary)
+    found = table3.annotated_key(tables.read(annotations), tables.read(triggers), texts, config.patterns.top)
+    write_whole(html, render("table3.html.j2", found=found, scope=scope))
+    write_whole(csv, table3.to_csv(found, scope))
+    write_whole(tex, table3.to_latex(found, scope))

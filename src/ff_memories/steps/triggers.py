@@ -1,31 +1,29 @@
 """E1: merge the shards' lists into the `triggers` table."""
 
-import argparse
 from pathlib import Path
 
 import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import Input, Inputs, Output
+from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import shards, triggers
-from ff_memories.steps.common import Configured, config_argument, write_counts
+from ff_memories.memories import trigger_table
+from ff_memories.memories.shards import load
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
-    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
-    parser.add_argument("--shards", required=True, nargs="+", help="the shards' lists")
-    parser.add_argument("--triggers", required=True, help="table to write")
-    parser.add_argument("--counts", required=True, help="counts to write")
+def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, counts: Output) -> None:
+    """Merge all shards.
 
-
-def run(args: Configured) -> None:
-    corpus, options = store.read(args.corpus), args.config.triggers
-    best = shards.load(args.shards[0])
-    for path in args.shards[1:]:
-        best.merge(shards.load(path))
-    table = triggers.table(best, corpus)
+    Args:
+        shards: the shards' lists
+    """
+    text, options = store.read(corpus), config.triggers
+    best = load(shards[0])
+    for path in shards[1:]:
+        best.merge(load(path))
+    table = trigger_table.table(best, text)
     if table.is_empty():
         raise UserError(
             "no memory coefficient is positive anywhere in the training text",
@@ -38,18 +36,17 @@ def run(args: Configured) -> None:
         "keys_that_never_fire": keys - len(filled),
         "keys_with_fewer_triggers": int((filled < options.top).sum()),
         "triggers": len(table),
-        "triggers_with_the_text_of_a_better_one": triggers.repeated(table, corpus),
+        "triggers_with_the_text_of_a_better_one": trigger_table.repeated(table, text),
         "places_unfilled": keys * options.top - int(filled.sum()),
-        "sentences_without_prefix": int((triggers.available(corpus, options.positions) == 0).sum()),
+        "sentences_without_prefix": int((trigger_table.available(text, options.positions) == 0).sum()),
     }
-    write_counts("triggers", reasons, args.counts)
-    tables.write(table, args.triggers)
-    remove_others(args.shards)
+    tables.write_counts("triggers", reasons, counts)
+    tables.write(table, triggers)
+    remove_others(shards)
 
 
-def remove_others(shards: list[str]) -> None:
+def remove_others(shards: list[Path]) -> None:
     """Remove what lies beside these shards from a cut into another number of them."""
-    keep = {Path(path) for path in shards}
-    for folder in {path.parent for path in keep}:
-        for path in set(folder.glob("*-of-*.safetensors")) - keep:
+    for folder in {path.parent for path in shards}:
+        for path in set(folder.glob("*-of-*.safetensors")) - set(shards):
             path.unlink()

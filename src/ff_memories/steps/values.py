@@ -1,24 +1,25 @@
 """E4-E7: what every value predicts, and whether its key's triggers are followed by it (the `values` table)."""
 
-import argparse
-
 from ff_memories import tables
+from ff_memories.base.parameters import Execution, Input, Output
+from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import imported_triggers, values
-from ff_memories.steps.common import Configured, config_argument, load_decoder, model_arguments
+from ff_memories.memories import imported_triggers
+from ff_memories.memories import values as predictions
+from ff_memories.model.loading import load_decoder
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
-    model_arguments(parser)
-    parser.add_argument("--corpus", required=True, help="corpus.safetensors")
-    parser.add_argument("--triggers", required=True, help="table")
-    parser.add_argument("--values", required=True, help="table to write")
-
-
-def run(args: Configured) -> None:
-    options, decoder = args.config.values, load_decoder(args)
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    triggers: Input,
+    values: Output,
+    execution: Execution,
+) -> None:
+    options, decoder = config.values, load_decoder(weights, description, execution)
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
-    corpus = store.read(args.corpus)
-    found = imported_triggers.triggers(args.triggers, decoder.description, corpus)
-    tables.write(values.table(decoder, vocabulary, found, corpus, options.target), args.values)
+    text = store.read(corpus)
+    found = imported_triggers.triggers(triggers, decoder.description, text)
+    tables.write(predictions.table(decoder, vocabulary, found, text, options.target), values)

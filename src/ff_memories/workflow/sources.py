@@ -1,16 +1,17 @@
-"""Which source files determine a step: its module and all of the package that it imports, with their data.
+"""Which source files determine a step: its module and all of the package that it imports, with the data they name.
 
 Snakemake compares a digest of them with its records, and dvc.yaml names them as dependencies.
 """
 
 import ast
 import hashlib
-from collections.abc import Iterator
+import re
 from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 DATA = (".toml", ".j2", ".css", ".js", ".html")
+NAME = re.compile(r"[\w.-]+\.(?:toml|j2|css|js|html)\b")
 
 
 def _module(path: Path) -> str:
@@ -27,7 +28,7 @@ def _modules() -> dict[str, Path]:
 def _imports(path: Path) -> tuple[str, ...]:
     """Return the package's own modules that a file imports, wherever in it."""
     known, names = _modules(), []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -47,22 +48,61 @@ def _sources(step: str) -> tuple[Path, ...]:
         waiting += _imports(known[name])
         waiting.append(name.rpartition(".")[0])
     files = {known[name] for name in found}
-    for directory in {file.parent for file in files if file.name == "__init__.py" and file.parent != PACKAGE}:
-        files |= set(_data(directory))
-    return tuple(sorted(files))
+    return tuple(sorted({file for file in files if _does_something(file)} | _named(files)))
 
 
-def _data(directory: Path) -> Iterator[Path]:
-    """Yield the data files of a package, without those of the packages in it."""
+def _does_something(file: Path) -> bool:
+    """Whether a file determines anything: a package's docstring alone does not."""
+    return file.name != "__init__.py" or any(not isinstance(node, ast.Expr) for node in _tree(file).body)
+
+
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _named(files: set[Path]) -> set[Path]:
+    """Return the data files that modules read: in their packages, what they name, and what that names in turn.
+
+    What nobody in the package names is taken to be read with its folder, or by a name that is put together.
+    """
+    packages = {file.parent for file in files if file.name == "__init__.py"} - {PACKAGE}
+    held = {path for package in packages for path in _data(package)}
+    read = {path for path in held if path.name not in _all_names()}
+    waiting = [*files, *read]
+    while waiting:
+        names = _names(waiting.pop())
+        new = {path for path in held - read if path.name in names}
+        read |= new
+        waiting += new
+    return read
+
+
+@cache
+def _names(path: Path) -> frozenset[str]:
+    """Return the names of data files that stand in a file, but its own."""
+    return frozenset(NAME.findall(path.read_text(encoding="utf-8"))) - {path.name}
+
+
+@cache
+def _all_names() -> frozenset[str]:
+    return frozenset[str]().union(*(_names(path) for path in PACKAGE.rglob("*") if path.suffix in (".py", *DATA)))
+
+
+@cache
+def _data(directory: Path) -> tuple[Path, ...]:
+    """Return the data files of a package, without those of the packages in it."""
+    found: list[Path] = []
     for path in directory.iterdir():
         if path.is_dir() and not (path / "__init__.py").exists():
-            yield from _data(path)
+            found += _data(path)
         elif path.suffix in DATA:
-            yield path
+            found.append(path)
+    return tuple(found)
 
 
 def sources(step: str) -> list[str]:
-    """Return the files of the package that determine a step: its module and all it imports, with their data."""
+    """Return the files of the package that determine a step: its module and all it imports, with the data they name."""
     root = PACKAGE.parent.parent
     return [path.relative_to(root).as_posix() for path in _sources(step)]
 

@@ -19,12 +19,12 @@ from ff_memories.workflow import stages
 from ff_memories.workflow.sources import PACKAGE
 
 SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
-REDIRECTION = "2>"
+PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job of the run: its files, and its command as arguments."""
+    """One job of the run: its files, and its step with the options that its rule gives it."""
 
     rule: str
     inputs: tuple[str, ...]
@@ -60,7 +60,7 @@ def _job(job: Any) -> Job:
         tuple(map(str, job.input)),
         tuple(map(str, job.output)),
         dict(job.params.items())["config"],
-        tuple(command[: command.index(REDIRECTION)]),
+        tuple(command[len(PREFIX) : command.index(REDIRECTION)]),
     )
 
 
@@ -79,7 +79,7 @@ def evaluate(jobs: list[Job], config: Config, folder: Path, run: Callable[[list[
         jobs: of the run itself, whose files exist.
         config: the variant's.
         folder: for the variant's files.
-        run: carries out one command of the package, given without the program's name.
+        run: carries out one step, given with its options.
     """
     resolved = config.resolved()
     moved: dict[str, str] = {}
@@ -91,7 +91,7 @@ def evaluate(jobs: list[Job], config: Config, folder: Path, run: Callable[[list[
         replaced = moved | made | {job.config: declared}
         for path in made.values():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-        run([replaced.get(word, word) for word in job.command[1:]])
+        run([replaced.get(word, word) for word in job.command])
         moved |= {path: new for path, new in made.items() if not _same(path, new)}
     return moved
 

@@ -2,10 +2,11 @@
 
 import polars as pl
 
+from ff_memories.base.bootstrap import interval
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.measures import interval, key_changes, mutation_changes
+from ff_memories.claims.measures import key_changes, mutation_changes
 from ff_memories.claims.statistics import average, by_layer, percent, rank_correlation
 
 

@@ -2,10 +2,11 @@
 
 import polars as pl
 
+from ff_memories.base.bootstrap import interval
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.measures import LABELS, interval, pattern_shares
+from ff_memories.claims.measures import LABELS, pattern_shares
 from ff_memories.claims.statistics import average, by_layer, percent, pooled_share, share_interval
 
 KEY = ["annotator", "layer", "key"]

@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args, get_origin
 
 from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
 
-BASELINE = "baseline"
 SECTIONS = ("corpus", "triggers", "mutations", "values", "composition")
 QUICK = ("values", "composition")  # neither the trigger pass nor the mutations, most of a run's work
 SIZE = "corpus.train.max_sentences"

@@ -9,11 +9,12 @@ from pathlib import Path
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.patterns import ANNOTATOR, SIMULATED, distance, simulate
+from ff_memories.patterns import distance, simulate
+from ff_memories.patterns.annotators import ANNOTATOR, SIMULATED
 from ff_memories.patterns.readers import csv_files
-from ff_memories.steps.common import Configured, config_argument
 
 RATES = {
     "miss": "true patterns not seen",
@@ -24,7 +25,9 @@ RATES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    config_argument(parser)
+    parser.add_argument(
+        "--config", required=True, type=Settings.from_argument, help="a run's config file, or its sections as JSON"
+    )
     for name in ("plan", "annotations", "distances", "examples", "refinement"):
         parser.add_argument(f"--{name}", required=True, help="table")
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
@@ -34,8 +37,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="annotations/RUN")
 
 
-def run(args: Configured) -> None:
-    config, asked = args.config, tables.read(args.plan)
+def run(args: argparse.Namespace) -> None:
+    config: Settings = args.config
+    asked = tables.read(args.plan)
     rates = [getattr(args, name) for name in RATES]
     number = max(map(len, rates))
     if any(len(r) not in (1, number) for r in rates) or any(not 0 <= x <= 1 for r in rates for x in r):

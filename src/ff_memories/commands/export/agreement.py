@@ -18,14 +18,17 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.options import whole
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.declaration import add_execution, execution
 from ff_memories.model.checkpoint import load_tensors
+from ff_memories.model.loading import load_decoder
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.released import agreement_script
-from ff_memories.steps.common import load_decoder, model_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    model_arguments(parser)
+    parser.add_argument("--weights", required=True, type=Path, help="model.safetensors")
+    parser.add_argument("--description", required=True, type=Path, help="model.json")
+    add_execution(parser)
     parser.add_argument("--texts", required=True, type=Path, help="folder that export-texts wrote")
     parser.add_argument("--dictionary", required=True)
     parser.add_argument(
@@ -43,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    decoder = load_decoder(args)
+    decoder = load_decoder(args.weights, args.description, execution(args))
     vocabulary = decoder.vocabulary.reading(args.projection, args.projection_seed)
     if (args.dropout or args.projections_from) and vocabulary.generator_state is None:
         option = "--dropout" if args.dropout else "--projections-from"

@@ -4,6 +4,7 @@ The suffix of OUT says how: .pkl (a pandas data frame, as the released code writ
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,8 +12,8 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.texts import of_sentences
+from ff_memories.declaration import add_execution, execution
 from ff_memories.released import data_frames
-from ff_memories.steps.common import execution_arguments, load_decoder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,10 +25,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="with output_dist_vals, the model's output over the whole vocabulary: runs the model again, for which "
         "--weights, --description and --corpus are needed; four bytes for each sentence and word",
     )  # fmt: skip
-    parser.add_argument("--weights", help="model.safetensors")
-    parser.add_argument("--description", help="model.json")
+    parser.add_argument("--weights", type=Path, help="model.safetensors")
+    parser.add_argument("--description", type=Path, help="model.json")
     parser.add_argument("--corpus", help="corpus.safetensors")
-    execution_arguments(parser)
+    add_execution(parser)
     parser.add_argument("--out", required=True, help="file to write: .pkl, .parquet or .jsonl")
 
 
@@ -48,6 +49,8 @@ def _distributions(args: argparse.Namespace, examples: pl.DataFrame) -> np.ndarr
     if missing := [f"--{name}" for name in ("weights", "description", "corpus") if getattr(args, name) is None]:
         raise UserError(f"--distributions: the model is run again, and {' and '.join(missing)} is not given")
     from ff_memories.corpus import store
+    from ff_memories.model.loading import load_decoder
     from ff_memories.released.columns import output_distributions
 
-    return output_distributions(load_decoder(args), store.read(args.corpus), examples, args.batch_tokens)
+    decoder = load_decoder(args.weights, args.description, execution(args))
+    return output_distributions(decoder, store.read(args.corpus), examples, args.batch_tokens)

@@ -2,9 +2,10 @@
 
 import polars as pl
 
-from ff_memories.claims import natural, register
+from ff_memories.base.latex import latex, opened
 from ff_memories.claims.numbers import measured, spread
-from ff_memories.report.text import latex, opened
+from ff_memories.claims.order import natural
+from ff_memories.claims.register import register
 
 
 def to_latex(claims: pl.DataFrame, scope: str) -> str:

@@ -1,0 +1,30 @@
+"""The types of a step's parameters: each says what stands on the command line, and what a rule passes."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+Input = Path  # a file that the rule reads
+Inputs = list[Path]  # files that the rule reads, at least one
+AnyInputs = list[Path]  # files that the rule reads; there may be none
+Output = Path  # a file or a folder that the rule writes
+Outputs = list[Path]
+Wildcard = str  # of the rule's paths
+Shard = str  # "1-of-4": Snakemake's item of a scatter
+Param = str
+Params = list[str]  # there may be none
+Threads = int
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the model is run; no result depends on it.
+
+    device: auto, cpu or cuda. threads: CPU threads. batch_tokens: tokens in one forward pass. arithmetic: portable (the
+    same bits on every CPU with AVX2, on one thread) or fast; it is chosen before torch is loaded.
+    """
+
+    device: str = "auto"
+    threads: int = os.cpu_count() or 1
+    batch_tokens: int = 16_384
+    arithmetic: str = "fast"

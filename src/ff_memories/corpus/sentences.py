@@ -1,0 +1,47 @@
+"""Sentences of token ids, each with the place it came from."""
+
+from array import array
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+
+@dataclass
+class Sentences:
+    """Sentences of one split: flat token ids, where each sentence starts, and where it stands in the files."""
+
+    tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    offsets: "array[int]" = field(default_factory=lambda: array("q", [0]))
+    file: list[str] = field(default_factory=list)
+    line: "array[int]" = field(default_factory=lambda: array("I"))
+    first_token: "array[int]" = field(default_factory=lambda: array("I"))
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad"), 0
+        )
+    )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def add(self, ids: list[int], file: str, line: int, first_token: int) -> None:
+        self.tokens.extend(ids)
+        self.offsets.append(len(self.tokens))
+        self.file.append(file)
+        self.line.append(line)
+        self.first_token.append(first_token)
+
+    def frame(self, split: str, first_sentence: int) -> pl.DataFrame:
+        """Return the split's rows of the ``sentences`` table, numbered from ``first_sentence``."""
+        lengths = np.diff(np.frombuffer(self.offsets, dtype=np.int64))
+        return pl.DataFrame(
+            {
+                "sentence": np.arange(first_sentence, first_sentence + len(self), dtype=np.uint32),
+                "split": [split] * len(self),
+                "file": self.file,
+                "line": np.array(self.line, dtype=np.uint32),
+                "first_token": np.array(self.first_token, dtype=np.uint32),
+                "tokens": lengths,
+            }
+        )
