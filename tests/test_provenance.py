@@ -51,7 +51,14 @@ def test_why_ends_at_the_raw_inputs(here, capsys):
     assert shown.startswith(f"{FIGURE}  {lock.digest(FIGURE)[: tree.SHORT]}\n")
     for name in ("model.pt", "dict.txt", "train.txt"):
         assert f"─ {name}  {lock.digest(name)[: tree.SHORT]}" in shown
-    for word in ("rule values", "$ ff-memories step trigger-shard", "config keys", "source files", "took ", "on processor"):
+    for word in (
+        "rule values",
+        "$ ff-memories step trigger-shard",
+        "config keys",
+        "source files",
+        "took ",
+        "on processor",
+    ):
         assert word in shown
     assert "validation.txt" in shown  # the corpus holds both
 
