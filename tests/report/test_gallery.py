@@ -27,7 +27,7 @@ from ff_memories.report.gallery.keys import LEVELS
 from ff_memories.report.gallery.text import number, shown
 from ff_memories.report.gallery.words import EVERYWHERE, fold, order, word_parts
 
-STATIC = ROOT / "src" / "ff_memories" / "gallery" / "static"
+STATIC = ROOT / "src" / "ff_memories" / "report" / "gallery" / "static"
 
 
 @pytest.fixture(scope="module")
