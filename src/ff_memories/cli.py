@@ -117,7 +117,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
     """Add a command's arguments to a parser, and return what carries it out."""
-    if words[0] == "step" and not _defines_arguments(_module(words)):
+    if words[0] == "step":
         step = declaration.step(words[1])
         parser.description = step.says
         step.add_to(parser)
@@ -126,12 +126,6 @@ def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callab
     parser.description = module.__doc__
     module.arguments(parser)
     return module.run
-
-
-def _defines_arguments(path: Path) -> bool:
-    """Whether a step's module still adds its arguments to a parser itself."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return any(isinstance(node, ast.FunctionDef) and node.name == "arguments" for node in tree.body)
 
 
 def overview() -> str:
