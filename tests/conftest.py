@@ -52,8 +52,16 @@ def planted_copy(planted_run, tmp_path):
     return tmp_path / "copy"
 
 
+RUNS = {"planted_run", "planted_copy", "recorded_run"}  # fixtures that run the workflow
 LEFT_OUT: Counter[str] = Counter()  # tests that were collected and not run, by their marker
 MARKERS = ("workflow", "slow", "more", "browser", "slurm", "long")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if RUNS & set(item.fixturenames):
+            item.add_marker("workflow")
 
 
 def pytest_deselected(items):

@@ -19,6 +19,8 @@ from ff_memories import tables
 from ff_memories.audit import compare, equality
 from ff_memories.figures.registry import FIGURES
 
+pytestmark = pytest.mark.more
+
 ELSEWHERE = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"}
 HERE = {"MKL_CBWR": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 MEASURED = ("triggers", "mutations", "values", "examples", "composition", "refinement", "shading", "promoted")

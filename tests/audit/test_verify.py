@@ -22,6 +22,8 @@ from ff_memories.audit.verify import Part, verified, verify
 from ff_memories.cli import main
 from ff_memories.workflow import consistency, environment, lock, rebuild
 
+pytestmark = pytest.mark.more
+
 CHEAP = ["record", "files", "audit", "environment"]  # all but making everything again
 
 

@@ -16,6 +16,8 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.inputs import training
 from ff_memories.model import checkpoint
 
+pytestmark = pytest.mark.more
+
 TYPES = words(30)
 
 

@@ -16,6 +16,8 @@ from ff_memories.model import buffers
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.more
+
 ERRORS = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory"), MemoryError()]
 WHOLE, READ = Layer.attend, Vocabulary._rows
 TABLES = ("triggers", "mutations", "values", "composition", "refinement")

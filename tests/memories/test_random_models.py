@@ -20,6 +20,8 @@ from reference import Reference, rule_sentences
 from ff_memories import tables
 from ff_memories.corpus import store
 
+pytestmark = pytest.mark.more
+
 SEEDS = [101, 202, 303, 404]
 TOP = 4
 

@@ -11,6 +11,8 @@ from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.report.annotation import annotation_section
 from ff_memories.report.rendering import environment
 
+pytestmark = pytest.mark.more
+
 RATES = {"miss": [0.0, 0.2, 0.4], "mistype": [0.0, 0.1, 0.2], "foil": [0.0, 0.0, 1.0]}
 
 

@@ -15,6 +15,8 @@ from benchmarks.timing import Profile, peak_memory
 from ff_memories import tables
 from ff_memories.memories.topk import TopTriggers
 
+pytestmark = pytest.mark.more
+
 SIZE = SIZES["quick"]
 
 

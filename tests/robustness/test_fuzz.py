@@ -8,6 +8,8 @@ from pathlib import Path
 import fuzzing
 import pytest
 
+pytestmark = pytest.mark.more
+
 CASES = 150  # of each reader, the same in every run; the long tests look further
 PIECES = [b"\x00", b"\xff", b"\n", b"\r", b'"', b"'", b",", b";", b"\t", b" ", b"{", b"}", b"[", b"]", b"-1", b"0",
           b"1e999", b"99999999999999999999", b"null", b"true", b"NaN", b"&a", b"*a", b"!!int", b"\xed\xa0\x80",

@@ -25,6 +25,8 @@ from ff_memories.corpus import store
 from ff_memories.inputs.unpack import unpack
 from ff_memories.model import checkpoint, converted
 
+pytestmark = pytest.mark.more
+
 TYPES = words(44)
 
 

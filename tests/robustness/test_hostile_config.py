@@ -17,6 +17,8 @@ from ff_memories.inputs import registry
 from ff_memories.workflow import stages
 from ff_memories.workflow.run import Run
 
+pytestmark = pytest.mark.more
+
 NASTY = {
     "model.pt": "a; touch ran; b.pt",
     "dict.txt": "$(touch ran) `touch ran` dict.txt",

@@ -14,6 +14,8 @@ from factories import convert, words, write_checkpoint, write_dictionary
 from hostile import PROGRAMS, Touch, legacy, zipped
 from pipeline import step
 
+pytestmark = pytest.mark.more
+
 
 def line_of(dim=3, **changes):
     trigger = {"rank": 0, "layer_index": 0, "token_indice": 1.0, "fc1_value": 0.5, "text": "a b c"} | changes

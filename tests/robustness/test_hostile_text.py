@@ -25,6 +25,8 @@ from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
 from ff_memories.patterns.forms.sheets import SHEETS
 
+pytestmark = pytest.mark.more
+
 # every word of the planted model, as somebody else would have it
 HARMFUL = dict(
     zip(

@@ -14,6 +14,8 @@ from running import BIN
 from ff_memories.base.options import threads, whole
 from ff_memories.cli import main
 
+pytestmark = pytest.mark.more
+
 
 def loop(folder, arguments):
     (folder / "train.txt").unlink()

@@ -6,6 +6,8 @@ import pytest
 
 from campaigns.rehearsal import FULL, TINY, rehearse
 
+pytestmark = pytest.mark.more
+
 
 def test_the_papers_config_fetches_converts_and_refuses_other_weights_by_name(tmp_path):
     wanted = "results/paper/corpus/corpus.safetensors"

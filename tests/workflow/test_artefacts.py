@@ -15,6 +15,8 @@ from ff_memories.claims.order import natural
 from ff_memories.steps.triggers import remove_others
 from ff_memories.workflow import stages
 
+pytestmark = pytest.mark.more
+
 LIMIT = 40_000_000  # bytes in artefacts/, so that a clone stays light
 
 

@@ -14,6 +14,8 @@ from running import BIN, ROOT, snakemake
 
 from ff_memories.workflow import at_work, dvc, lock, processes
 
+pytestmark = pytest.mark.more
+
 TARGET = "results/planted/tables/sentences.parquet"
 
 

@@ -15,6 +15,8 @@ from ff_memories.cli import main
 from ff_memories.figures.registry import DRAWN
 from ff_memories.workflow import crate, environment, lock, provenance, tree
 
+pytestmark = pytest.mark.more
+
 FIGURE = "results/planted/figures/figure4.svg"
 
 

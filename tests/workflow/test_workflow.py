@@ -43,6 +43,7 @@ def test_the_whole_workflow_leaves_tables_figures_claims_and_report(planted_run)
     assert (results / "report" / "cost.html").is_file()
 
 
+@pytest.mark.workflow
 def test_on_a_cluster_the_same_makes_a_step_due():
     own, cluster = (yaml.safe_load((ROOT / path / "config.yaml").read_text()) for path in PROFILES)
     for key in ("rerun-triggers", "max-checksum-file-size", "rerun-incomplete"):
@@ -60,17 +61,20 @@ def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
     assert due(planted_copy) == {}
 
 
+@pytest.mark.more
 def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
     change(planted_copy, "mutations.random", "inner")
     assert set(due(planted_copy)) == {"mutations", "figure", "claims", "report", "gallery"}
     assert due(planted_copy)["figure"] == 1
 
 
+@pytest.mark.more
 def test_how_a_run_is_carried_out_reruns_nothing(planted_copy):
     change(planted_copy, "execution.batch_tokens", 512)
     assert due(planted_copy) == {}
 
 
+@pytest.mark.more
 def test_an_edited_text_reruns_what_reads_it(planted_copy):
     with (planted_copy / "validation.txt").open("a") as file:
         file.write("red cat sings .\n")
@@ -78,12 +82,14 @@ def test_an_edited_text_reruns_what_reads_it(planted_copy):
     assert "model" not in due(planted_copy)
 
 
+@pytest.mark.more
 def test_a_new_time_stamp_alone_reruns_nothing(planted_copy):
     for name in ("train.txt", "validation.txt", "model.pt", "dict.txt"):
         (planted_copy / name).touch()
     assert due(planted_copy) == {}
 
 
+@pytest.mark.more
 def test_other_shards_and_another_order_give_the_same_bytes(planted_copy):
     before = {p.name: p.read_bytes() for p in (planted_copy / "results/planted/tables").glob("*.parquet")}
     shutil.rmtree(planted_copy / "results")
@@ -95,6 +101,7 @@ def test_other_shards_and_another_order_give_the_same_bytes(planted_copy):
         assert (planted_copy / path).read_bytes() == before[name], name
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "arguments, says",
     [
@@ -110,6 +117,7 @@ def test_config_overrides_are_refused(planted_copy, arguments, says):
     assert says in shown.stderr + shown.stdout
 
 
+@pytest.mark.more
 def test_a_faulty_config_is_refused_before_anything_runs(planted_copy):
     change(planted_copy, "triggers.tpo", 3)
     shown = snakemake(planted_copy, "-n", check=False)
@@ -117,15 +125,18 @@ def test_a_faulty_config_is_refused_before_anything_runs(planted_copy):
     assert "triggers.tpo: unknown key" in shown.stderr + shown.stdout
 
 
+@pytest.mark.workflow
 def test_the_trained_demo_model_is_an_input_that_no_rule_of_a_run_makes():
     shown = command("snakemake", "-n", "--forceall").stdout
     assert "train_demo_model" not in shown
 
 
+@pytest.mark.workflow
 def test_dvc_yaml_follows_from_the_snakefile():
     command("ff-memories", "dvc-yaml", "--check")
 
 
+@pytest.mark.workflow
 def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
     for name in ("Snakefile", "annotations", "config", "data", "profiles", "src", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -160,6 +171,7 @@ def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(step):
     assert not [name for name in sources(step) if any(part in name for part in late)]
 
 
+@pytest.mark.workflow
 def test_the_snakefile_and_the_sources_pass_lint_and_are_formatted():
     command("ruff", "check", ".")
     command("ruff", "format", "--check", "src", "tests", "benchmarks", "docs/tools")
@@ -198,6 +210,7 @@ def ran(done):
     return set(re.findall(r"Running stage '([^']+)'", done.stdout + done.stderr))
 
 
+@pytest.mark.more
 def test_dvc_repro_computes_the_same_tables_as_snakemake(dvc_clone, planted_run):
     for path in (planted_run / "results/planted/tables").glob("*.parquet"):
         if path.stem == "sentences":
@@ -206,6 +219,7 @@ def test_dvc_repro_computes_the_same_tables_as_snakemake(dvc_clone, planted_run)
     assert "Nothing to be done" in (lambda d: d.stdout + d.stderr)(command("snakemake", "-n", cwd=dvc_clone))
 
 
+@pytest.mark.more
 def test_dvc_repro_rebuilds_changed_stages_alone(dvc_clone):
     assert ran(command("dvc", "repro", cwd=dvc_clone)) == set()
     config = dvc_clone / "config" / "config.yaml"
@@ -217,6 +231,7 @@ def test_dvc_repro_rebuilds_changed_stages_alone(dvc_clone):
     assert not again & {"model", "corpus", "triggers", "mutations", "values", "figure-figure3"}
 
 
+@pytest.mark.workflow
 def test_the_configs_that_come_with_the_project_are_valid_and_complete():
     from ff_memories.config import Config, load
 
@@ -225,6 +240,7 @@ def test_the_configs_that_come_with_the_project_are_valid_and_complete():
     assert set(Config.model_fields) - {"figures"} <= set(yaml.safe_load((ROOT / "config" / "paper.yaml").read_text()))
 
 
+@pytest.mark.workflow
 def test_what_init_writes_by_default_is_what_the_paper_run_uses():
     from ff_memories.config import usual
 
