@@ -46,6 +46,7 @@ def evidence(folder, changes, options):
     return Evidence.read(Run(settings), ROWS, made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
     found = audit(given := evidence(tmp_path, *RUNS[name]), ALL)
@@ -97,6 +98,7 @@ TAMPERED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table, column", TAMPERED)
 def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column):
     changed = tampered(sound, table, TAMPERED[table, column])

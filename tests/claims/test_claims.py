@@ -643,6 +643,7 @@ def test_an_example_that_a_layer_lacks_leaves_that_layer_alone():
     assert low == pytest.approx(lowest_of_joint(joint(own[:100]), 1)[0], abs=0.02) and 0.3 < high < 0.33
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share, layers, keys", [(0.3, 16, 1000), (0.01, 10, 4096), (0.01, 10, 512)])
 def test_the_interval_of_a_selected_layer_covers_where_all_layers_are_alike(share, layers, keys):
     """A Monte Carlo trial; the selected layer's own interval lies above the true share too often."""

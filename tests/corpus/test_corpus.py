@@ -120,6 +120,7 @@ def test_segmenters_by_name():
     assert segmenter("rule") is rule
 
 
+@pytest.mark.slow
 def test_a_blank_spacy_pipeline_with_its_sentencizer():
     pytest.importorskip("spacy", reason="the spacy extra is not installed")
     cut = segmenter("spacy:blank")
@@ -187,6 +188,7 @@ def test_the_split_of_a_file_is_fixed():
     assert [n for n in names[:30] if docstrings.split_of(n) == "validation"] == [names[i] for i in (17, 22, 23, 26)]
 
 
+@pytest.mark.slow
 @pytest.mark.locked
 def test_the_demo_corpus_is_the_pinned_one_and_large_enough(tmp_path):
     from running import ROOT

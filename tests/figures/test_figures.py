@@ -116,6 +116,7 @@ def drawn(run_folder):
     return run_folder / "here"
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn_from_the_tables_its_entry_names(drawn):
     assert {path.name for path in drawn.iterdir()} == {f + suffix for f in FIGURES for suffix in SUFFIXES}
     assert set(draw.DRAW) == set(DRAWN) and set(FIGURES) == {f"figure{i}" for i in range(2, 12)}
@@ -141,6 +142,7 @@ def test_a_missing_font_is_an_error_and_no_blank():
         render.pdf(re.sub(r"<text.*?</text>", "", svg))
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_bytes(run_folder, drawn):
     for figure in ("figure2", "figure6"):
         other = run_folder / "there" / figure
@@ -161,6 +163,7 @@ def page_of(specification, out):
     return end.value.code
 
 
+@pytest.mark.slow
 def test_the_page_needs_no_network_and_draws_the_specification(drawn, tmp_path):
     assert page_of(drawn / "figure4.vl.json", tmp_path / "figure4.html") == 0
     page = (tmp_path / "figure4.html").read_text()
@@ -178,6 +181,7 @@ def test_what_is_no_specification_makes_no_page(tmp_path, capsys, content):
     assert not (tmp_path / "figure4.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_of_last_tokens_speaks_of_no_next_one(figure):
     """Where values are compared with a trigger's last token, neither caption nor axis says otherwise."""
@@ -219,6 +223,7 @@ def test_unknown_agreement_leaves_figures_4_to_6_without_data():
         assert "no data" in texts(drawing(figure, synthetic() | {"values": unknown}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 6, 48])
 def test_other_depths_are_drawn_with_all_their_layers_and_without_the_papers_values(layers):
     for figure in ("figure3", "figure7", "figure11"):
@@ -288,6 +293,7 @@ def test_n_is_shown_and_counts_only_known_agreement():
     assert f"n = 0 to {KEYS} values per layer" in texts(drawing("figure4", synthetic() | {"values": without}))
 
 
+@pytest.mark.slow
 def test_options_are_honoured():
     assert 'width="300"' in drawing("figure4", width=300)
     heights = [float(re.search(r'height="([\d.]+)"', drawing("figure4", height=h))[1]) for h in (100, 140)]

@@ -296,6 +296,7 @@ def test_a_source_is_fetched_unpacked_and_recorded(web):
     assert not any(fetch.DOWNLOADS.iterdir())
 
 
+@pytest.mark.slow
 def test_sources_fetched_side_by_side_are_all_recorded(web):
     own_registry(web)
     tiny = registry.sources("registry.toml")["tiny"]

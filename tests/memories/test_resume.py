@@ -59,6 +59,7 @@ def batches(state):
         return json.loads(file.metadata()["told"])["batches"]
 
 
+@pytest.mark.slow
 def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypatch):
     from ff_memories.memories import triggers
 
@@ -110,6 +111,7 @@ def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_
     assert out.read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_state_made_from_anything_else_is_not_used(made, tmp_path):
     state = kill_when_a_state_is_there(made, tmp_path / "a.safetensors")
     (tmp_path / "b.safetensors.state").write_bytes(state.read_bytes())

@@ -230,6 +230,7 @@ def test_weights_that_stay_behind_are_found(paper, left):
 # -- what is measured --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 @pytest.mark.parametrize("positions", trigger_table.POSITIONS)
@@ -442,6 +443,7 @@ def waits(longest):
         yield int(rng.integers(1, longest + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypatch, per_sentence, duplicates):
@@ -472,6 +474,7 @@ def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypa
     assert {"linear", "__getitem__"} < set(device.refused)
 
 
+@pytest.mark.slow
 def test_other_passes_go_on_in_halves(paper, capsys):
     def scarce(work, largest, unit):
         here = work(model(paper))
@@ -534,6 +537,7 @@ def test_all_ways_to_find_triggers():
     both(work)
 
 
+@pytest.mark.slow
 def test_the_benchmark_measures_on_the_device(tmp_path):
     with SecondDevice() as device:
         benchmark(["--size", "quick", "--rounds", "1", "--tokens", "1000", "--device", "auto", "--threads", "1",

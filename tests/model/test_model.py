@@ -62,6 +62,7 @@ def close(ours, theirs, tolerance):
     assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_tensor_of_the_forward_pass_equals_fairseqs(tmp_path, variant, dtype, tolerance):

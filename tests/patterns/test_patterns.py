@@ -184,6 +184,7 @@ def planted_language(seed, close, each=50, foils=150, least=6):
     return language
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("close", ["embeddings", "sentences"])
 def test_planted_patterns_are_found_and_random_prefixes_have_none(close):
     found = scores(planted_language(seed=1, close=close))
@@ -230,6 +231,7 @@ def descriptions(annotator, key):
     return [description for _, description, _ in annotator.annotate(key)]
 
 
+@pytest.mark.slow
 def test_a_phrase_is_listed_once_and_its_end_only_if_it_covers_clearly_more(annotator):
     language, found = annotator
     word, other, *fill = language.dictionary.types[400:430]
@@ -242,6 +244,7 @@ def test_a_phrase_is_listed_once_and_its_end_only_if_it_covers_clearly_more(anno
     assert descriptions(found, two) == [f'ends with "{phrase}"', f'ends with "to {other}"']
 
 
+@pytest.mark.slow
 def test_two_prefixes_make_no_pattern_and_three_do(annotator):
     language, found = annotator
     rare, *fill = language.dictionary.types[-40:]
@@ -507,6 +510,7 @@ def commands(at, out, **changed):
         yield [step, "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
 
 
+@pytest.mark.slow
 def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
     for words in commands(inputs, tmp_path / "one"):
         with pytest.raises(SystemExit) as end:

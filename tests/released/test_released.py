@@ -34,6 +34,7 @@ def run(request, tmp_path_factory):
     return Reference(model, TYPES), out
 
 
+@pytest.mark.slow
 def test_every_layer_column_is_the_released_codes(run):
     reference, out = run
     corpus = store.read(out / "corpus.safetensors")

@@ -49,6 +49,7 @@ def records(folder, manifest):
     return every
 
 
+@pytest.mark.slow
 def test_the_workflow_makes_a_gallery_whose_keys_are_the_tables_rows(planted_gallery):
     results, folder, manifest = planted_gallery
     triggers, values = (tables.read(results / "tables" / f"{name}.parquet") for name in ("triggers", "values"))

@@ -468,6 +468,7 @@ def test_so_is_the_default_config(tmp_path, monkeypatch, capsys, words):
     assert "error: config/config.yaml: no such config file" in says(capsys, *words.split())
 
 
+@pytest.mark.slow
 def test_what_snakemake_refuses_is_no_traceback_of_a_command(folder):
     for name in ("Snakefile", "profiles", "workflow"):
         (folder / name).symlink_to(ROOT / name)
@@ -716,6 +717,7 @@ def test_a_sample_is_looked_at_in_little_time(tmp_path, monkeypatch):
     assert time.process_time() - begun < 1
 
 
+@pytest.mark.slow
 def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_still_read_the_run(folder, monkeypatch):
     run = lambda: subprocess.run(
         [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],

@@ -89,6 +89,7 @@ def run(*arguments):
     return end.value.code
 
 
+@pytest.mark.slow
 def test_the_command_states_time_memory_and_disk_of_every_step(small, capsys):
     small()
     assert run("--devices", "1", "2") == 0
@@ -97,6 +98,7 @@ def test_the_command_states_time_memory_and_disk_of_every_step(small, capsys):
         assert word in shown
 
 
+@pytest.mark.slow
 def test_a_batch_that_no_memory_holds_is_refused(small, capsys):
     small(execution__batch_tokens=10**11)
     assert run() == 2
@@ -104,6 +106,7 @@ def test_a_batch_that_no_memory_holds_is_refused(small, capsys):
     assert "this run does not fit" in said and "lower execution.batch_tokens" in said
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_read(small, capsys, tmp_path):
     small(corpus__train__max_sentences=3)
     assert run() == 0
@@ -166,6 +169,7 @@ def test_a_gpu_that_is_not_there_is_refused(small, capsys):
     assert "no GPU can be used here" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_was_measured_before_stands_beside_the_estimate(small, capsys, tmp_path):
     small()
     logs = tmp_path / "results/small/logs"
