@@ -113,7 +113,7 @@ def test_formats_that_torch_cannot_read_without_code_are_refused(folder):
 
 READ = """
 import json, resource, sys
-from ff_memories.errors import UserError
+from ff_memories.base.errors import UserError
 from ff_memories.model import checkpoint
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 before = peak()
