@@ -64,7 +64,7 @@ def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
 @pytest.mark.more
 def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
     change(planted_copy, "mutations.random", "inner")
-    assert set(due(planted_copy)) == {"mutations", "figure", "claims", "report", "gallery"}
+    assert set(due(planted_copy)) == {"mutations", "figure", "figure_page", "claims", "report", "gallery"}
     assert due(planted_copy)["figure"] == 1
 
 

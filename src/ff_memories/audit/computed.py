@@ -26,8 +26,7 @@ def _logs(results: str) -> list[Path]:
 
 def here(path: str, known: dict[str, str]) -> bool:
     """Whether a file, or all of a folder, is what a job of this machine wrote, by ``digests``, and was not edited."""
-    inside = [file for file in Path(path).rglob("*") if file.is_file() and file.name != ".snakemake_timestamp"]
-    files = list(map(str, inside)) if os.path.isdir(path) else [path]
+    files = list(map(str, lock.inside(path))) if os.path.isdir(path) else [path]
     return bool(files) and all(known.get(file) == lock.digest(file) for file in files)
 
 

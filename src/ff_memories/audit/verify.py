@@ -5,6 +5,7 @@ computed anew, with other last bits, and its tables must be equal to the recorde
 """
 
 import os
+import platform
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -178,7 +179,7 @@ def _environment(check: Check) -> Part:
     count, other = environment.differences(wanted)
     line = f"{count - len(other)} of {count} packages are those of {environment.LOCK}"
     faults = [f"{name} {here}, locked {wanted[name]}" for name, here in other.items()]
-    data = {"constraints_sha256": environment.digest(), "packages": count, "python": environment.python()}
+    data = {"constraints_sha256": environment.digest(), "packages": count, "python": platform.python_version()}
     return Part("environment", line, faults=faults, data=data)
 
 

@@ -1,6 +1,7 @@
 """The run that a command is about, as typed."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 
@@ -10,4 +11,4 @@ def argument(parser: argparse.ArgumentParser) -> None:
 
 def option(configfile: Path | None) -> str:
     """Return what names the run in a command: nothing for the default run."""
-    return f" --configfile {configfile}" if configfile else ""
+    return f" --configfile {shlex.quote(str(configfile))}" if configfile else ""

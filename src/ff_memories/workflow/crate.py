@@ -5,6 +5,7 @@ What shows text, or was not made here, is described with its digest and left out
 
 import os
 from datetime import UTC, datetime, timedelta
+from graphlib import TopologicalSorter
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -209,11 +210,6 @@ def _whole(
 
 def _in_order(recorded: dict[str, Stage]) -> list[Stage]:
     """Return stages so that each comes after those it reads from."""
-    done: list[Stage] = []
-    left = sorted(recorded.values(), key=lambda stage: stage.name)
-    while left:
-        waiting = {path for stage in left for path in stage.outputs}
-        ready = [stage for stage in left if not waiting & stage.inputs.keys()]
-        done += ready
-        left = [stage for stage in left if stage not in ready]
-    return done
+    maker = {path: stage.name for stage in recorded.values() for path in stage.outputs}
+    before = {name: sorted({maker[p] for p in stage.inputs if p in maker}) for name, stage in sorted(recorded.items())}
+    return [recorded[name] for name in TopologicalSorter(before).static_order()]

@@ -1,7 +1,6 @@
-"""The installed packages against constraints.txt, and what machine this is."""
+"""The installed packages against constraints.txt."""
 
 import hashlib
-import platform
 import re
 from importlib.metadata import distributions
 from pathlib import Path
@@ -37,8 +36,3 @@ def differences(wanted: dict[str, str]) -> tuple[int, dict[str, str]]:
     here: dict[str, str] = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
     both = sorted(wanted.keys() & here.keys())
     return len(both), {p: here[p] for p in both if Version(here[p]).public != Version(wanted[p]).public}
-
-
-def python() -> str:
-    """Return the version of the Python that runs this."""
-    return platform.python_version()

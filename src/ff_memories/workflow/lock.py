@@ -120,10 +120,14 @@ def content(path: str | Path) -> str:
     """Return what DVC records of a file, its MD5, or of a directory, the MD5 of its listing."""
     if not os.path.isdir(path):
         return digest(path)
-    inside = (file for file in Path(path).rglob("*") if file.is_file() and file.name != ".snakemake_timestamp")
-    rows = [{"md5": digest(file), "relpath": file.relative_to(path).as_posix()} for file in inside]
+    rows = [{"md5": digest(file), "relpath": file.relative_to(path).as_posix()} for file in inside(path)]
     listing = json.dumps(sorted(rows, key=lambda row: row["relpath"]), sort_keys=True)
     return hashlib.md5(listing.encode()).hexdigest() + ".dir"
+
+
+def inside(folder: str | Path) -> list[Path]:
+    """Return the files of an output that is a folder, without the one in which Snakemake keeps its time."""
+    return [file for file in Path(folder).rglob("*") if file.is_file() and file.name != ".snakemake_timestamp"]
 
 
 def digest(path: str | Path, algorithm: str = "md5") -> str:

@@ -7,7 +7,6 @@ compares dvc.yaml with the Snakefile says when they have moved.
 import difflib
 import hashlib
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +19,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import load, read_yaml
 from ff_memories.workflow.at_work import withdraw
+from ff_memories.workflow.configfile import option
 
 DEFAULT = Path("config/config.yaml")
 HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
@@ -105,10 +105,9 @@ def declaration(configfile: Path | None = None) -> dict[str, Any]:
         own = f"results/{load(configfile).run}/"
         stages = {name: stage for name, stage in stages.items() if all(f.startswith(own) for f in stage["outs"])}
     up = "../../" if configfile else ""
-    option = f" --configfile {shlex.quote(str(configfile))}" if configfile else ""
     outs = sorted(f for stage in stages.values() for f in stage["outs"])
     return {
-        "stages": {name: _entry(stage, config, option, up) for name, stage in sorted(stages.items())},
+        "stages": {name: _entry(stage, config, option(configfile), up) for name, stage in sorted(stages.items())},
         "metrics": [up + f for f in outs if f.endswith("/claims")],
         "plots": [up + f for f in outs if f.endswith(".svg") and SHARED.search(f)],
     }
@@ -131,7 +130,7 @@ def _whole(file: str) -> str:
     return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 
-def _entry(stage: dict[str, Any], config: Path, option: str, up: str) -> dict[str, Any]:
+def _entry(stage: dict[str, Any], config: Path, run: str, up: str) -> dict[str, Any]:
     *_, last = stage["rules"].values()
     code = hashlib.sha256("".join(rule.shellcmd or "" for rule in stage["rules"].values()).encode()).hexdigest()[:8]
     rules, outs = " ".join(stage["rules"]), sorted(stage["outs"])
@@ -139,7 +138,7 @@ def _entry(stage: dict[str, Any], config: Path, option: str, up: str) -> dict[st
     entry = {
         "desc": " ".join((last.docstring or "").split()),
         "wdir": up,
-        "cmd": f"snakemake{option} {force} -- {' '.join(outs)}  # {code}",
+        "cmd": f"snakemake{run} {force} -- {' '.join(outs)}  # {code}",
         "deps": sorted(stage["deps"]),
         "params": [{str(config): sorted(stage["keys"])}] if stage["keys"] else [],
         "outs": [{f: {"persist": True} if SHARED.search(f) else {"cache": False, "persist": True}} for f in outs],
@@ -171,5 +170,5 @@ def check(configfile: Path | None = None) -> None:
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     if old != new:
         difference = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile"))
-        hint = "ff-memories dvc-yaml" + (f" --configfile {configfile}" if configfile else "")
+        hint = f"ff-memories dvc-yaml{option(configfile)}"
         raise UserError(f"{path} no longer follows from the Snakefile\n{difference}", hint)
