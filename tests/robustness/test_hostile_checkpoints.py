@@ -248,7 +248,8 @@ def test_what_a_checkpoint_says_of_itself_cannot_steer_a_terminal(folder, capsys
         checkpoint.read("model.pt")
     from ff_memories.cli import _fail
 
-    _fail(str(error.value))
+    with pytest.raises(SystemExit):
+        _fail(str(error.value))
     said = capsys.readouterr().err
     assert "[U+001B]" in said and "[U+202E]" in said and "\x1b" not in said
 
