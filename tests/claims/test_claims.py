@@ -12,11 +12,11 @@ from scipy.stats import binom, norm
 from ff_memories import cli, tables
 from ff_memories.base.bootstrap import interval
 from ff_memories.base.errors import UserError
-from ff_memories.claims.checks import agreement as agreement_
 from ff_memories.claims.checks import composition as composition_
 from ff_memories.claims.checks import mutations as mutations_
 from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
+from ff_memories.claims.checks import values as values_
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import at, between, both, tally
 from ff_memories.claims.measurement import Measurement
@@ -308,8 +308,8 @@ NEITHER_PREVAILS = lambda i, r: ("shallow" if r <= 5 else "semantic") if i < 9 e
 
 # a check, tables, other limits, and the share that has to lie within some
 WITHIN: list[Any] = [
-    (agreement_.peak_above, [values(lambda i: 50)], {"layers": [11, 16]}, 0.25),
-    (agreement_.predictive_values_agree, [best_values(100, 50)], {"most": 100}, 0.5),
+    (values_.peak_above, [values(lambda i: 50)], {"layers": [11, 16]}, 0.25),
+    (values_.predictive_values_agree, [best_values(100, 50)], {"most": 100}, 0.5),
     (composition_.agreeing_stop_words, STOPPING, {}, 0.6),
     (composition_.minority_active, QUARTER, {"minority": 1, "layers_needed": 1}, 0.25),
     (patterns_.patterns_per_key, [covered(5), annotations(lambda k: 3)], {}, 3),
@@ -319,9 +319,9 @@ WITHIN: list[Any] = [
 ]
 # a check, tables, other limits, the limit's name, the number that is measured, and whether that has to lie below
 ONE_END: list[Any] = [
-    (agreement_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "lenient": 1}, "below", 0.25, True),
+    (values_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "lenient": 1}, "below", 0.25, True),
     (
-        agreement_.predictive_values_above,
+        values_.predictive_values_above,
         [best_values(50, 0)],
         {"most": 100, "layers": [9, 16]},
         "at_least",
@@ -349,12 +349,12 @@ LIMITS = [
     (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 0, "factor": 1.9, "or_above": 1}, False),
     (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 2, "or_above": 0.5}, False),
     (refinement_.confidence_grows, [GROWING], {"start": 1, "exceptions": 1, "factor": 3, "or_above": 0.49}, True),
-    (agreement_.peak_above, [values(lambda i: 50)], {"layers": [11, 16], "within": [0.25, 0.25]}, True),
-    (agreement_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "below": 0.25, "lenient": 0.3}, False),
-    (agreement_.predictive_values_above, [best_values(50, 0)], {"most": 100, "layers": [9, 16], "at_least": 0.5}, True),
-    (agreement_.predictive_values_agree, [best_values(100, 50)], {"most": 100, "within": [0.5, 0.5]}, True),
-    (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 1.9}, True),
-    (agreement_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 2}, False),
+    (values_.peak_above, [values(lambda i: 50)], {"layers": [11, 16], "within": [0.25, 0.25]}, True),
+    (values_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "below": 0.25, "lenient": 0.3}, False),
+    (values_.predictive_values_above, [best_values(50, 0)], {"most": 100, "layers": [9, 16], "at_least": 0.5}, True),
+    (values_.predictive_values_agree, [best_values(100, 50)], {"most": 100, "within": [0.5, 0.5]}, True),
+    (values_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 1.9}, True),
+    (values_.rises_with_probability, [RISING], {"bins": 9, "correlation": 0.5, "factor": 2}, False),
     (mutations_.last_token_fades, [FADING], {"lower": [1, 8], "upper": [9, 16], "correlation": 0.9}, True),
     (mutations_.last_token_fades, [RISING_LATE], {"lower": [1, 8], "upper": [9, 16], "correlation": 0.9}, False),
     (mutations_.last_token_fades, [UNEVEN], {"lower": [1, 8], "upper": [9, 16], "correlation": 0.9}, False),
@@ -374,20 +374,20 @@ LIMITS = [
     (patterns_.coverage, [covered(5)], {"within": [0.51, 1]}, False),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 8}, True),
     (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 9], "upper": [10, 16], "layers_needed": 9}, False),
-    (agreement_.contrast, [TWOFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 2}, True),
-    (agreement_.contrast, [TWOFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 2.001}, False),
-    (agreement_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4}, True),
-    (agreement_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4 + 1}, False),
-    (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.5}, True),
-    (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 10, "correlation": -0.5}, False),
-    (agreement_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.99}, False),
-    (agreement_.rank_improves, [FALLING], {**HALF_AND_HALF, "factor": 1, "correlation": -0.99}, True),
-    (agreement_.rank_improves, [FALLING], {**HALF_AND_HALF, "factor": 1, "correlation": -1}, False),
-    (agreement_.peak_above, [values(lambda i: 50 if i == 1 else 20)], {"layers": [11, 16], "within": [0, 1]}, False),
-    (agreement_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 0.999, "factor": 2}, True),
-    (agreement_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 1, "factor": 2}, False),
-    (agreement_.predictive_values_above, [best_values(50, 0)], {"most": 200, "layers": [9, 16], "at_least": 0}, None),
-    (agreement_.predictive_values_above, [best_values(50, 0)], {"most": 199, "layers": [9, 16], "at_least": 0}, True),
+    (values_.contrast, [TWOFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 2}, True),
+    (values_.contrast, [TWOFOLD], {"lower": [1, 10], "upper": [11, 16], "factor": 2.001}, False),
+    (values_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4}, True),
+    (values_.above_chance, [values(lambda i: 50)], {"layers": [11, 16], "factor": VOCAB / 4 + 1}, False),
+    (values_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.5}, True),
+    (values_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 10, "correlation": -0.5}, False),
+    (values_.rank_improves, [BETTER], {**HALF_AND_HALF, "factor": 9.9, "correlation": -0.99}, False),
+    (values_.rank_improves, [FALLING], {**HALF_AND_HALF, "factor": 1, "correlation": -0.99}, True),
+    (values_.rank_improves, [FALLING], {**HALF_AND_HALF, "factor": 1, "correlation": -1}, False),
+    (values_.peak_above, [values(lambda i: 50 if i == 1 else 20)], {"layers": [11, 16], "within": [0, 1]}, False),
+    (values_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 0.999, "factor": 2}, True),
+    (values_.rises_with_probability, [PERFECT], {"bins": 9, "correlation": 1, "factor": 2}, False),
+    (values_.predictive_values_above, [best_values(50, 0)], {"most": 200, "layers": [9, 16], "at_least": 0}, None),
+    (values_.predictive_values_above, [best_values(50, 0)], {"most": 199, "layers": [9, 16], "at_least": 0}, True),
     (composition_.active_dip, [DIPPING], {"dip": [8, 10], "bottom": [1, 2], "factor": 1.99}, True),
     (composition_.active_dip, [DIPPING], {"dip": [8, 10], "bottom": [1, 2], "factor": 2}, False),
     (composition_.active_dip, [DIPPING], {"dip": [9, 10], "bottom": [1, 3], "factor": 1}, False),
@@ -425,15 +425,15 @@ def test_reasons_name_what_was_compared():
     assert grows == "from 0.25 in layer 1; the median falls 1 times on the way"
     late = said(refinement_.settles_late, [STEPS], early=[1, 8], late=[8, 16], factor=1, at_least=1)
     assert late == "gain per layer 5 points early, 7.5 late"
-    near = said(agreement_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], below=0.25, lenient=0.3)
+    near = said(values_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], below=0.25, lenient=0.3)
     assert near == "in layer 1; below the lenient limit of 30 %"
-    rises = said(agreement_.rises_with_probability, [RISING], bins=9, correlation=0, factor=1)
+    rises = said(values_.rises_with_probability, [RISING], bins=9, correlation=0, factor=1)
     assert rises == "25 % in the lowest interval, 50 % in the highest (n = 20)"
-    rises = said(agreement_.rises_with_probability, [PERFECT], bins=9, correlation=0, factor=1)
+    rises = said(values_.rises_with_probability, [PERFECT], bins=9, correlation=0, factor=1)
     assert rises == "0 % in the lowest interval, 80 % in the highest (n = 20)"
     name, more = by_probability(lambda b: 2 * b)
     more = pl.concat([more, more.tail(5).with_columns(pl.col("key") + 100)])
-    rises = said(agreement_.rises_with_probability, [(name, more)], bins=9, correlation=0, factor=1)
+    rises = said(values_.rises_with_probability, [(name, more)], bins=9, correlation=0, factor=1)
     assert rises.endswith("in the highest (n = 25)")
     none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
                                                 within=[0, 1], factor=1)  # fmt: skip
@@ -443,10 +443,10 @@ def test_reasons_name_what_was_compared():
 def test_one_agreeing_trigger_is_enough_and_values_without_any_have_no_say():
     name, made = best_values(100, 50)
     made = made.with_columns(agreeing_triggers=pl.col("agreeing_triggers").clip(0, 1), triggers=pl.lit(1, pl.UInt16))
-    found = agreement_.predictive_values_agree(evidence((name, made)), most=100, within=[0.5, 0.5])
+    found = values_.predictive_values_agree(evidence((name, made)), most=100, within=[0.5, 0.5])
     assert (found.value, found.n, found.ok) == (0.5, 100, True)
     made = made.with_columns(triggers=(pl.col("key") < 80).cast(pl.UInt16))
-    assert agreement_.predictive_values_agree(evidence((name, made)), most=100, within=[0, 1]).n == 80
+    assert values_.predictive_values_agree(evidence((name, made)), most=100, within=[0, 1]).n == 80
 
 
 def test_what_is_not_there_is_said():
@@ -468,7 +468,7 @@ def test_a_loss_has_to_lie_below_its_limit():
 
 
 def test_a_lenient_limit_is_named_where_it_alone_is_kept():
-    near = lambda **limits: agreement_.near_zero_below(evidence(values(lambda i: 50)), layers=[1, 10], **limits).reason
+    near = lambda **limits: values_.near_zero_below(evidence(values(lambda i: 50)), layers=[1, 10], **limits).reason
     assert near(below=0.2, lenient=0.25) == near(below=0.26, lenient=0.3) == "in layer 1"
     stands = lambda **limits: refinement_.residual_stands(evidence(HALVES), **limits).reason
     assert stands(at_least=0.6, lenient=0.5) == "in layer 1; above the lenient limit of 50 %"
@@ -476,14 +476,14 @@ def test_a_lenient_limit_is_named_where_it_alone_is_kept():
 
 
 def test_factors_are_measured_as_such():
-    ten = agreement_.contrast(evidence(TENFOLD), lower=[1, 10], upper=[11, 16], factor=1)
+    ten = values_.contrast(evidence(TENFOLD), lower=[1, 10], upper=[11, 16], factor=1)
     assert ten.value == pytest.approx(10) and ten.n == 16 * KEYS and ten.reason == "5 % against 0.5 %"
-    chance = agreement_.above_chance(evidence(values(lambda i: 50)), layers=[11, 16], factor=1)
+    chance = values_.above_chance(evidence(values(lambda i: 50)), layers=[11, 16], factor=1)
     assert chance.value == VOCAB / 4 and chance.low < chance.value < chance.high
     assert chance.reason == "25 % against 0.002 %"
-    better = agreement_.rank_improves(evidence(BETTER), **HALF_AND_HALF, factor=1, correlation=0)
+    better = values_.rank_improves(evidence(BETTER), **HALF_AND_HALF, factor=1, correlation=0)
     assert better.value == pytest.approx(0.1) and better.reason.startswith("median rank 10 against 100; rank corr")
-    best = agreement_.rank_improves(evidence(values(rank=lambda i: max(0, i - 9), agreeing=lambda i: 0)),
+    best = values_.rank_improves(evidence(values(rank=lambda i: max(0, i - 9), agreeing=lambda i: 0)),
                                     **HALF_AND_HALF, factor=1, correlation=0)  # fmt: skip
     assert best.value is None and best.ok is False  # it cannot be better than 0
     dip = composition_.active_dip(evidence(DIPPING), dip=[8, 10], bottom=[1, 3], factor=1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import polars as pl
 
-from ff_memories.claims.checks import agreement, composition, mutations, patterns, refinement
+from ff_memories.claims.checks import composition, mutations, patterns, refinement, values
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.register import Claim
@@ -12,7 +12,7 @@ from ff_memories.tables import TABLES, conform
 
 PROXY = "automatic proxy"
 # Imported by name, so that whoever reads the imports knows what a verdict depends on.
-CHECKS = {m.__name__.rpartition(".")[2]: m for m in (agreement, composition, mutations, patterns, refinement)}
+CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutations, patterns, refinement)}
 
 
 def check_of(claim: Claim) -> Callable[..., Measurement]:
