@@ -42,7 +42,8 @@ rule all:
         rules.table1.output,
         rules.table2.output,
         rules.table3.output,
-        expand([*rules.figure.output, *rules.figure_page.output], figure=SHOWN),
+        expand(rules.figure.output, figure=SHOWN),
+        rules.figure_pages.output,
         run_.golden_triggers,
         rules.released.output if run_.config.fidelity == "released" else [],
 

@@ -159,7 +159,7 @@ def test_another_process_draws_the_same_bytes(run_folder, drawn):
 
 def page_of(specification, out):
     with pytest.raises(SystemExit) as end:
-        main(["step", "figure-page", "--spec", str(specification), "--page", str(out)])
+        main(["step", "figure-pages", "--specs", str(specification), "--pages", str(out)])
     return end.value.code
 
 

@@ -56,7 +56,7 @@ def test_after_a_run_there_is_nothing_to_do(planted_run):
 
 def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
     change(planted_copy, "figures.figure4.width", 300)
-    assert due(planted_copy) == {"figure": 1, "figure_page": 1, "report": 1}
+    assert due(planted_copy) == {"figure": 1, "figure_pages": 1, "report": 1}
     snakemake(planted_copy)
     assert due(planted_copy) == {}
 
@@ -64,7 +64,7 @@ def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
 @pytest.mark.more
 def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
     change(planted_copy, "mutations.random", "inner")
-    assert set(due(planted_copy)) == {"mutations", "figure", "figure_page", "claims", "report", "gallery"}
+    assert set(due(planted_copy)) == {"mutations", "figure", "figure_pages", "claims", "report", "gallery"}
     assert due(planted_copy)["figure"] == 1
 
 

@@ -46,24 +46,42 @@ rule figure:
         command("figure")
 
 
-rule figure_page:
-    """A figure's interactive page, made of its specification."""
+rule figure_pages:
+    """The figures' interactive pages, made of their specifications."""
     input:
-        spec=rules.figure.output.spec,
+        specs=expand(rules.figure.output.spec, figure=SHOWN),
     output:
-        page=run_.path("figures", "{figure}.html"),
+        pages=expand(run_.path("figures", "{figure}.html"), figure=SHOWN),
+    log:
+        run_.path("logs", "figure_pages.log"),
+    benchmark:
+        run_.path("logs", "figure_pages.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step("figure_pages"),
+    shell:
+        command("figure-pages")
+
+
+rule figure_page:
+    """The interactive page of a figure that the report does not show."""
+    input:
+        specs=rules.figure.output.spec,
+    output:
+        pages=run_.path("figures", "{figure}.html"),
     log:
         run_.path("logs", "{figure}_page.log"),
     benchmark:
         run_.path("logs", "{figure}_page.tsv")
     wildcard_constraints:
-        figure="|".join(DRAWN),
+        figure="|".join(sorted(set(DRAWN) - set(SHOWN))),
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("figure_page"),
+        **run_.step("figure_pages"),
     shell:
-        command("figure-page")
+        command("figure-pages")
 
 
 rule projection_seeds:

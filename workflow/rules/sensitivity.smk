@@ -58,4 +58,4 @@ rule sensitivity:
     input:
         rules.sensitivity_table.output,
         expand(rules.figure.output, figure="sensitivity"),
-        expand(rules.figure_page.output, figure="sensitivity"),
+        run_.path("figures", "sensitivity.html"),

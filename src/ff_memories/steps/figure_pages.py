@@ -1,0 +1,41 @@
+"""Make figures' interactive pages of their specifications: Vega and the data inside, so that they need no network.
+
+The pages are made where they are looked at: the JavaScript in one is 200 times as long as its specification.
+"""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import vl_convert
+
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import Inputs, Outputs
+from ff_memories.figures.registry import title
+
+
+def run(specs: Inputs, pages: Outputs) -> None:
+    """Write the pages: Vega is bundled once, which takes longer than all the rest.
+
+    Args:
+        specs: the figures' specifications, FIGURE.vl.json
+        pages: FIGURE.html, in the same order
+    """
+    if len(specs) != len(pages):
+        raise UserError(f"--pages: {len(pages)} for {len(specs)} specifications", "give a page for each")
+    for spec, page in zip(specs, pages, strict=True):
+        write_whole(page, interactive(spec))
+
+
+def interactive(spec: Path) -> str:
+    """Return a figure's page as HTML. Raises ``UserError`` for a specification that is not readable."""
+    try:
+        drawn = json.loads(spec.read_text(encoding="utf-8"))
+        version = re.findall(r"/v(\d+\.\d+)", drawn["$schema"])[0]
+        name = f"{title(spec.name.removesuffix('.vl.json'))}: {drawn['description']}"
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{spec}: not readable ({error})", rebuild_hint(str(spec))) from None
+    text = vl_convert.vegalite_to_html(drawn, vl_version=version, bundle=True)
+    return re.sub(r"<title>.*?</title>", lambda _: f"<title>{html.escape(name)}</title>", text, count=1)
