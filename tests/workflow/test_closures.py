@@ -5,6 +5,7 @@ is to be seen in a diff; ``make closures`` writes it.
 """
 
 import argparse
+import ast
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ from running import ROOT
 from ff_memories import declaration
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
+from ff_memories.workflow import sources as module_sources
 from ff_memories.workflow import stages
 from ff_memories.workflow.sources import sources
 
@@ -193,3 +195,14 @@ for words in [["step", "--help"], *(["step", name, more] for name in sys.argv[1:
 
 if __name__ == "__main__":
     sys.stdout.write(listing())
+
+
+def test_imports_are_found_by_their_words_as_the_parser_finds_them():
+    for path in module_sources._modules().values():
+        known, names = module_sources._modules(), set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        assert set(module_sources._imports(path)) == names & set(known), path
