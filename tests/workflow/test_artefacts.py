@@ -57,7 +57,7 @@ def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_
         (tmp_path / "other", ["dvc", "repro", "-q", "--force-downstream"]),
     ):
         configure(folder, "figures.figure4.width", 300)
-        assert steps(folder, *tool) == {"figure4", "figure4_page", "report"}
+        assert steps(folder, *tool) == {"figure4", "figure_pages", "report"}
         run(folder, "ff-memories", "adopt")
         locks.append((folder / "dvc.lock").read_bytes())
         assert not due(folder)
@@ -100,7 +100,7 @@ def test_an_edited_output_is_not_adopted_and_is_due_after_restore(copy):
     assert f"{RESULTS}/figures/figure4.csv: changed since figure wrote it" in refused.stderr
     said = run(copy, "ff-memories", "restore").stdout
     assert f"due again: figure-figure4 ({RESULTS}/figures/figure4.csv is not what dvc.lock records)" in said
-    assert steps(copy, "snakemake", "-q", "all") == {"figure4", "figure4_page", "report"}
+    assert steps(copy, "snakemake", "-q", "all") == {"figure4", "figure_pages", "report"}
     assert figure.read_bytes() == whole
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
 

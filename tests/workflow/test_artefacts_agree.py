@@ -61,7 +61,7 @@ def reads_more(folder):
 # change -> (what it does, some of the steps that must run, some that must not, whether `restore` is called first)
 LIGHT = {
     "a figure's parameter": (
-        lambda f: configure(f, "figures.figure4.width", 300), {"figure4", "figure4_page", "report"}, {"claims"}, 0,
+        lambda f: configure(f, "figures.figure4.width", 300), {"figure4", "figure_pages", "report"}, {"claims"}, 0,
     ),
     "an experiment's parameter": (
         lambda f: configure(f, "mutations.random", "inner"),
