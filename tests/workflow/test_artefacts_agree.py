@@ -54,7 +54,7 @@ def source(folder):
 
 def reads_more(folder):
     values = "values=rules.values.output.values,"
-    edit(folder, "workflow/rules/report.smk", values, f"{values} more=rules.claims.output.counts,")
+    edit(folder, "workflow/rules/report.smk", values, f"{values} more=rules.claims.output.out_counts,")
     run(folder, "ff-memories", "dvc-yaml")
 
 
