@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -414,3 +415,27 @@ def test_an_untrained_model_is_a_faint_line_that_the_note_explains(figure):
     assert [row["untrained"] for row in dashed[0]["data"]["values"]] == frame["untrained"].to_list()
     assert set(frame["untrained"]) <= {x for name in frames["control"].columns[2:] for x in frames["control"][name]}
     assert "untrained model" in texts(render.svg(spec, figure))
+
+
+@pytest.mark.slow
+def test_a_font_of_the_machine_changes_no_byte():
+    code = """
+import hashlib, sys, vl_convert
+from ff_memories.figures import render
+if sys.argv[1] == "ours":
+    render.use_own_font()
+print(hashlib.md5(vl_convert.svg_to_png(sys.argv[2])).hexdigest())
+"""
+    drawing = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="30"><text x="5" y="20" font-size="14" '
+        'font-family="Liberation Sans">98.4 Rag</text></svg>'
+    )
+    none = Path(render.__file__).with_name("fonts.conf")
+
+    def drawn(whose, **env):
+        words = [sys.executable, "-c", code, whose, drawing]
+        return subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, **env}).stdout
+
+    assert drawn("ours") == drawn("the machine's", FONTCONFIG_FILE=str(none))
+    if drawn("ours") == drawn("the machine's"):
+        pytest.skip("this machine has no Liberation Sans of another version: apt-get install fonts-liberation")

@@ -1,8 +1,11 @@
 """From a chart to files: one Vega-Lite spec, one SVG, and the PDF and PNG made of that SVG."""
 
 import json
+import os
 import re
 import zlib
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -22,6 +25,23 @@ HATCHES = {
 STACKED = ("figure2", "figure11")
 
 
+@cache
+def use_own_font() -> None:
+    """Make vl-convert load the font that it carries, and none of this machine's: PDF and PNG have the same bytes.
+
+    vl-convert looks for fonts once, when it first draws text. On macOS and Windows it asks the system, not fontconfig.
+    """
+    variable = "FONTCONFIG_FILE"
+    before = os.environ.get(variable)
+    os.environ[variable] = str(Path(__file__).with_name("fonts.conf"))
+    try:
+        vl_convert.svg_to_png('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><text>a</text></svg>')
+    finally:
+        del os.environ[variable]
+        if before is not None:
+            os.environ[variable] = before
+
+
 def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return the chart as a Vega-Lite specification with its data and its configuration inside."""
     alt.theme.enable("ff_memories")
@@ -30,6 +50,7 @@ def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 def svg(specification: dict[str, Any], figure: str) -> str:
     """Return the drawing of a figure, the segments of a stacked one hatched. Its ids start with the figure's name."""
+    use_own_font()
     drawing = own_ids(vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE), figure)
     return hatch(drawing, figure) if figure in STACKED else drawing
 
@@ -65,6 +86,7 @@ def pdf(drawing: str) -> bytes:
     """
     if strange := set(re.findall(r'font-family="([^"]*)"', drawing)) - {theme.FAMILIES}:
         raise RuntimeError(f"text in {sorted(strange)} would be lost without a warning")
+    use_own_font()
     document = in_order(vl_convert.svg_to_pdf(drawing))
     fonts = embedded_fonts(document)
     ours = theme.FONT.replace(" ", "")
@@ -95,6 +117,7 @@ def embedded_fonts(document: bytes) -> set[str]:
 
 def png(drawing: str, scale: float = 2) -> bytes:
     """Return the drawing as pixels, ``scale`` of them per point."""
+    use_own_font()
     return vl_convert.svg_to_png(drawing, scale=scale)
 
 

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-DATA = (".toml", ".j2", ".css", ".js", ".html")
+DATA = (".conf", ".toml", ".j2", ".css", ".js", ".html")
 IMPORT = re.compile(
     r"^[ \t]*(?:from (ff_memories[\w.]*) import (\([^)]*\)|.*)|import (ff_memories[\w.]*))", re.MULTILINE
 )
 RENAMED = re.compile(r" as \w+|#.*")
-NAME = re.compile(r"[\w.-]+\.(?:toml|j2|css|js|html)\b")
+NAME = re.compile(r"[\w.-]+\.(?:conf|toml|j2|css|js|html)\b")
 
 
 def _module(path: Path) -> str:
