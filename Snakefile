@@ -65,3 +65,5 @@ onsuccess:
                 run_.results
             )
         )
+    if not run_.inside_dvc and (outcome := run_.outcome()):
+        logger.info(outcome)

@@ -10,6 +10,7 @@ from typing import Any
 from pages import ROOT, options, renew
 
 from ff_memories.base.files import write_whole
+from ff_memories.claims import summary
 from ff_memories.model.info import read_info
 
 KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"
@@ -18,16 +19,12 @@ BEGIN, END = "<!-- the demo's verdicts: python docs/tools/readme.py -->", "<!-- 
 
 def facts(claims: Mapping[str, Mapping[str, Any]], run: str, scope: str) -> dict[str, Any]:
     """Return what the README says of a run: its name, its scope, and how often each verdict was given."""
-    verdicts = [claim["verdict"] for claim in claims.values()]
-    return {"run": run, "scope": scope, "verdicts": {name: verdicts.count(name) for name in sorted(set(verdicts))}}
+    return {"run": run, "scope": scope, "verdicts": summary.counts(claims)}
 
 
 def badge(known: Mapping[str, Any]) -> str:
-    """Return the line: ``demo (surrogate): 11 hold, 5 fail, 14 not applicable``."""
-    words = {"holds": "hold", "fails": "fail"}
-    order = ["reproduced", "not_reproduced", "holds", "fails", "not_applicable", "not_attempted"]
-    told = [f"{known['verdicts'][v]} {words.get(v, v.replace('_', ' '))}" for v in order if v in known["verdicts"]]
-    return f"**{known['run']} ({known['scope']}): {', '.join(told)}**"
+    """Return the README's line of a run's verdicts."""
+    return f"**{summary.line(known['run'], known['scope'], known['verdicts'])}**"
 
 
 def renewed(text: str, known: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 
 import pytest
 import yaml
@@ -48,6 +49,15 @@ def test_on_a_cluster_the_same_makes_a_step_due():
     own, cluster = (yaml.safe_load((ROOT / path / "config.yaml").read_text()) for path in PROFILES)
     for key in ("rerun-triggers", "max-checksum-file-size", "rerun-incomplete"):
         assert own[key] == cluster[key]
+
+
+def test_a_finished_run_ends_with_its_verdicts(planted_copy):
+    shown = snakemake(planted_copy, "--forcerun", "report").stderr.strip().splitlines()
+    claims = json.loads((planted_copy / "results/planted/claims.json").read_text())
+    given = Counter(claim["verdict"] for claim in claims.values())
+    said = next(line for line in shown if line.startswith("planted (surrogate): "))
+    assert f"{given['holds']} hold, {given['fails']} fail" in said
+    assert said.endswith("; report: results/planted/report/report.html")
 
 
 def test_after_a_run_there_is_nothing_to_do(planted_run):

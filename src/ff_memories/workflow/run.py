@@ -17,6 +17,7 @@ from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file
+from ff_memories.claims import summary
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import registry
 from ff_memories.workflow.sources import digest, sources
@@ -101,6 +102,17 @@ class Run:
     def has_logs(self) -> bool:
         """Whether a job of this run left its times."""
         return Path(self.path("logs")).is_dir()
+
+    def outcome(self) -> str | None:
+        """Return a line with the run's verdicts and where its report is; nothing where there are none yet."""
+        try:
+            claims = json.loads(Path(self.path("claims.json")).read_text(encoding="utf-8"))
+            scope = json.loads(Path(self.path("model", "info.json")).read_text(encoding="utf-8"))["scope"]
+        except (OSError, ValueError, LookupError):
+            return None
+        report = self.path("report", "report.html")
+        where = f"; report: {report}" if Path(report).is_file() else ""
+        return summary.line(self.config.run, scope, summary.counts(claims)) + where
 
     @property
     def measures_choices(self) -> bool:

@@ -1,0 +1,19 @@
+"""A run's verdicts in one line, as a finished run and the README say them."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+ORDER = ("reproduced", "not_reproduced", "holds", "fails", "measured", "not_applicable", "not_attempted")
+WORDS = {"holds": "hold", "fails": "fail"}
+
+
+def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Return how often each verdict was given; ``claims``: the content of a run's ``claims.json``."""
+    return dict(Counter(claim["verdict"] for claim in claims.values()))
+
+
+def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:
+    """Return ``demo (surrogate): 11 hold, 5 fail, 14 not applicable``."""
+    told = [f"{verdicts[v]} {WORDS.get(v, v.replace('_', ' '))}" for v in ORDER if v in verdicts]
+    return f"{run} ({scope}): {', '.join(told)}"
