@@ -38,7 +38,7 @@ def names(*words: str) -> list[str]:
 def resolve(words: list[str]) -> tuple[str, ...]:
     """Return the command that a line begins with: ``("verify",)``, ``("export", "triggers")``, ``("step", "values")``.
 
-    What was once typed without a group (``export triggers``, ``values``) is still understood.
+    What was once typed without a group (``export-triggers``, ``values``) is still understood.
 
     Raises:
         UserError: there is no such command.
