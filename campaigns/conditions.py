@@ -19,8 +19,8 @@ from pipeline import config, run_steps, write_inputs
 
 from campaigns.trials import RESULTS, copied, differing, digests, finish, fresh, options, record, start, undisturbed
 from ff_memories import tables
+from ff_memories.audit import tolerances
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.tolerances import NUMBER, TIE
 
 Row = dict[str, object]
 
@@ -202,8 +202,9 @@ def alike(name: str, one: Path, other: Path) -> Counter[str]:
     if frames[0].shape != frames[1].shape:
         return Counter({DIFFERS: max(frame.height for frame in frames)})
     column, scale = TABLES[name]
+    limits = tolerances.of("float32")
     numbers = [frame[column].to_numpy() for frame in frames]
-    limit = (TIE if name == "triggers" else NUMBER) * frames[0][scale].to_numpy()
+    limit = (limits.tie if name == "triggers" else limits.probability) * frames[0][scale].to_numpy()
     near = np.abs(numbers[0] - numbers[1]) <= limit
     whole = [c for c, kind in frames[0].schema.items() if not kind.is_float()]
     same = np.all([frames[0][c].eq_missing(frames[1][c]).to_numpy() for c in whole], axis=0)

@@ -13,11 +13,13 @@ import polars as pl
 import torch
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.precision import Precision
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching, trigger_table, triggers
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.loading import use_precision
 
 
 @dataclass(frozen=True)
@@ -54,20 +56,25 @@ class Model:
             raise UserError(f"key {key}: layer {layer} has keys 0 to {self.keys - 1}")
 
 
-def load_model(checkpoint_path: str | Path, dictionary: str | Path, device: str = "cpu") -> Model:
+def load_model(
+    checkpoint_path: str | Path, dictionary: str | Path, device: str = "cpu", precision: Precision = "float32"
+) -> Model:
     """Load a fairseq ``transformer_lm`` checkpoint and the dictionary it was trained with.
 
     Args:
         checkpoint_path: ``model.pt``, or a run's converted ``model.safetensors`` beside its ``model.json``.
         dictionary: ``dict.txt``.
         device: ``cpu``, ``cuda`` or what else torch knows.
+        precision: ``extraction.precision`` of what is computed: ``float32``, ``tf32`` or ``bfloat16``. ``tf32`` is
+            for GPUs alone, and a setting of the process: it holds for all models until another one is loaded.
 
     Raises:
         UserError: the files are not what they should be, or do not belong together.
     """
     path, words = Path(checkpoint_path), Dictionary.read(dictionary)
     parts = converted.load(path, path.with_suffix(".json")) if path.suffix == ".safetensors" else checkpoint.read(path)
-    decoder = Decoder(*parts, device)
+    use_precision(precision, device)
+    decoder = Decoder(*parts, device, precision=precision)
     if decoder.description.vocab != len(words):
         raise UserError(f"{dictionary}: {len(words)} token types, the model has {decoder.description.vocab}")
     return Model(decoder, words)

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file
 from ff_memories.base.options import LARGEST
+from ff_memories.base.precision import Precision
 
 # What `fidelity` makes of every key that says `auto`.
 FIDELITY = {
@@ -130,9 +131,13 @@ class Execution(Section):
 
 
 class Extraction(Section):
-    """Arithmetic of the trigger pass."""
+    """The arithmetic of every step that runs the model."""
 
-    precision: Literal["float32"] = Field(examples=["float32"], description="float32")
+    precision: Precision = Field(
+        examples=["float32"],
+        description="factors of matrix products: float32 (paper) | tf32, 11 significant bits, on GPUs alone | "
+        "bfloat16, 8 bits; sums are float32 in any case",
+    )
 
 
 class Triggers(Section):
@@ -276,6 +281,11 @@ class Config(Section):
                 section, key = path.split(".")
                 if getattr(getattr(self, section), key) != value:
                     faults.append(f"{path}: fidelity: released means {value!r}")
+        if (precision := self.extraction.precision) != "float32":
+            if self.values.projection == "random" or self.fidelity == "released":
+                faults.append(f"extraction.precision: {precision!r} has no released counterpart; use float32")
+            if precision == "tf32" and self.execution.device == "cpu":
+                faults.append("extraction.precision: only GPUs compute in tf32, and execution.device is cpu")
         for path in ("mutations.top", "patterns.top"):
             section, key = path.split(".")
             if (given := getattr(getattr(self, section), key)) > self.triggers.top:

@@ -11,7 +11,9 @@ import polars as pl
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write
+from ff_memories.base.precision import ROUNDOFF, Precision
 
+PRECISION = "extraction.precision"  # the name under which a file's metadata has it
 LAYER, KEY, RANK = pl.UInt8, pl.UInt16, pl.UInt16
 SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 MUTATION = pl.Enum(["first", "last", "random"])
@@ -225,11 +227,32 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return frame.sort(schema.key, maintain_order=True)
 
 
-def write(frame: pl.DataFrame, path: str | Path) -> None:
-    """Check a table against its schema and write it whole or not at all, sorted by its key."""
+def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32") -> None:
+    """Check a table against its schema and write it whole or not at all, sorted by its key.
+
+    A table measured in another ``precision`` than float32 says so in its file's metadata.
+    """
     frame = conform(frame, TABLES[name_of(path)])
+    said: dict[str, str] | None = None if precision == "float32" else {PRECISION: precision}
     with atomic_write(path) as partial:
-        frame.write_parquet(partial, compression="zstd", compression_level=9, row_group_size=1 << 17)
+        frame.write_parquet(partial, compression="zstd", compression_level=9, row_group_size=1 << 17, metadata=said)
+
+
+def precision_of(path: str | Path) -> Precision:
+    """Return the precision that a table was measured in. Raises ``UserError`` where there is no such precision."""
+    said = pl.read_parquet_metadata(path).get(PRECISION, "float32")
+    if said not in ROUNDOFF:
+        raise UserError(f"{path}: no precision is called {said!r}", rebuild_hint(path))
+    return said
+
+
+def require_precision(path: str | Path, precision: Precision) -> None:
+    """Raise ``UserError`` where a table was measured in another precision than its reader computes in."""
+    if (found := precision_of(path)) != precision:
+        raise UserError(
+            f"{path}: measured in {found}, and extraction.precision is {precision}: the two are never mixed",
+            rebuild_hint(path),
+        )
 
 
 def read(path: str | Path) -> pl.DataFrame:

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+from second_device import another_job
+
+from ff_memories.base import gpu_locks
+
 HOLD = """
 import sys, time
 from ff_memories.base.gpu_locks import acquire
@@ -30,12 +34,11 @@ def test_two_jobs_hold_two_devices_and_a_third_gets_the_one_of_a_job_that_was_ki
         process.stdout.close()
 
 
-def test_a_job_takes_from_the_devices_it_was_given(tmp_path, monkeypatch):
-    from ff_memories.base.gpu_locks import _held, acquire
-
+def test_a_job_takes_from_the_devices_it_was_given_and_keeps_what_it_has(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [acquire(2, tmp_path), acquire(2, tmp_path)] == [0, 1]
+    take = lambda: [gpu_locks.acquire(2, tmp_path) for _ in range(3)]
+    with another_job():
+        assert take() == [0, 0, 0]
+        with another_job():
+            assert take() == [1, 1, 1]
     assert sorted(path.name[-6:] for path in tmp_path.iterdir()) == ["5.lock", "7.lock"]
-    for file in _held:
-        file.close()
-    _held.clear()

@@ -10,6 +10,7 @@ from reports import Tags, made_report
 from running import change, command, snakemake
 
 from ff_memories import tables
+from ff_memories.base import gpu_locks
 from ff_memories.claims.sensitivity import choices
 from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse
@@ -20,8 +21,9 @@ from ff_memories.steps.sensitivity_part import STEPS
 from ff_memories.workflow.variants import changed, jobs_of
 
 
-def test_every_alternative_of_every_key_is_a_choice():
-    run = parse(config())
+def test_every_alternative_of_every_key_is_a_choice(monkeypatch):
+    monkeypatch.setattr(gpu_locks, "present", lambda: True)  # where tf32 can be chosen
+    run = parse(config(execution__device="auto"))
     found = {choice.name for choice in choices.choices(run)}
     for section in choices.SECTIONS:
         for key, field in Config.model_fields[section].annotation.model_fields.items():
@@ -51,6 +53,15 @@ def test_every_choice_is_a_config_that_differs_in_it_alone(fidelity):
             place = place[key]
         value = place[rest[-1]]
         assert value == (round(1000 * float(choice.value)) if choice.path == choices.SIZE else choice.value)
+
+
+def test_what_this_machine_or_another_choice_excludes_is_no_choice(monkeypatch):
+    precisions = lambda **changes: [c.value for c in choices.choices(parse(config(**changes))) if "precision" in c.path]
+    monkeypatch.setattr(gpu_locks, "present", lambda: False)
+    assert precisions(execution__device="auto") == ["bfloat16"]
+    assert precisions(fidelity="released") == []
+    named = {c.name for c in choices.choices(parse(config(extraction__precision="bfloat16")))}
+    assert not named & {"fidelity=released", "values.projection=random"} and "extraction.precision=float32" in named
 
 
 def test_quick_parts_are_some_of_all_parts():

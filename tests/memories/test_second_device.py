@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -16,7 +16,7 @@ import yaml
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import config, run_steps, step, write_inputs
 from polars.testing import assert_frame_equal
-from second_device import MEMORY, NAME, SecondDevice
+from second_device import MEMORY, NAME, SecondDevice, another_job
 
 from benchmarks import methods
 from benchmarks.__main__ import main as benchmark
@@ -556,11 +556,8 @@ def locks(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("locks")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    held = list(gpu_locks._held)
-    yield folder
-    for file in gpu_locks._held[len(held) :]:
-        file.close()
-    gpu_locks._held[:] = held
+    with another_job():
+        yield folder
 
 
 def later_steps(folder, out, device):
@@ -582,16 +579,17 @@ def later_steps(folder, out, device):
          "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 
-def test_a_run_on_devices_of_any_number_makes_the_cpus_tables(tmp_path, locks):
+def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks):
     write_inputs(tmp_path, TYPES, seed=3, train=90, validation=40)
     settings = config(fidelity="released")
     here = run_steps(tmp_path, settings, out="here")
     later_steps(tmp_path, here, "cpu")
-    with SecondDevice([NAME] * 9) as device:  # in one process every step holds its device, and the next takes another
+    gpu_locks.acquire(1)  # so that the run finds the first device taken
+    with SecondDevice() as device, another_job():
         there = run_steps(tmp_path, settings, out="there", device="auto")
         later_steps(tmp_path, there, "cuda")
-    assert used(device) == {f"cuda:{n}" for n in range(9)}
-    assert len(list(locks.iterdir())) == 9
+    assert used(device) == {"cuda:1"}, "a job changed its device"
+    assert len(list(locks.iterdir())) == 2
     names = sorted(path.relative_to(here) for path in here.rglob("*.parquet"))
     assert len(names) > 15 and names == sorted(path.relative_to(there) for path in there.rglob("*.parquet"))
     for name in names:
@@ -635,7 +633,8 @@ def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, mo
         with pytest.raises(AssertionError, match="ended with 2"):
             shard("again", "auto", fails)
         assert runs == ["cuda:0"] * 5 and "the GPU failed: CUDA error" in capsys.readouterr().err
-        same(shard("again", "auto"), whole)
+        with another_job():
+            same(shard("again", "auto"), whole)
     assert runs == ["cuda:1"] * (every - 5 + done_again)
     assert not (tmp_path / "again.state").exists()
 
@@ -649,11 +648,14 @@ def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, pap
     with SecondDevice():
         assert str(load("cpu").device) == "cpu" and not list(locks.iterdir())
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+        jobs = ExitStack()
         for device, number, name in (("auto", 0, "5"), ("cuda", 1, "7")):
+            jobs.enter_context(another_job())
             decoder = load(device)
             held = [decoder.embedding, decoder.positions, *(t for layer in decoder.layers for t in layer.qkv)]
             assert {str(tensor.device) for tensor in held} == {str(decoder.device)} == {f"cuda:{number}"}
             assert (locks / f"ff-memories-gpu-{os.getuid()}-{name}.lock").exists()
+        jobs.close()
 
 
 def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monkeypatch, capsys):

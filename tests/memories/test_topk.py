@@ -1,17 +1,29 @@
 """Laws of the top-t lists: whatever the order, the batches and the shards, they are the t first of a full sort."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ff_memories.base.precision import SLACK
 from ff_memories.memories.topk import MAX_PREFIXES, Entries, TopTriggers
 
 KEYS = 3
 # few distinct coefficients, so that ties abound; a text decides the coefficient up to noise
 ENTRY = st.tuples(st.integers(0, KEYS - 1), st.integers(1, 6), st.integers(0, 3))
+
+
+LISTS: dict[str, Any] = {"precision": "float32"}
+
+
+@pytest.fixture(scope="module", params=SLACK, autouse=True)
+def precision(request):
+    """Every law holds in every precision, with noise as large as that one's."""
+    LISTS["precision"] = request.param
+    return request.param
 
 
 @st.composite
@@ -20,7 +32,7 @@ def offers(draw):
     drawn = draw(st.lists(ENTRY, max_size=60))
     out = []
     for prefix, (key, text, noise) in enumerate(drawn):
-        out.append((key, float(text // 2 + 1) * (1 + noise * 2e-7), prefix, text))
+        out.append((key, float(text // 2 + 1) * (1 + noise * SLACK[LISTS["precision"]] / 4), prefix, text))
     return draw(st.permutations(out))
 
 
@@ -39,7 +51,7 @@ def lists(best):
 
 
 def collect(parts, top, copies=None, limit=None):
-    best = TopTriggers(1, KEYS, top, copies)
+    best = TopTriggers(1, KEYS, top, copies, **LISTS)
     if limit:
         best._limit = limit
     for part in parts:
@@ -108,7 +120,7 @@ def test_merging_the_same_part_twice_changes_nothing(rows, top):
 @given(offers(), st.integers(1, 4))
 def test_a_gate_lets_everything_through_that_matters(rows, top):
     """Raising the gate by some prefixes' coefficients, and filtering by it, loses nothing."""
-    best = TopTriggers(1, KEYS, top)
+    best = TopTriggers(1, KEYS, top, **LISTS)
     dense = torch.zeros(len(rows), KEYS)
     for i, (key, coefficient, _, _) in enumerate(rows):
         dense[i, key] = coefficient
@@ -121,7 +133,7 @@ def test_a_gate_lets_everything_through_that_matters(rows, top):
 @settings(deadline=None, max_examples=60)
 @given(offers(), st.integers(1, 5), st.sampled_from([float("nan"), float("inf")]), st.integers(0, 60))
 def test_what_is_not_finite_is_refused(rows, top, wrong, at):
-    best = TopTriggers(1, KEYS, top)
+    best = TopTriggers(1, KEYS, top, **LISTS)
     rows = [*rows[:at], (0, wrong, 10**6, 99), *rows[at:]]
     with pytest.raises(ValueError, match="not finite"):
         best.offer(0, entries(rows))
@@ -153,7 +165,7 @@ def test_disjoint_shards_merge_to_the_same_in_any_order_and_grouping(rows, top, 
 @given(offers(), st.integers(1, 5), st.integers(0, 60))
 def test_a_state_goes_on_exactly_where_it_was_taken(rows, top, at):
     whole, first = collect([rows[:at]], top, limit=5), collect([rows[:at]], top, limit=5)
-    second = TopTriggers(1, KEYS, top)
+    second = TopTriggers(1, KEYS, top, **LISTS)
     second._limit = 5
     second.restore(*first.state())
     for best in (whole, second):

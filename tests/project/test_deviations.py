@@ -15,7 +15,7 @@ from ff_memories import config, tables
 from ff_memories.claims.sensitivity.choices import SECTIONS, SHARES, SIZE
 from ff_memories.claims.sensitivity.table import changes
 
-EXTRACTION = (*SECTIONS, "extraction", "patterns")
+EXTRACTION = (*SECTIONS, "patterns")
 
 
 def test_every_part_of_the_code_and_every_open_question_has_its_entry():
@@ -32,6 +32,7 @@ def test_every_named_key_exists_and_takes_the_named_values(entry):
         assert key.default not in key.alternatives
         for value in (key.default, *key.alternatives):
             settings = copy.deepcopy(SMALL)
+            settings["execution"]["device"] = "auto"
             *sections, name = key.key.split(".")
             place = settings
             for section in sections:

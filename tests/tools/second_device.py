@@ -24,6 +24,8 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ff_memories.base import gpu_locks
+
 CPU = torch.device("cpu")
 NAME, MEMORY = "a device that is not there", 10**9
 
@@ -36,6 +38,44 @@ class Placed(torch.Tensor):
     """
 
     place: torch.device
+
+
+# functions that multiply matrices, and which of their arguments these are
+FACTORS: Mapping[Any, slice] = {
+    torch.nn.functional.linear: slice(0, 2),
+    torch.mm: slice(0, 2),
+    torch.matmul: slice(0, 2),
+    torch.addmm: slice(1, 3),
+    torch.nn.functional.scaled_dot_product_attention: slice(0, 3),
+}
+
+
+def tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """Return float32 numbers rounded to the 11 significant bits of tf32, to nearest, ties to even."""
+    bits = tensor.contiguous().view(torch.int32)
+    return ((bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+def _as_a_gpu_rounds(func: Any, args: Sequence[Any], options: dict[str, Any]) -> Sequence[Any]:
+    """Return a product's arguments with its factors as a GPU takes them; the CPU has no sums in another type."""
+    factors = FACTORS[func]
+    rounded = list(args)
+    if options.pop("out_dtype", None) == torch.float32:
+        rounded[factors] = [factor.float() for factor in args[factors]]
+    elif torch.get_float32_matmul_precision() == "high":
+        rounded[factors] = [tf32(f) if f.dtype == torch.float32 else f for f in args[factors]]
+    return rounded
+
+
+@contextmanager
+def another_job() -> Iterator[None]:
+    """Let what runs in the block take its devices as another job would: those of others stay taken."""
+    with mock.patch.object(gpu_locks, "_held", {}):
+        try:
+            yield
+        finally:
+            for file in gpu_locks._held.values():
+                file.close()
 
 
 def place_of(tensor: torch.Tensor) -> torch.device:
@@ -82,6 +122,7 @@ class SecondDevice(TorchFunctionMode):
     def __enter__(self) -> Self:
         for name, function in self._cuda().items():
             self._patches.enter_context(mock.patch.object(torch.cuda, name, function))
+        self._patches.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         super().__enter__()
         return self
 
@@ -101,6 +142,7 @@ class SecondDevice(TorchFunctionMode):
             "is_available": lambda: True,
             "device_count": lambda: len(self.names),
             "get_device_name": lambda device="cuda": self.names[self.numbered(device).index],
+            "get_device_capability": lambda device="cuda": (9, 0),
             "get_device_properties": lambda device: SimpleNamespace(total_memory=MEMORY),
             "synchronize": lambda: None,
             "empty_cache": empty_cache,
@@ -139,6 +181,8 @@ class SecondDevice(TorchFunctionMode):
                 place, options["device"] = self.numbered(options["device"]), CPU
                 _require_own(options.get("generator"), place)
             options.pop("pin_memory", None)  # there is no other kind of memory here
+            if place != CPU and func in FACTORS:
+                args = _as_a_gpu_rounds(func, args, options)
             out = func(*args, **options)
             self.calls[str(place), func.__name__] += 1
             return out if place == CPU else self._placed(out, place, func.__name__, given)

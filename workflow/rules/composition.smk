@@ -24,7 +24,7 @@ rule composition:
     resources:
         **execution(),
     params:
-        **run_.step("composition", "seed", "composition", "values"),
+        **run_.step("composition", "seed", "composition", "values", "extraction"),
     shell:
         command("composition")
 

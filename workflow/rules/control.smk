@@ -19,6 +19,6 @@ rule control:
     resources:
         **execution(),
     params:
-        **run_.step("control", "seed", "values", "composition"),
+        **run_.step("control", "seed", "values", "composition", "extraction"),
     shell:
         command("control")

@@ -20,7 +20,7 @@ rule values:
     resources:
         **execution(),
     params:
-        **run_.step("values", "values"),
+        **run_.step("values", "values", "extraction"),
     shell:
         command("values")
 

@@ -11,9 +11,9 @@ import torch
 
 from ff_memories import tables
 from ff_memories.audit import closeness as compare
-from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
+from ff_memories.audit import tolerances
+from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Closeness, Result
 from ff_memories.audit.oracle import Oracle, Seen
-from ff_memories.audit.tolerances import LOGIT, NOISE, TIE
 from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
@@ -35,9 +35,11 @@ class Evidence:
     tables: dict[str, pl.DataFrame]
     given: pl.DataFrame | None = None
     lists: dict[tuple[int, int], pl.DataFrame] = field(init=False)
+    near: Closeness = field(init=False)
     _tops: dict[tuple[int, int], list[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.near = Closeness(tolerances.of(self.config.extraction.precision))
         if "triggers" in self.tables:
             self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
 
@@ -70,7 +72,7 @@ class Evidence:
         if (layer, key) not in self._tops:
             said = self.oracle.of_memory(self.oracle.value(layer, key))
             best = int(said.argmax())
-            close = torch.nonzero(said >= said[best] - LOGIT).flatten().tolist()
+            close = torch.nonzero(said >= said[best] - self.near.limits.probability).flatten().tolist()
             self._tops[layer, key] = [best, *(token for token in close if token != best)]
         return self._tops[layer, key]
 
@@ -97,17 +99,17 @@ def trigger(evidence: Evidence, row: Row) -> Result:
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is none of {allowed.start} to {allowed.stop - 1}")
     own = float(m[row["position"]])
-    results.append(compare.number("coefficient", row["coefficient"], own, noise=_noise(seen)))
+    results.append(evidence.near.coefficient("coefficient", row["coefficient"], own, _noise(evidence, seen)))
     best = float(m[allowed.start : allowed.stop].max())
     if evidence.config.triggers.per_sentence == "best" and best > own:
         say = f"position {row['position']} is not the best of its sentence, {int(m.argmax())} is"
-        results.append(Result(NEAR_TIE if best <= own * (1 + TIE) else DIFFERS, say))
+        results.append(Result(NEAR_TIE if best <= own * (1 + evidence.near.limits.tie) else DIFFERS, say))
     return compare.together(results)
 
 
-def _noise(seen: Seen) -> float:
-    """Return how far any score of a layer may be off in float32."""
-    return NOISE * float(seen.score.abs().max())
+def _noise(evidence: Evidence, seen: Seen) -> float:
+    """Return how far any score of a layer may be off in the run's precision."""
+    return evidence.near.limits.noise * float(seen.score.abs().max())
 
 
 def mutation(evidence: Evidence, row: Row) -> Result:
@@ -122,8 +124,10 @@ def mutation(evidence: Evidence, row: Row) -> Result:
     change = row["mutated"] / row["coefficient"] - 1
     return compare.together([
         compare.same("coefficient", row["coefficient"], source["coefficient"]),
-        compare.number("mutated", row["mutated"], found, max(found, source["coefficient"]), _noise(seen)),
-        compare.number("change", row["change"], change, 1 + abs(change)),
+        evidence.near.coefficient(
+            "mutated", row["mutated"], found, _noise(evidence, seen), max(found, source["coefficient"])
+        ),
+        evidence.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
     ])  # fmt: skip
 
 
@@ -134,8 +138,8 @@ def value(evidence: Evidence, row: Row) -> Result:
     first = targets[0] if targets else None
     known = [target for target in targets if target is not None]
     results = [
-        compare.top("top_token", row["top_token"], said),
-        compare.number("top_probability", row["top_probability"], float(said.max().exp())),
+        evidence.near.top("top_token", row["top_token"], said),
+        evidence.near.probability("top_probability", row["top_probability"], float(said.max().exp())),
         compare.same("next_token", row["next_token"], first),
         compare.same("agrees", row["agrees"], None if first is None else first == row["top_token"]),
         compare.same("triggers", row["triggers"], len(known)),
@@ -145,7 +149,7 @@ def value(evidence: Evidence, row: Row) -> Result:
         if first is None:
             results.append(compare.same("next_token_rank", row["next_token_rank"], None))
     else:
-        results.append(compare.rank("next_token_rank", row["next_token_rank"], said, first))
+        results.append(evidence.near.rank("next_token_rank", row["next_token_rank"], said, first))
     return compare.together(results)
 
 
@@ -163,8 +167,8 @@ def promoted(evidence: Evidence, row: Row) -> Result:
     """A token that a value promotes, and how much."""
     said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
     return compare.together([
-        compare.number("probability", row["probability"], float(said[row["token"]].exp())),
-        compare.rank("token_rank", row["token_rank"], said, row["token"]),
+        evidence.near.probability("probability", row["probability"], float(said[row["token"]].exp())),
+        evidence.near.rank("token_rank", row["token_rank"], said, row["token"]),
     ])  # fmt: skip
 
 
@@ -175,7 +179,7 @@ def shading(evidence: Evidence, row: Row) -> Result:
         return Result(DIFFERS, f"position {row['position']} is none of 1 to {source['position']}")
     seen = evidence.oracle.layers(evidence.prefix(source))[row["layer"] - 1]
     found = float(seen.coefficients()[row["position"], row["key"]])
-    return compare.number("coefficient", row["coefficient"], found, noise=_noise(seen))
+    return evidence.near.coefficient("coefficient", row["coefficient"], found, _noise(evidence, seen))
 
 
 def example(evidence: Evidence, row: Row) -> Result:
@@ -183,7 +187,7 @@ def example(evidence: Evidence, row: Row) -> Result:
     last = evidence.oracle.layers(evidence.prefix(row))[-1]
     return compare.together([
         compare.same("next_token", row["next_token"], evidence.following(row)),
-        compare.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
+        evidence.near.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
     ])  # fmt: skip
 
 
@@ -192,15 +196,15 @@ def composition(evidence: Evidence, row: Row) -> Result:
     seen = _at(evidence, row)[row["layer"] - 1]
     score, residual, ffn = seen.score[-1], seen.residual[-1], seen.ffn[-1]
     says = row["ffn_top" if evidence.config.composition.layer_prediction == "ffn" else "output_top"]
-    noise = _noise(seen)
+    noise = _noise(evidence, seen)
     may = torch.ones_like(score, dtype=torch.bool) if evidence.config.composition.memories == "all" else score > 0
     unsure = score.abs() <= noise
     active, close = int((score > 0).sum()), int(unsure.sum())
     agreeing, near = _agreeing(evidence, row["layer"], torch.nonzero(may | unsure).flatten(), may & ~unsure, says)
     return compare.together([
         compare.within("active", row["active"], active, active - close, active + close),
-        compare.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(ffn)),
-        compare.top("output_top", row["output_top"], evidence.oracle.of_layer(residual + ffn)),
+        evidence.near.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(ffn)),
+        evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(residual + ffn)),
         compare.within("agreeing_memories", row["agreeing_memories"], agreeing, agreeing - near, agreeing + near),
     ])  # fmt: skip
 
@@ -220,14 +224,15 @@ def refinement(evidence: Evidence, row: Row) -> Result:
     layers = _at(evidence, row)
     here, last = layers[row["layer"] - 1], layers[-1]
     residual = evidence.oracle.of_layer(here.residual[-1])
+    probability = float(residual[row["model_top"]].exp())
     same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
     kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
     return compare.together([
-        compare.top("residual_top", row["residual_top"], residual),
-        compare.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(here.ffn[-1])),
-        compare.top("output_top", row["output_top"], evidence.oracle.of_layer(here.residual[-1] + here.ffn[-1])),
-        compare.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
-        compare.number("residual_probability", row["residual_probability"], float(residual[row["model_top"]].exp())),
+        evidence.near.top("residual_top", row["residual_top"], residual),
+        evidence.near.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(here.ffn[-1])),
+        evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(here.residual[-1] + here.ffn[-1])),
+        evidence.near.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
+        evidence.near.probability("residual_probability", row["residual_probability"], probability),
         compare.same("kind", row["kind"], kind),
     ])  # fmt: skip
 

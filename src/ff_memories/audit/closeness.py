@@ -1,8 +1,8 @@
 """When a recomputed number and a recorded one are the same.
 
-What is recorded was computed in float32, in batches; what it is compared with in float64, one sentence at a time. So
-numbers agree to ``tolerances.NUMBER`` and only what lies closer together than float32 can tell apart may have changed
-places: that is a near-tie, which is counted apart and is no difference.
+What is recorded was computed in the precision that the run declares, in batches; what it is compared with in float64,
+one sentence at a time. So numbers agree to ``tolerances``, and only what lies closer together than that precision can
+tell apart may have changed places: that is a near-tie, which is counted apart and is no difference.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ff_memories.audit.tolerances import LOGIT, NUMBER
+from ff_memories.audit.tolerances import Tolerances
 
 MATCH, NEAR_TIE, DIFFERS = "match", "near-tie", "differs"
 
@@ -37,15 +37,6 @@ def same(column: str, recorded: Any, found: Any) -> Result:
     return Result() if recorded == found else Result(DIFFERS, f"{column} is {recorded}, recomputed {found}")
 
 
-def number(column: str, recorded: float, found: float, scale: float | None = None, noise: float = 0.0) -> Result:
-    """Compare a number, relative to its own size or that of ``scale``; ``noise``: an absolute error that is none."""
-    scale = max(abs(found if scale is None else scale), noise / NUMBER, 1e-30)
-    difference = abs(recorded - found) / scale
-    if difference <= NUMBER:
-        return Result(difference=difference)
-    return Result(DIFFERS, f"{column} is {recorded:.7g}, recomputed {found:.7g}", difference)
-
-
 def within(column: str, recorded: int, found: int, low: int, high: int) -> Result:
     """Compare a count some of whose members are too close to call."""
     if recorded == found:
@@ -53,19 +44,43 @@ def within(column: str, recorded: int, found: int, low: int, high: int) -> Resul
     return Result(NEAR_TIE if low <= recorded <= high else DIFFERS, f"{column} is {recorded}, recomputed {found}")
 
 
-def top(column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
-    """Compare a most probable token."""
-    found = int(log_probabilities.argmax())
-    if recorded == found:
-        return Result()
-    close = recorded < len(log_probabilities) and log_probabilities[recorded] >= log_probabilities[found] - LOGIT
-    return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {found}")
+@dataclass(frozen=True)
+class Closeness:
+    """Compares numbers, top tokens and ranks within the limits of a run's precision."""
+
+    limits: Tolerances
+
+    def coefficient(
+        self, column: str, recorded: float, found: float, noise: float = 0.0, scale: float | None = None
+    ) -> Result:
+        """Compare a coefficient, relative to its own size or ``scale``; ``noise``: an absolute error that is none."""
+        scale = max(abs(found if scale is None else scale), noise / self.limits.coefficient)
+        return _number(column, recorded, found, scale, self.limits.coefficient)
+
+    def probability(self, column: str, recorded: float, found: float) -> Result:
+        """Compare a probability, relative to its own size."""
+        return _number(column, recorded, found, abs(found), self.limits.probability)
+
+    def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
+        """Compare a most probable token."""
+        found = int(log_probabilities.argmax())
+        if recorded == found:
+            return Result()
+        bar = log_probabilities[found] - self.limits.probability
+        close = recorded < len(log_probabilities) and log_probabilities[recorded] >= bar
+        return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {found}")
+
+    def rank(self, column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
+        """Compare how many tokens are more probable than one."""
+        own, limit = log_probabilities[token], self.limits.probability
+        count = lambda bar: int((log_probabilities > bar).sum())
+        return within(  # the token itself is above the lower bar
+            column, recorded, count(own), count(own + limit), count(own - limit) - 1
+        )
 
 
-def rank(column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
-    """Compare how many tokens are more probable than one."""
-    own = log_probabilities[token]
-    count = lambda bar: int((log_probabilities > bar).sum())
-    return within(
-        column, recorded, count(own), count(own + LOGIT), count(own - LOGIT) - 1
-    )  # the token itself is above the lower bar
+def _number(column: str, recorded: float, found: float, scale: float, limit: float) -> Result:
+    difference = abs(recorded - found) / max(scale, 1e-30)
+    if difference <= limit:
+        return Result(difference=difference)
+    return Result(DIFFERS, f"{column} is {recorded:.7g}, recomputed {found:.7g}", difference)

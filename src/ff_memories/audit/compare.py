@@ -14,9 +14,11 @@ import polars as pl
 import yaml
 
 from ff_memories import tables
-from ff_memories.audit import equality
+from ff_memories.audit import equality, tolerances
 from ff_memories.audit.equality import Outcome
+from ff_memories.audit.tolerances import Tolerances
 from ff_memories.base.errors import UserError
+from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.config import load
 from ff_memories.workflow import dvc, lock
 from ff_memories.workflow.run import Run
@@ -24,6 +26,17 @@ from ff_memories.workflow.stages import DEFAULT
 
 TABLE = re.compile(r"results/([^/]+)/tables/(\w+)\.parquet$")
 CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
+MEASURED = (
+    "triggers",
+    "promoted",
+    "shading",
+    "mutations",
+    "values",
+    "examples",
+    "composition",
+    "refinement",
+    "control",
+)
 NOT_TOLD = "different, or a near-tie: the model is needed to tell"
 
 
@@ -35,11 +48,13 @@ class Comparison:
         answer: ``identical``, ``equal`` or ``different``.
         tables: {table: its outcome}.
         claims: (claim, A's value, B's, A's verdict, B's), of claims that both have.
+        precisions: what A was measured in, and B.
         verdicts: claims with the same verdict in both.
     """
 
     identical: bool
     tables: dict[str, Outcome]
+    precisions: tuple[Precision, Precision] = ("float32", "float32")
     claims: list[tuple[str, float | None, float | None, str, str]] = field(default_factory=list)
 
     @property
@@ -68,6 +83,11 @@ class Comparison:
         return "; ".join(said)
 
 
+def coarser(precisions: tuple[Precision, Precision]) -> Precision:
+    """Return the precision that rounds more."""
+    return max(precisions, key=ROUNDOFF.__getitem__)
+
+
 def compare(a: Path, b: Path, configfile: Path | None = None) -> Comparison:
     """Compare two runs, each a run's folder or a ``dvc.lock``, whose tables DVC's cache then holds.
 
@@ -80,8 +100,10 @@ def compare(a: Path, b: Path, configfile: Path | None = None) -> Comparison:
             lock.digest(first[name]) == lock.digest(second[name]) for name in first
         )
         left, right = ({name: tables.read(path) for name, path in side.items()} for side in (first, second))
-        out = Comparison(same, equality.compare(left, right))
-        _settle(out.tables, left, right, configfile)
+        precisions = _precision(first), _precision(second)
+        limits = tolerances.of(coarser(precisions))
+        out = Comparison(same, equality.compare(left, right, limits), precisions)
+        _settle(out.tables, left, right, limits, configfile)
     if "claims" in left and "claims" in right:
         both = left["claims"].join(right["claims"], on="claim", suffix="_b")
         both = both.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
@@ -112,6 +134,15 @@ def _tables(run: Path, configfile: Path | None) -> Iterator[dict[str, Path]]:
         yield _known(found)
 
 
+def _precision(run: dict[str, Path]) -> Precision:
+    """Return what a run's tables were measured in. Raises ``UserError`` where they do not agree."""
+    found = {tables.precision_of(path): path for name, path in run.items() if name in MEASURED}
+    if len(found) > 1:
+        names = " and ".join(f"{path.stem} in {precision}" for precision, path in found.items())
+        raise UserError(f"{names}: not the tables of one run", "snakemake")
+    return next(iter(found), "float32")
+
+
 def _known(found: dict[str, Path]) -> dict[str, Path]:
     return {name: path for name, path in found.items() if name in equality.RULES}
 
@@ -140,12 +171,16 @@ def fetch(configfile: Path | None) -> None:
 
 
 def _settle(
-    outcomes: dict[str, Outcome], a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], configfile: Path | None
+    outcomes: dict[str, Outcome],
+    a: dict[str, pl.DataFrame],
+    b: dict[str, pl.DataFrame],
+    limits: Tolerances,
+    configfile: Path | None,
 ) -> None:
     """Recompute the open rows of both runs in float64: what is as recorded up to near-ties is equally right."""
     if not any(outcome.open["a"] or outcome.open["b"] for outcome in outcomes.values()):
         return
-    evidence = _evidence(a, b, configfile)
+    evidence = _evidence(a, b, limits, configfile)
     for name, outcome in outcomes.items():
         rows = max(len(outcome.open["a"]), len(outcome.open["b"]))
         if evidence is None or not _recomputable(name):
@@ -163,10 +198,13 @@ def _recomputable(name: str) -> bool:
     return name in audit.ROWS
 
 
-def _evidence(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], configfile: Path | None) -> dict[str, Any] | None:
+def _evidence(
+    a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tolerances, configfile: Path | None
+) -> dict[str, Any] | None:
     """Return what the rows of both runs are recomputed from; nothing where model or text are not here."""
     from ff_memories.audit import audit
     from ff_memories.audit.checks import Evidence
+    from ff_memories.audit.closeness import Closeness
 
     path = configfile or DEFAULT
     run = Run(load(path).model_dump(), str(path))
@@ -175,7 +213,10 @@ def _evidence(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], configfile
         return None
     first = Evidence.read(run, (), Path)
     take = lambda frames: {name: frames[name] for name in audit.ROWS if name in frames}
-    return {side: dataclasses.replace(first, tables=take(frames)) for side, frames in (("a", a), ("b", b))}
+    both = {side: dataclasses.replace(first, tables=take(frames)) for side, frames in (("a", a), ("b", b))}
+    for evidence in both.values():
+        evidence.near = Closeness(limits)
+    return both
 
 
 def _recompute(outcome: Outcome, evidence: dict[str, Any]) -> None:
@@ -194,6 +235,9 @@ def _recompute(outcome: Outcome, evidence: dict[str, Any]) -> None:
 
 def page(found: Comparison) -> Iterator[str]:
     """Yield what was found, in lines: tables, their columns that differ, claims that moved, the answer."""
+    if found.precisions != ("float32", "float32"):
+        a, b = found.precisions
+        yield f"A was measured in {a}, B in {b}: compared within the limits of {coarser(found.precisions)}"
     for name, outcome in found.tables.items():
         rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
         state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"
@@ -226,6 +270,7 @@ def data(found: Comparison) -> dict[str, Any]:
     names = ("rows", "cells", "within", "exchanged", "gap", "largest", "settled", "different")
     return {
         "answer": found.answer,
+        "precisions": found.precisions,
         "summary": found.summary,
         "tables": {t: {name: getattr(outcome, name) for name in names} for t, outcome in found.tables.items()},
         "claims": [dict(zip(("claim", "a", "b", "verdict_a", "verdict_b"), row, strict=True)) for row in found.claims],

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ff_memories.audit.tolerances import INTERVAL, NOISE, NUMBER, TIE
+from ff_memories.audit import tolerances
+from ff_memories.audit.tolerances import INTERVAL, Tolerances
 from ff_memories.tables import TABLES
 
 SHOWN = 5  # differences of one table that are named
@@ -57,6 +58,7 @@ RULES: dict[str, dict[str, str]] = {
 }  # fmt: skip
 UNITS = ("n", "agreeing", "keys", "examples", "pairs")  # columns that count what a statistic is taken over
 Side = Literal["a", "b"]
+FLOAT32 = tolerances.of("float32")
 
 
 @dataclass
@@ -65,6 +67,7 @@ class Outcome:
 
     Attributes:
         rows: how many each run has.
+        limits: of what is equal.
         cells: {column: cells that differ in any bit}.
         within: of these, how many by no more than the tolerance.
         exchanged: rows of ranked lists that stand elsewhere, or that another row replaces, at a near-tie.
@@ -76,6 +79,7 @@ class Outcome:
 
     name: str
     rows: tuple[int, int]
+    limits: Tolerances
     cells: dict[str, int] = field(default_factory=dict)
     within: dict[str, int] = field(default_factory=dict)
     exchanged: int = 0
@@ -97,7 +101,7 @@ class Outcome:
             self.different.append(f"{self.name}, {place}: {says}")
 
 
-def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame]) -> dict[str, Outcome]:
+def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tolerances = FLOAT32) -> dict[str, Outcome]:
     """Compare the tables of two runs; {table: how it compares}, measurements before what follows from them.
 
     A table that one of them lacks differs.
@@ -107,19 +111,19 @@ def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame]) -> dict[str,
     moved = pl.DataFrame(schema={"layer": pl.UInt8, "key": pl.UInt16})  # keys whose triggers were exchanged
     for name in [name for name in RULES if name in a or name in b]:
         if name not in a or name not in b:
-            out[name] = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
+            out[name] = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))), limits)
             out[name].different.append(f"{name}: only one of the runs has this table")
         elif name in ("triggers", "promoted"):
-            out[name], exchanged = _ranked(name, a[name], b[name])
+            out[name], exchanged = _ranked(name, a[name], b[name], limits)
             moved = exchanged if name == "triggers" else moved
         elif name in ("mutations", "shading") and lists[0] is not None and lists[1] is not None:
-            out[name] = _along(name, a[name], b[name], lists[0], lists[1], moved)
+            out[name] = _along(name, a[name], b[name], lists[0], lists[1], moved, limits)
         elif FOLLOWS in RULES[name].values():
-            out[name] = _following(name, a[name], b[name], moved, out)
+            out[name] = _following(name, a[name], b[name], moved, out, limits)
         elif STATISTIC in RULES[name].values():
-            out[name] = _statistics(name, a[name], b[name], out)
+            out[name] = _statistics(name, a[name], b[name], out, limits)
         else:
-            out[name] = _rows(name, a[name], b[name], list(TABLES[name].key))
+            out[name] = _rows(name, a[name], b[name], list(TABLES[name].key), limits)
     return out
 
 
@@ -139,7 +143,9 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
     """Compare one column of numbers of the rows that both have."""
     one, other = pl.col(column).cast(pl.Float64), pl.col(f"other:{column}").cast(pl.Float64)
     size = pl.max_horizontal(one.abs(), other.abs())
-    noise = pl.lit(0.0) if most is None else NOISE * most
+    share = out.limits.noise
+    limit = out.limits.probability if rule == PROBABILITY else out.limits.coefficient
+    noise = pl.lit(0.0) if most is None else share * most
     if rule == CHANGE:  # of mutated / coefficient - 1, as the errors of both make it
         size = 2 * (1 + size)
         noise = noise * (2 + size) / pl.col("coefficient").cast(pl.Float64)
@@ -149,8 +155,8 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
     judged = both.select(
         *[c for c in TABLES[out.name].key if c in both.columns],
         (pl.col(column).ne_missing(pl.col(f"other:{column}"))).alias("differs"),
-        (gap <= NUMBER * size + noise).fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}"))).alias("within"),
-        (gap / pl.max_horizontal(size, noise / NOISE, pl.lit(1e-30))).fill_null(0.0).alias("gap"),
+        (gap <= limit * size + noise).fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}"))).alias("within"),
+        (gap / pl.max_horizontal(size, noise / share, pl.lit(1e-30))).fill_null(0.0).alias("gap"),
     )
     out.cells[column] = int(judged["differs"].sum())
     out.within[column] = int((judged["differs"] & judged["within"]).sum())
@@ -165,9 +171,9 @@ def _same(out: Outcome, both: pl.DataFrame, column: str) -> None:
     out.differs(differ.iter_rows(named=True), f"{column} is another")
 
 
-def _rows(name: str, a: pl.DataFrame, b: pl.DataFrame, key: list[str]) -> Outcome:
+def _rows(name: str, a: pl.DataFrame, b: pl.DataFrame, key: list[str], limits: Tolerances) -> Outcome:
     """Compare tables row by row; rows in which something decided differs stay open."""
-    out, rules = Outcome(name, (len(a), len(b))), RULES[name]
+    out, rules = Outcome(name, (len(a), len(b)), limits), RULES[name]
     both, only_a, only_b = _joined(a, b, key)
     out.differs(only_a.iter_rows(named=True), "only one of the runs has this row")
     out.differs(only_b.iter_rows(named=True), "only one of the runs has this row")
@@ -191,7 +197,7 @@ def _rows(name: str, a: pl.DataFrame, b: pl.DataFrame, key: list[str]) -> Outcom
     return out
 
 
-def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame) -> tuple[Outcome, pl.DataFrame]:
+def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> tuple[Outcome, pl.DataFrame]:
     """Compare ranked lists, entry by entry; returns also the keys whose lists are not in the same order.
 
     An entry may stand elsewhere, or be another, only where the scores at both places are as good as equal. Then the
@@ -201,10 +207,10 @@ def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame) -> tuple[Outcome, pl.Da
         ("rank", "coefficient", COEFFICIENT) if name == "triggers" else ("token_rank", "probability", PROBABILITY)
     )
     entry = ["sentence", "position"] if name == "triggers" else ["token"]
-    out = Outcome(name, (len(a), len(b)))
+    out = Outcome(name, (len(a), len(b)), limits)
     by_rank, only_a, only_b = _joined(a, b, ["layer", "key", place])
     most = _most(a) if rule == COEFFICIENT else None
-    near_zero = NOISE * most if most is not None else pl.lit(0.0)
+    near_zero = limits.noise * most if most is not None else pl.lit(0.0)
     for side in (only_a, only_b):  # a score next to zero may be positive in one run alone
         out.exchanged += side.filter(pl.col(score) <= near_zero).height
         out.differs(side.filter(pl.col(score) > near_zero).iter_rows(named=True), "only one of the runs has this row")
@@ -242,7 +248,8 @@ def _exchanges(
         its = pl.coalesce("rival", "sibling", "end").cast(pl.Float64)
         gap = (pl.col(score).cast(pl.Float64) - its).abs()
         size = pl.max_horizontal(pl.col(score).cast(pl.Float64), its)
-        limit = (TIE if score == "coefficient" else NUMBER) * size + (NOISE * most if most is not None else 0.0)
+        limit = (out.limits.tie if score == "coefficient" else out.limits.probability) * size
+        limit += out.limits.noise * most if most is not None else 0.0
         judged = found.with_columns(gap=gap, size=size, near=gap <= limit)
         near = judged.filter("near")
         out.exchanged += near.height if prefix == "other:" else 0
@@ -252,14 +259,20 @@ def _exchanges(
 
 
 def _along(
-    name: str, a: pl.DataFrame, b: pl.DataFrame, triggers_a: pl.DataFrame, triggers_b: pl.DataFrame, moved: pl.DataFrame
+    name: str,
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+    triggers_a: pl.DataFrame,
+    triggers_b: pl.DataFrame,
+    moved: pl.DataFrame,
+    limits: Tolerances,
 ) -> Outcome:
     """Compare what was measured on triggers, trigger by trigger, whatever their rank.
 
     The rows of triggers that only one run has are its exchanged ones. A random token is drawn by rank: where the rank
     is another, so may the token be, and the row stays open.
     """
-    out, rank = Outcome(name, (len(a), len(b))), ["layer", "key", "rank"]
+    out, rank = Outcome(name, (len(a), len(b)), limits), ["layer", "key", "rank"]
     identity = {
         "sentence": pl.col("sentence").alias("of_sentence"),
         "position": pl.col("position").alias("of_position"),
@@ -294,9 +307,11 @@ def _along(
     return out
 
 
-def _following(name: str, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame, before: dict[str, Outcome]) -> Outcome:
+def _following(
+    name: str, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame, before: dict[str, Outcome], limits: Tolerances
+) -> Outcome:
     """Compare labels and plans: they may differ only for keys or examples whose own rows do."""
-    out = Outcome(name, (len(a), len(b)))
+    out = Outcome(name, (len(a), len(b)), limits)
     if name == "distance_labels":
         rows = before["refinement"].open["b"] if "refinement" in before else []
         moved = pl.DataFrame({"example": [row["example"] for row in rows]}, schema={"example": pl.UInt32}).unique()
@@ -309,14 +324,14 @@ def _following(name: str, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame,
     return out
 
 
-def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, Outcome]) -> Outcome:
+def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, Outcome], limits: Tolerances) -> Outcome:
     """Compare statistics: what moved in the tables moves them a little, and where nothing moved they are the same.
 
     A count moves by no more than the rows that did, a share by no more than these of what it is taken over, and a
     statistic with an interval by no more than ``INTERVAL`` of that. The untrained model of ``control`` leaves no rows
     to count: one unit in a thousand, or one, may have fallen on the other side.
     """
-    out, key = Outcome(name, (len(a), len(b))), list(TABLES[name].key)
+    out, key = Outcome(name, (len(a), len(b)), limits), list(TABLES[name].key)
     both, only_a, only_b = _joined(a, b, key)
     out.differs(only_a.iter_rows(named=True), "only one of the runs has this row")
     out.differs(only_b.iter_rows(named=True), "only one of the runs has this row")
@@ -338,7 +353,7 @@ def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, O
         may = (
             flips
             if a.schema[column].is_integer()
-            else NUMBER * size + pl.max_horizontal(INTERVAL * width, flips / count)
+            else limits.coefficient * size + pl.max_horizontal(INTERVAL * width, flips / count)
         )
         limit = may if numeric or name == "control" else 1e-9 * size
         judged = both.select(

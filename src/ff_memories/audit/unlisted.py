@@ -6,14 +6,13 @@ import torch
 
 from ff_memories.audit.checks import Evidence, lengths
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE, Result
-from ff_memories.audit.tolerances import NUMBER, TIE
 
 
 class Unlisted:
     """Compares whole sentences with the last trigger of every key at once."""
 
     def __init__(self, evidence: Evidence):
-        self.evidence, self.options = evidence, evidence.config.triggers
+        self.evidence, self.options, self.limits = evidence, evidence.config.triggers, evidence.near.limits
         triggers = evidence.tables["triggers"]
         full = triggers.filter(pl.col("rank") == self.options.top)
         self.last = torch.zeros(evidence.oracle.keys, dtype=torch.float64)  # 0: a list with room, which anything beats
@@ -30,8 +29,8 @@ class Unlisted:
         results = []
         for layer, here in enumerate(seen, 1):
             m = here.coefficients()[allowed.start : allowed.stop]
-            noise = TIE * float(here.score.abs().max())  # a score this small may have any sign in float32
-            beats = m > (self.last[layer - 1] * (1 - NUMBER)).clamp(min=noise)
+            noise = self.limits.noise * float(here.score.abs().max())  # a score this small may have any sign
+            beats = m > (self.last[layer - 1] * (1 - self.limits.coefficient)).clamp(min=noise)
             if self.options.per_sentence == "best":
                 best = torch.zeros_like(beats)
                 best[m.argmax(0), torch.arange(m.shape[1])] = True
@@ -64,7 +63,7 @@ class Unlisted:
             return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
         tokens = self.evidence.corpus.sentence(last["sentence"])
         bar = float(self.evidence.oracle.layers(tokens)[layer - 1].coefficients()[last["position"], key])
-        if abs(found - bar) <= TIE * bar:
+        if abs(found - bar) <= self.limits.tie * bar:
             return Result(NEAR_TIE)
         return missing if found > bar else Result()
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-_held: list[IO[str]] = []  # a lock lasts as long as the process, however it ends
+_held: dict[Path, IO[str]] = {}  # a lock lasts as long as the process, however it ends
 
 
 def present() -> bool:
@@ -17,7 +17,7 @@ def present() -> bool:
 
 
 def acquire(devices: int, folder: str | Path | None = None, wait: float = 0.5) -> int:
-    """Return the number of a device that no other job holds, waiting for one.
+    """Return the number of a device that no other job holds, waiting for one; a job that has one keeps it.
 
     Devices are those this job may see: under SLURM, or with ``CUDA_VISIBLE_DEVICES`` set, the ones it was given. Their
     locks are named after what the machine calls them.
@@ -29,15 +29,18 @@ def acquire(devices: int, folder: str | Path | None = None, wait: float = 0.5) -
     """
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     names = names if len(names) == devices and all(names) else [str(i) for i in range(devices)]
+    at = Path(folder or tempfile.gettempdir())
+    paths = [at / f"ff-memories-gpu-{os.getuid()}-{name}.lock" for name in names]
+    if own := [number for number, path in enumerate(paths) if path in _held]:
+        return own[0]
     while True:
-        for number, name in enumerate(names):
-            path = Path(folder or tempfile.gettempdir()) / f"ff-memories-gpu-{os.getuid()}-{name}.lock"
+        for number, path in enumerate(paths):
             file = path.open("w")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.close()
                 continue
-            _held.append(file)
+            _held[path] = file
             return number
         time.sleep(wait)

@@ -7,13 +7,15 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.precision import Precision
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.converted import Description
 
 
-def triggers(path: str | Path, shape: Description, corpus: Corpus) -> pl.DataFrame:
-    """Read a ``triggers`` table. Raises ``UserError`` where it is not one of this model and text."""
+def triggers(path: str | Path, shape: Description, corpus: Corpus, precision: Precision = "float32") -> pl.DataFrame:
+    """Read a ``triggers`` table. Raises ``UserError`` where it is not one of this model, text and precision."""
     frame = tables.read(path)
+    tables.require_precision(path, precision)
     columns = ("layer", "key", "sentence", "position", "next_token")
     layer, key, sentence, position, told = (frame[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in columns)
     ours = bool(((layer >= 1) & (layer <= shape.layers) & (key < shape.keys) & (sentence < len(corpus))).all())

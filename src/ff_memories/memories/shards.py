@@ -18,7 +18,7 @@ def save(best: TopTriggers, path: str | Path) -> None:
     every = Entries.cat(best.lists)
     arrays = {name: getattr(every, name).cpu().contiguous() for name in COLUMNS}
     arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
-    shape = {"keys": best.keys, "top": best.top, "copies": best.copies}
+    shape = {"keys": best.keys, "top": best.top, "copies": best.copies, "precision": best.precision}
     with atomic_write(path) as partial:
         save_file(arrays, partial, metadata={"shape": json.dumps(shape)})  # one entry: several come in any order
 

@@ -3,7 +3,8 @@
 Prefixes with the same tokens have the same coefficient, but float32 products of differently shaped batches differ in
 their last bits. So equal prefixes are recognised by a hash of their tokens and share the largest coefficient computed
 for any of them: they are exact ties, and ties go to the earlier sentence, then to the shorter prefix. Whatever lies
-within ``SLACK`` of a key's t-th coefficient is held until the end, so that no order of merging changes the outcome.
+within the precision's ``SLACK`` of a key's t-th coefficient is held until the end, so that no order of merging changes
+the outcome.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ff_memories.base.precision import SLACK, Precision
+
 MAX_PREFIXES = 2**32 - 1
-SLACK = 1e-4  # relative; far above the noise of float32 products, far below what tells coefficients apart
 _LOW = 2**32 - 1
 _MIX = 0x1E3779B97F4A7C15  # odd: keys times it, modulo 2**64, differ
 COLUMNS = ("key", "coefficient", "prefix", "text")  # of ``Entries``, in order
@@ -89,10 +91,12 @@ class TopTriggers:
     Args:
         layers, keys, top: L, d_m and t.
         copies: how many prefixes with the same tokens a list may hold: t, or 1 for ``duplicates: drop``.
+        precision: ``extraction.precision`` of the coefficients.
     """
 
     def __init__(self, layers: int, keys: int, top: int, copies: int | None = None,
-                 device: torch.device | str = "cpu"):  # fmt: skip
+                 device: torch.device | str = "cpu", precision: Precision = "float32"):  # fmt: skip
+        self.precision, self._slack = precision, SLACK[precision]
         self.top, self.copies = top, top if copies is None else copies
         self.keys = keys
         self.again = False  # whether prefixes may come a second time: then lists are levelled before they are cut
@@ -111,7 +115,7 @@ class TopTriggers:
     def raise_gate(self, layer: int, coefficients: torch.Tensor) -> None:
         """Raise a layer's gates to the t-th largest of (n, d_m) coefficients of different sentences, where n >= t."""
         if self.copies == self.top and len(coefficients) >= self.top:
-            bar = _nth_largest(coefficients, self.top) * (1 - SLACK)
+            bar = _nth_largest(coefficients, self.top) * (1 - self._slack)
             self.gate[layer] = torch.maximum(self.gate[layer], bar)
 
     def offer(self, layer: int, entries: Entries) -> None:
@@ -127,7 +131,9 @@ class TopTriggers:
             self._settled[layer] = False
 
     def merge(self, other: "TopTriggers") -> None:
-        """Take in the lists of another part of the corpus."""
+        """Take in the lists of another part of the corpus. Raises ``ValueError`` where their precision is another."""
+        if other.precision != self.precision:
+            raise ValueError(f"lists in {other.precision} do not merge with lists in {self.precision}")
         other.finish()
         for layer, entries in enumerate(other.lists):
             self._add(layer, entries)
@@ -189,7 +195,7 @@ class TopTriggers:
         count = torch.bincount(entries.key, minlength=self.keys)
         full = (count >= self.top).nonzero().squeeze(1)
         last = _LOW - (codes[(count.cumsum(0) - count)[full] + self.top - 1] & _LOW)
-        bar = self.gate[layer].index_copy(0, full, last.to(torch.int32).view(torch.float32) * (1 - SLACK))
+        bar = self.gate[layer].index_copy(0, full, last.to(torch.int32).view(torch.float32) * (1 - self._slack))
         self.gate[layer] = torch.maximum(self.gate[layer], bar)
         self.lists[layer] = entries[entries.coefficient >= self.gate[layer][entries.key]]
 
@@ -205,7 +211,7 @@ class TopTriggers:
         rank = _ranks(_starts(entries.key))
         bar = torch.zeros(self.keys, device=entries.key.device)
         last = entries[rank == self.top - 1]
-        bar[last.key] = last.coefficient * (1 - SLACK)
+        bar[last.key] = last.coefficient * (1 - self._slack)
         self.lists[layer] = entries[entries.coefficient >= bar[entries.key]]
         self.gate[layer] = torch.maximum(self.gate[layer], bar)
         self._settled[layer] = True

@@ -63,7 +63,8 @@ def trigger_examples(
     """
     shape, prefixes = decoder.description, Prefixes.of(corpus)
     low, high = POSITIONS[positions]
-    best = TopTriggers(shape.layers, shape.keys, top, 1 if duplicates == "drop" else top, decoder.device)
+    copies = 1 if duplicates == "drop" else top
+    best = TopTriggers(shape.layers, shape.keys, top, copies, decoder.device, decoder.precision)
     depth = shape.layers
     if keys is not None:  # nothing reaches the gate of a key that is not asked for
         asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)

@@ -9,6 +9,7 @@ Every experiment of the paper writes this loop and takes from it what it studies
 lie one after the other in one (tokens, d) matrix; only attention knows where a sentence begins.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ff_memories.base.precision import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.converted import Description, Weights, load
 from ff_memories.model.prefix_tree import Level, PrefixTree
@@ -82,7 +84,7 @@ class Layer:
     def attend(self, x: torch.Tensor, batch: Batch | Level) -> torch.Tensor:
         """Return the residual r (rows, d): the layer's input plus its self-attention."""
         qkv = linear(F.layer_norm(x, x.shape[1:], *self.attention_norm), *self.qkv)
-        mixed = batch.mix(qkv, self.heads)
+        mixed = batch.mix(qkv.to(self.qkv[0].dtype), self.heads)
         return x[: len(mixed)] + linear(mixed, *self.attention_out)
 
     def coefficients(self, residual: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -99,27 +101,34 @@ class Layer:
 
 
 class Decoder:
-    """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary."""
+    """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary.
+
+    Args:
+        dtype: of all numbers; float64 is for tests.
+        precision: ``extraction.precision``. With ``bfloat16``, matrices that are multiplied by are held in bfloat16;
+            ``tf32`` is a setting of the GPU (``loading.use_precision``).
+    """
 
     def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
-                 dtype: torch.dtype = torch.float32):  # fmt: skip
-        self.description = description
+                 dtype: torch.dtype = torch.float32, precision: Precision = "float32"):  # fmt: skip
+        self.description, self.precision = description, precision
         self.device, self.dtype = torch.device(device), dtype
-        weights = {name: tensor.to(self.device, dtype) for name, tensor in weights.items()}
+        factor = torch.bfloat16 if precision == "bfloat16" else dtype
+        weights = {n: t.to(self.device, factor if _is_factor(n, t) else dtype) for n, t in weights.items()}
         self.embedding = _input_table(description, weights)  # (vocab, d)
         learned = weights.get("positions")
         self.positions = sinusoids(description.max_positions + 1, description.model) if learned is None else learned
         self.positions = self.positions.to(self.device, dtype)
         self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
-        self.vocabulary = Vocabulary(description, weights)
+        self.vocabulary = Vocabulary(description, weights, precision=precision)
 
     @classmethod
     def load(
         cls, weights_path: str | Path, description_path: str | Path, device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype = torch.float32, precision: Precision = "float32",
     ) -> Self:  # fmt: skip
         """Load a converted model (``converted.write``)."""
-        return cls(*load(weights_path, description_path), device=device, dtype=dtype)
+        return cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
 
     @property
     def max_tokens(self) -> int:
@@ -137,6 +146,11 @@ class Decoder:
             residual = layer.attend(x, batch)
             x = residual + layer.combine(layer.coefficients(residual))
         return x
+
+
+def _is_factor(name: str, tensor: torch.Tensor) -> bool:
+    """Whether a weight is a matrix that something is multiplied by: all but those whose rows are looked up."""
+    return tensor.dim() == 2 and not re.fullmatch(r"input\.\d+\.embedding|positions", name)
 
 
 def _input_table(description: Description, weights: Weights) -> torch.Tensor:

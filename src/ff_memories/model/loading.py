@@ -1,5 +1,6 @@
 """The model, loaded on the device that was asked for."""
 
+import os
 from pathlib import Path
 
 import torch
@@ -7,7 +8,10 @@ import torch
 from ff_memories.base import arithmetic, gpu_locks
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
+from ff_memories.base.precision import Precision
 from ff_memories.model.decoder import Decoder
+
+AMPERE = (8, 0)  # the first compute capability with products in tf32 and bfloat16
 
 
 def chosen_device(device: str) -> str:
@@ -22,10 +26,39 @@ def chosen_device(device: str) -> str:
     return device
 
 
-def load_decoder(weights: Path, description: Path, execution: Execution) -> Decoder:
-    """Load the model on the device that was asked for. Raises ``UserError`` where there is none."""
+def use_precision(precision: Precision, device: str) -> None:
+    """Set this process's products to a precision. Raises ``UserError`` where the device does not have it."""
+    name = torch.device(device).type
+    if name != "cuda":
+        if precision == "tf32":
+            raise UserError(
+                "extraction.precision is tf32, which only GPUs compute in",
+                "run on a GPU, or set extraction.precision: float32",
+            )
+        return
+    if precision != "float32" and torch.cuda.get_device_capability(device) < AMPERE:
+        raise UserError(
+            f"{torch.cuda.get_device_name(device)} does not compute in {precision}",
+            "take a GPU of compute capability 8.0 or higher, or set extraction.precision: float32",
+        )
+    forced = os.environ.get("NVIDIA_TF32_OVERRIDE")
+    if forced is not None and forced != str(int(precision == "tf32")):
+        raise UserError(
+            f"NVIDIA_TF32_OVERRIDE={forced} contradicts extraction.precision: {precision}",
+            "unset the environment variable",
+        )
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def load_decoder(weights: Path, description: Path, execution: Execution, precision: Precision = "float32") -> Decoder:
+    """Load the model on the device that was asked for, to compute in ``extraction.precision``.
+
+    Raises:
+        UserError: there is no such device, or it does not have the precision.
+    """
     torch.set_num_threads(arithmetic.THREADS if arithmetic.portable() else execution.threads)
     device = chosen_device(execution.device)
     if device == "cuda":
         device = f"cuda:{gpu_locks.acquire(torch.cuda.device_count())}"
-    return Decoder.load(weights, description, device)
+    use_precision(precision, device)
+    return Decoder.load(weights, description, device, precision=precision)

@@ -2,6 +2,9 @@
 
 torch multiplies with MKL, whose kernels differ between vendors; numpy multiplies with OpenBLAS, which can be held to
 one kernel on every CPU (``arithmetic``). On CPUs with AVX2 both are equally fast.
+
+A weight in bfloat16 says that both factors are (``base.precision``). A GPU multiplies them as they are and sums in
+float32. A CPU does the same with float32 products of the rounded factors, which are exact, at the speed of float32.
 """
 
 import numpy as np
@@ -15,6 +18,11 @@ def linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, out: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Return x W^T + b (rows, n) for x (rows, d), W (n, d) and b (n,); ``out``: memory to put it in."""
+    if weight.dtype == torch.bfloat16:
+        x = x.to(torch.bfloat16)
+        if x.device.type != "cpu":
+            return _summed_in_float32(x, weight, bias, out)
+        x, weight = x.float(), weight.float()
     if not _portable(x):
         if out is None:
             return F.linear(x, weight, bias)
@@ -27,12 +35,31 @@ def linear(
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Return causal attention's output for queries, keys and values (sentences, heads, rows, d_head) each."""
-    if not _portable(q):
+    kind = q.dtype
+    if q.device.type != "cpu" or not (arithmetic.portable() or kind == torch.bfloat16):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if kind == torch.bfloat16:
+        q, k, v = q.float(), k.float(), v.float()
+    multiply = _numpy_matmul if arithmetic.portable() else torch.matmul
     rows = q.shape[2]
-    scores = torch.from_numpy(np.matmul(q.numpy(), k.numpy().swapaxes(2, 3))).mul_(q.shape[3] ** -0.5)
+    scores = multiply(q, k.transpose(2, 3)).mul_(q.shape[3] ** -0.5)
     scores.masked_fill_(torch.ones(rows, rows, dtype=torch.bool).triu_(1), -torch.inf)
-    return torch.from_numpy(np.matmul(torch.softmax(scores, -1).numpy(), v.numpy()))
+    return multiply(torch.softmax(scores, -1).to(kind).to(v.dtype), v).to(kind)
+
+
+def _summed_in_float32(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
+) -> torch.Tensor:
+    """Return ``linear`` of bfloat16 factors in float32, which torch has for GPUs alone."""
+    if out is None:
+        out = x.new_empty(len(x), len(weight), dtype=torch.float32)
+    if bias is None:
+        return torch.mm(x, weight.t(), out_dtype=torch.float32, out=out)
+    return torch.addmm(bias, x, weight.t(), out_dtype=torch.float32, out=out)
+
+
+def _numpy_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
 
 
 def _portable(x: torch.Tensor) -> bool:

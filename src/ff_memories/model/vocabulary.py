@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.model import random_projections
 from ff_memories.model.buffers import retry_smaller, sliced
 from ff_memories.model.converted import Description, Weights
 from ff_memories.model.products import linear
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
-MARGIN = 1e-3  # on a tail's reach, for what float32 rounds away
+MARGIN = 1e-3  # on a tail's reach, for what sums in float32 round away; rounded factors come on top
 ROWS = 512  # vectors projected at once
 
 
@@ -69,15 +70,17 @@ class Cluster:
     def extent(self) -> tuple[float, torch.Tensor]:
         """Return the length of the longest word vector, and the mean of all (d_k,)."""
         if self._extent is None:
-            self._extent = float(self.embedding.norm(dim=1).max()), self.embedding.mean(0)
+            words = _at_least_float32(self.embedding)
+            self._extent = float(words.norm(dim=1).max()), words.mean(0)
         return self._extent
 
 
 class Vocabulary:
     """The model's output layer; ``kind`` is how vectors are read: adaptive (the model's own), flat or head."""
 
-    def __init__(self, description: Description, weights: Weights, kind: str = "adaptive"):
-        self.size = description.vocab
+    def __init__(self, description: Description, weights: Weights, kind: str = "adaptive",
+                 precision: Precision = "float32"):  # fmt: skip
+        self.size, self.precision = description.vocab, precision
         self.norm = None
         if "final_norm.weight" in weights:
             self.norm = weights["final_norm.weight"], weights["final_norm.bias"]
@@ -102,13 +105,14 @@ class Vocabulary:
         """
         if kind not in ("adaptive", "flat", "head", "random"):
             raise ValueError(kind)
-        other = Vocabulary(self._description, self._weights, kind)
+        other = Vocabulary(self._description, self._weights, kind, self.precision)
         if kind == "head":
             other.clusters, other.classes, other.size = other.clusters[:1], None, other.clusters[0].size
         if kind == "random" and self.classes is not None:
             for k, cluster in enumerate(other.clusters):  # tied in the paper's model, where this changes nothing
                 words = self._weights.get(f"input.{k}.embedding")
-                cluster.embedding = words if words is not None and len(words) == cluster.size else cluster.embedding
+                if words is not None and len(words) == cluster.size:
+                    cluster.embedding = words.to(cluster.embedding.dtype)
             bands = [(cluster.size, cluster.embedding.shape[1]) for cluster in other.clusters]
             drawn = random_projections.draw(bands, self.classes.shape[1], seed)
             other.replace_projections(drawn.classes, drawn.tails)
@@ -130,7 +134,10 @@ class Vocabulary:
     def word_vectors(self) -> torch.Tensor:
         """Return what every word is read by, (vocab, d): h . E of the paper's softmax(h E)."""
         return torch.cat(
-            [c.embedding if c.projection is None else linear(c.embedding, c.projection.t()) for c in self.clusters]
+            [
+                _at_least_float32(c.embedding) if c.projection is None else linear(c.embedding, c.projection.t())
+                for c in self.clusters
+            ]
         )
 
     def output(self, h: torch.Tensor) -> torch.Tensor:
@@ -139,7 +146,7 @@ class Vocabulary:
 
     def log_probabilities(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (rows, vocab) in full. For small cases; ``predict`` never builds it."""
-        h = h if self.out is None else linear(h, self.out)
+        h = _at_least_float32(h) if self.out is None else linear(h, self.out)
         logits = [torch.cat([t for _, t in c.tiles(h)], 1) for c in self.clusters]
         if self.classes is None or self.kind == "flat":
             return torch.log_softmax(torch.cat(logits, 1), 1)
@@ -167,7 +174,7 @@ class Vocabulary:
         return Prediction(*(torch.cat(column) for column in columns))
 
     def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
-        h = h if self.out is None else linear(h, self.out)
+        h = _at_least_float32(h) if self.out is None else linear(h, self.out)
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
         top_logit, top = head.max(1)
         flat = self.kind == "flat"
@@ -177,7 +184,10 @@ class Vocabulary:
         else:
             classes = linear(h, self.classes)
             norm = torch.logsumexp(torch.cat([head, classes], 1), 1)
-        tails = [_Tail(c, h, p, flat) for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)]
+        tails = [
+            _Tail(c, h, p, flat, ROUNDOFF[self.precision])
+            for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)
+        ]
         for tail in tails:
             tail.project(tail.reach > top_logit if target is None else (tail.reach > top_logit) | tail.holds(target),
                          target, keep=rank and target is not None)  # fmt: skip
@@ -217,6 +227,10 @@ class Vocabulary:
         out.target_rank = torch.where(logit.isnan(), -1, count.round().long())
 
 
+def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
 class _Tail:
     """One tail of the softmax and a block of vectors, projected for some of them.
 
@@ -227,15 +241,16 @@ class _Tail:
         offset: (rows,) what brings the tail's logits to the head's.
     """
 
-    def __init__(self, cluster: Cluster, h: torch.Tensor, prior: torch.Tensor, flat: bool):
+    def __init__(self, cluster: Cluster, h: torch.Tensor, prior: torch.Tensor, flat: bool, roundoff: float):
         self.cluster, self.prior, self.flat = cluster, prior, flat
         self.z = cluster.inner(h)
         if flat:
             self.reach = torch.full_like(prior, torch.inf)
         else:  # logit - lse: a logit is at most |z| |e|, and by Jensen lse at least log(n) + the logits' mean
             longest, mean = cluster.extent()
-            most = self.z.norm(dim=1) * longest - math.log(cluster.size) - linear(self.z, mean[None]).squeeze(1)
-            self.reach = prior + torch.clamp(most, max=0) + MARGIN
+            largest = self.z.norm(dim=1) * longest
+            most = largest - math.log(cluster.size) - linear(self.z, mean[None]).squeeze(1)
+            self.reach = prior + torch.clamp(most, max=0) + MARGIN + 4 * roundoff * largest
         self.max, self.lse, self.own = (torch.full_like(prior, torch.nan) for _ in range(3))
         self.argmax = torch.zeros(len(h), dtype=torch.long, device=h.device)
         self._done = torch.zeros(len(h), dtype=torch.bool, device=h.device)

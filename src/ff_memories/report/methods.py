@@ -25,6 +25,11 @@ PROJECTIONS = {
     "head": "the softmax over the most frequent token types alone",
     "random": "an adaptive softmax whose inner projections are drawn at random, as in the released code",
 }
+ARITHMETIC = {
+    "float32": "The arithmetic was float32.",
+    "tf32": "Factors of matrix products were rounded to tf32 (11 significant bits); sums were float32.",
+    "bfloat16": "Factors of matrix products were rounded to bfloat16 (8 significant bits); sums were float32.",
+}
 PREFIXES = {
     "1..N": "of one token up to the whole sentence",
     "0..N": "of no token up to the whole sentence",
@@ -68,11 +73,11 @@ def _triggers(config: Settings) -> str:
     triggers = config.triggers
     each = "one prefix at most" if triggers.per_sentence == "best" else "any number of prefixes"
     same = "" if triggers.duplicates == "keep" else "; of prefixes with the same text only the first counted"
+    arithmetic = ARITHMETIC[config.extraction.precision]
     return (
         f"A key's triggers are the {triggers.top} prefixes of the training text with its highest positive "
         f"coefficients, out of {POSITIONS.get(triggers.positions, triggers.positions)}, with {each} of a "
-        f"sentence{same}. Ties went to the earlier sentence and the shorter prefix; the arithmetic was "
-        f"{config.extraction.precision}."
+        f"sentence{same}. Ties went to the earlier sentence and the shorter prefix. {arithmetic}"
     )
 
 

@@ -28,7 +28,7 @@ FACTS = {
     "layers": "layers", "model": "width", "keys": "keys and values in each layer", "heads": "attention heads",
     "vocab": "token types", "max_positions": "longest input, tokens", "parameters": "parameters",
     "checkpoint_sha256": "SHA-256 of the checkpoint", "dictionary_sha256": "SHA-256 of the dictionary",
-    "corpus_sha256": "SHA-256 of the texts", "seed": "seed",
+    "corpus_sha256": "SHA-256 of the texts", "seed": "seed", "precision": "arithmetic",
 }  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def _summary(config: Settings, info: Mapping[str, Any]) -> str:
 
 
 def _facts(config: Settings, info: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed} | {
+    known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed, "precision": config.extraction.precision} | {
         k: v for k, v in info.items() if v is not None
     }
     return [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]

@@ -32,7 +32,8 @@ def run(
         sample: composition.sample_file, where it is given
         sentences: the table, where a sample is given
     """
-    options, text, decoder = config.composition, store.read(corpus), load_decoder(weights, description, execution)
+    options, text = config.composition, store.read(corpus)
+    decoder = load_decoder(weights, description, execution, config.extraction.precision)
     shape = decoder.description
     if sample:
         validation = tables.read(sentences[0]).filter(pl.col("split") == "validation")
@@ -50,6 +51,7 @@ def run(
         tops = value_tops(decoder, decoder.vocabulary)
     else:
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
+        tables.require_precision(values, decoder.precision)
         tops = tables.read(values).sort("layer", "key")["top_token"].to_numpy().reshape(shape.layers, shape.keys)
     seen = compositions.observe(
         decoder,
@@ -70,4 +72,4 @@ def run(
     }
     tables.write_counts("composition", reasons, counts)
     for path, name in ((examples, "examples"), (composition, "composition"), (refinement, "refinement")):
-        tables.write(made[name], path)
+        tables.write(made[name], path, decoder.precision)

@@ -17,9 +17,10 @@ def run(
     config: Settings, weights: Input, description: Input, corpus: Input, control: Output, execution: Execution
 ) -> None:
     text = store.read(corpus)
-    device = load_decoder(weights, description, execution).device
+    precision = config.extraction.precision
+    device = load_decoder(weights, description, execution, precision).device
     shape, trained = converted.load(weights, description)
-    decoder = Decoder(shape, untrained.untrained(shape, trained, config.seed), device)
+    decoder = Decoder(shape, untrained.untrained(shape, trained, config.seed), device, precision=precision)
     if config.values.projection != "random":
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
     tops = values.value_tops(decoder, decoder.vocabulary)
@@ -34,4 +35,4 @@ def run(
         decoder, text, examples, tops, layer_prediction=options.layer_prediction, memories=options.memories,
         batch_tokens=execution.batch_tokens,
     )  # fmt: skip
-    tables.write(untrained.table(targets, tops, seen), control)
+    tables.write(untrained.table(targets, tops, seen), control, precision)

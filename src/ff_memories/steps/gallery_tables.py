@@ -23,9 +23,11 @@ def run(
     promoted: Output,
     execution: Execution,
 ) -> None:
-    decoder, text = load_decoder(weights, description, execution), store.read(corpus)
-    found = imported_triggers.triggers(triggers, decoder.description, text)
+    decoder, text = load_decoder(weights, description, execution, config.extraction.precision), store.read(corpus)
+    found = imported_triggers.triggers(triggers, decoder.description, text, decoder.precision)
     shaded = found.filter(pl.col("rank") <= config.gallery.shaded)
-    tables.write(shades.table(decoder, text, shaded, execution.batch_tokens), shading)
+    tables.write(shades.table(decoder, text, shaded, execution.batch_tokens), shading, decoder.precision)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
-    tables.write(promotion.table(decoder, reading, tables.read(values), config.gallery.tokens), promoted)
+    tables.write(
+        promotion.table(decoder, reading, tables.read(values), config.gallery.tokens), promoted, decoder.precision
+    )

@@ -19,10 +19,11 @@ def run(
     counts: Output,
     execution: Execution,
 ) -> None:
-    options, text, decoder = config.mutations, store.read(corpus), load_decoder(weights, description, execution)
+    options, text = config.mutations, store.read(corpus)
+    decoder = load_decoder(weights, description, execution, config.extraction.precision)
     shape = decoder.description
     chosen = mutants.sample(
-        imported_triggers.triggers(triggers, shape, text),
+        imported_triggers.triggers(triggers, shape, text, decoder.precision),
         shape.layers,
         shape.keys,
         keys_per_layer=options.keys_per_layer,
@@ -33,4 +34,4 @@ def run(
     )
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
     tables.write_counts("mutations", chosen.counts, counts)
-    tables.write(mutants.table(chosen.rows, mutated), mutations)
+    tables.write(mutants.table(chosen.rows, mutated), mutations, decoder.precision)

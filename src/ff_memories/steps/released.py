@@ -16,6 +16,7 @@ def run(
     released_dim: Output,
     execution: Execution,
 ) -> None:
+    tables.require_precision(examples, "float32")
     decoder = load_decoder(weights, description, execution)
     layer, dim = columns.columns(decoder, store.read(corpus), tables.read(examples), execution.batch_tokens)
     tables.write(dim, released_dim)

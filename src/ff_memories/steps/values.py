@@ -18,8 +18,8 @@ def run(
     values: Output,
     execution: Execution,
 ) -> None:
-    options, decoder = config.values, load_decoder(weights, description, execution)
+    options, decoder = config.values, load_decoder(weights, description, execution, config.extraction.precision)
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     text = store.read(corpus)
-    found = imported_triggers.triggers(triggers, decoder.description, text)
-    tables.write(predictions.table(decoder, vocabulary, found, text, options.target), values)
+    found = imported_triggers.triggers(triggers, decoder.description, text, decoder.precision)
+    tables.write(predictions.table(decoder, vocabulary, found, text, options.target), values, decoder.precision)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from ff_memories.base import gpu_locks
+from ff_memories.base.errors import UserError
 from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
 
-SECTIONS = ("corpus", "triggers", "mutations", "values", "composition")
+SECTIONS = ("corpus", "extraction", "triggers", "mutations", "values", "composition")
 QUICK = ("values", "composition")  # neither the trigger pass nor the mutations, most of a run's work
 SIZE = "corpus.train.max_sentences"
 SHARES = ("0.01", "0.1")  # of the training sentences: how claims depend on the corpus's size (D31)
@@ -47,8 +49,21 @@ def _alternatives(config: Config) -> Iterator[Choice]:
 
 def choices(config: Config) -> list[Choice]:
     """Return every choice that the run could have made otherwise and that can be made on this machine."""
-    spacy = importlib.util.find_spec("spacy") is not None
-    return [choice for choice in _alternatives(config) if choice.value != "spacy" or spacy]
+    lacking = set()
+    if importlib.util.find_spec("spacy") is None:
+        lacking.add("spacy")
+    if not gpu_locks.present():
+        lacking.add("tf32")
+    return [choice for choice in _alternatives(config) if choice.value not in lacking and _can_be(config, choice)]
+
+
+def _can_be(config: Config, choice: Choice) -> bool:
+    """Whether the config can be with one choice made so: some choices exclude others."""
+    try:
+        varied(config, choice, 1)
+    except UserError:
+        return False
+    return True
 
 
 def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
