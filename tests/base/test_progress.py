@@ -1,6 +1,16 @@
 """Progress in a log: a line a minute, with what is known."""
 
+import contextlib
+import os
+import platform
+import pty
+import subprocess
+import sys
+import threading
+import time
+
 import pytest
+from running import BIN, ROOT
 
 from ff_memories.base.progress import Progress
 
@@ -30,3 +40,78 @@ def test_what_an_earlier_run_did_counts_as_done_but_not_for_the_rate(minute, cap
         progress.step(60, skipped=True)
         progress.step(20)
     assert capsys.readouterr().err == "triggers: 80 of 100 tokens, 0.16 tokens/s, 122 s left\n"
+
+
+# -- on the terminal where Snakemake was started -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def terminal():
+    """A terminal: its name, and a function that returns what was shown on it so far."""
+    ours, theirs = pty.openpty()
+    held: list[bytes] = []
+
+    def read():
+        with contextlib.suppress(OSError):  # it was closed
+            while part := os.read(ours, 1 << 16):
+                held.append(part)
+
+    reader = threading.Thread(target=read, daemon=True)  # or what is written would wait for it
+    reader.start()
+
+    def shown():
+        time.sleep(0.2)
+        return b"".join(held).decode().replace("\r\n", "\n")
+
+    yield os.ttyname(theirs), shown, theirs
+    os.close(theirs)
+    reader.join(5)
+    os.close(ours)
+
+
+def told(monkeypatch, terminal, machine=None, **settings):
+    """Return what a job of a workflow shows on a terminal in four steps, with a minute between them."""
+    monkeypatch.setenv("FF_MEMORIES_TERMINAL", f"{machine or platform.node()}:{terminal[0]}")
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    with Progress(61_000, "tokens", "triggers") as progress:
+        for _ in range(4):
+            progress.step(6_100)
+    return terminal[1]()
+
+
+def test_a_job_shows_its_progress_where_the_workflow_was_started(minute, monkeypatch, terminal):
+    found = told(monkeypatch, terminal).splitlines()
+    assert found[0] == "triggers: 6,100 of 61,000 tokens, 100 tokens/s, 549 s left" and len(found) == 4
+
+
+@pytest.mark.parametrize("settings", [{"machine": "elsewhere"}, {"FF_MEMORIES_PROGRESS": "0"}], ids=str)
+def test_a_job_elsewhere_or_one_told_to_be_quiet_shows_nothing(minute, monkeypatch, terminal, settings):
+    assert told(monkeypatch, terminal, **settings) == ""
+
+
+def test_nothing_is_written_to_what_is_no_terminal(minute, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    assert told(monkeypatch, (tmp_path / "file", (tmp_path / "file").read_text)) == ""
+    assert told(monkeypatch, (tmp_path / "gone", lambda: (tmp_path / "gone").exists())) is False
+
+
+SHARE = "from ff_memories.base.progress import *; share_terminal(); print(os.environ.get(TERMINAL))"
+
+
+def test_only_a_process_on_a_terminal_shares_it(terminal):
+    run = lambda errors: (
+        subprocess.run([sys.executable, "-c", SHARE], stderr=errors, stdout=subprocess.PIPE, text=True).stdout
+    )
+    assert run(terminal[2]) == f"{platform.node()}:{terminal[0]}\n" and run(subprocess.DEVNULL) == "None\n"
+
+
+@pytest.mark.workflow
+def test_steps_that_snakemake_runs_are_seen_on_its_terminal(planted_copy, terminal):
+    command = [str(BIN / "snakemake"), "--snakefile", str(ROOT / "Snakefile"), "--configfile", "my.yaml", "--cores",
+               "1", "--force", "results/planted/tables/values.parquet"]  # fmt: skip
+    env = {**os.environ, "FF_MEMORIES_PROGRESS": "1e-9", "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    run = lambda errors: subprocess.run(command, cwd=planted_copy, stderr=errors, stdout=-1, env=env)
+    assert run(terminal[2]).returncode == 0
+    assert "values: " in terminal[1]()
+    assert b"values: " not in run(subprocess.PIPE).stderr

@@ -2,8 +2,8 @@
 from pathlib import Path
 
 from ff_memories.config import read_yaml
-from ff_memories.declaration import command
 from ff_memories.base.errors import UserError
+from ff_memories.base.progress import share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.patterns.forms.sheets import SHEETS
@@ -45,6 +45,7 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 use_tools_of_this_environment()
+share_terminal()
 # Snakemake's own strictness, and a step's log begins with the machine it ran on
 shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
 

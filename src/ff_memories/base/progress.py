@@ -1,11 +1,48 @@
-"""Progress of long work: a bar on a terminal, a line a minute in a log."""
+"""Progress of long work: a bar on a terminal, a line a minute in a log.
 
+The steps of a workflow write to logs. Where Snakemake was started on a terminal, they also show a line there every
+``SHOWN`` seconds (``share_terminal``); ``FF_MEMORIES_PROGRESS`` sets another number of seconds, 0 shows none.
+"""
+
+import contextlib
+import os
+import platform
 import sys
 import time
 
 from tqdm import tqdm
 
 EVERY = 60.0  # seconds between two lines of a log
+SHOWN = 10.0  # and on the terminal of the workflow
+TERMINAL, SECONDS = "FF_MEMORIES_TERMINAL", "FF_MEMORIES_PROGRESS"
+
+
+def share_terminal() -> None:
+    """Let this process's jobs show their progress on its terminal, if it has one."""
+    if sys.stderr.isatty():
+        os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(sys.stderr.fileno())}"
+
+
+def _shown_every() -> float:
+    """Return the seconds between two lines on the workflow's terminal; infinity for none."""
+    try:
+        return float(os.environ.get(SECONDS, SHOWN)) or float("inf")
+    except ValueError:
+        return SHOWN
+
+
+def _show(line: str) -> None:
+    """Write a line to the workflow's terminal, where this machine has it."""
+    node, _, name = os.environ.get(TERMINAL, "").partition(":")
+    if node != platform.node():
+        return  # a job on another machine
+    try:
+        terminal = os.open(name, os.O_WRONLY | os.O_NOCTTY)
+    except OSError:
+        return  # it was closed; the job goes on
+    with open(terminal, "w", encoding="utf-8", errors="replace") as file, contextlib.suppress(OSError):
+        if file.isatty():
+            file.write(line + "\n")
 
 
 class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
@@ -13,6 +50,7 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
 
     def __init__(self, total: int, unit: str, about: str):
         self._about, self._unit, self._begun = about, unit, time.monotonic()
+        self._shown, self._every = self._begun, _shown_every()
         self._logged, self._done, self._run, self._sentences, self._whole = self._begun, 0, 0, 0, total
         quiet = not sys.stderr.isatty()
         super().__init__(total=total, unit=f" {unit}", unit_scale=True, desc=about, disable=quiet, mininterval=0.5)
@@ -29,6 +67,9 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
         if self.disable and not skipped and now - self._logged > EVERY:
             self._logged = now
             print(self._line(now), file=sys.stderr, flush=True)
+        if self.disable and not skipped and now - self._shown > self._every:
+            self._shown = now
+            _show(self._line(now))
 
     def _line(self, now: float) -> str:
         rate = self._run / (now - self._begun)
