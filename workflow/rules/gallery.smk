@@ -22,7 +22,13 @@ rule gallery_tables:
     resources:
         **execution(),
     params:
-        **run_.step("gallery_tables", "values", "extraction", "gallery.shaded", "gallery.tokens"),
+        **run_.step(
+            "gallery_tables",
+            "values",
+            "extraction",
+            "gallery.shaded",
+            "gallery.tokens",
+        ),
     shell:
         command("gallery-tables")
 
