@@ -13,7 +13,7 @@ endif
 # tests run side by side, as many files at a time as there are cores
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs pull publish closures docs-pages
+.PHONY: demo quick test test-all newest setup inputs pull publish closures docs-pages gpu-campaign
 
 # everything from a bare clone to figures, claims and report
 demo: inputs
@@ -49,6 +49,10 @@ publish: setup
 docs-pages: .venv/.tests
 	for page in commands config deviations readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
 	$(BIN)/python -m campaigns.page
+
+# all that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes of one, in parts that can be taken up again
+gpu-campaign: .venv/.tests inputs
+	$(BIN)/python -m campaigns.gpu
 
 # which sources make which step due; tests/workflow/test_closures.py compares
 closures: .venv/.tests

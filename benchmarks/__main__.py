@@ -18,13 +18,15 @@ import polars as pl
 import torch
 
 from benchmarks import page
-from benchmarks.measures import MEASURES, Subject
+from benchmarks.measures import MEASURES, MORE, Subject
 from benchmarks.subjects import SIZES, random_decoder
 from ff_memories import tables
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.machine import hardware
 from ff_memories.base.options import threads, whole
+from ff_memories.base.precision import ROUNDOFF
 from ff_memories.base.progress import Progress
 from ff_memories.figures import render
 from ff_memories.model.loading import chosen_device
@@ -41,6 +43,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--size", choices=RUNS, default="full")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
+    parser.add_argument("--precision", choices=ROUNDOFF, default="float32", help="extraction.precision")
     parser.add_argument("--threads", type=threads, default=os.cpu_count(), help="CPU threads")
     parser.add_argument("--rounds", type=whole(), default=3, help="rounds of each measurement")
     parser.add_argument(
@@ -49,13 +52,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=whole(), help="length of the long pass, in place of the size's own")
     parser.add_argument("--only", nargs="*", default=[m.__name__ for m in MEASURES], help="measurements to make")
     parser.add_argument("--from", dest="tables", nargs="+", metavar="TABLE", help="measured before: measure nothing")
+    parser.add_argument("--keep", action="store_true", help="add what was measured to docs/benchmark.md and its data")
     parser.add_argument("--benchmark", required=True, metavar="TABLE", help="benchmark.parquet to write")
     parser.add_argument("--figure", metavar="SVG", help="figure to write")
     parser.add_argument("--page", metavar="MD", help="page to write")
     args = parser.parse_args(argv)
     if Path(args.benchmark).name != "benchmark.parquet":
         parser.error(f"--benchmark {args.benchmark}: a table is named after what it holds: benchmark.parquet")
-    known = [measure.__name__ for measure in MEASURES]
+    known = [measure.__name__ for measure in (*MEASURES, *MORE)]
     if unknown := set(args.only) - set(known):
         parser.error(f"--only: there is no {min(unknown)}, but {', '.join(known)}")
     if args.tokens is not None and args.tokens < 1000:
@@ -72,6 +76,8 @@ def main(argv: list[str] | None = None) -> None:
     else:
         write(pl.concat([tables.read(path) for path in args.tables]).drop("row"), args.benchmark)
     frame = tables.read(args.benchmark)
+    if args.keep:
+        page.keep(frame)
     if args.figure:
         Path(args.figure).parent.mkdir(parents=True, exist_ok=True)
         write_whole(args.figure, render.svg(render.spec(page.chart(frame)), "benchmark"))
@@ -88,11 +94,13 @@ def measure(args: argparse.Namespace) -> None:
     torch.set_num_threads(max(1, args.threads))
     device = chosen_device(args.device)
     budget = args.batch_tokens or (65_536 if device == "cuda" else 4096)
-    rows, chosen = [], [measure for measure in MEASURES if measure.__name__ in args.only]
+    rows, chosen = [], [measure for measure in (*MEASURES, *MORE) if measure.__name__ in args.only]
     with Progress(len(chosen) * len(RUNS[args.size]), "measurements", "benchmark") as progress:
         for name in RUNS[args.size]:
             size = replace(SIZES[name], corpus=args.tokens or SIZES[name].corpus)
-            at = Subject(NAMES[name], size, random_decoder(size, device), args.rounds, budget)
+            decoder = random_decoder(size, device, precision=args.precision)
+            model = NAMES[name] + (f", {args.precision}" if args.precision != "float32" else "")
+            at = Subject(model, size, decoder, args.rounds, budget)
             for measure in chosen:
                 rows += measure(at)
                 made = pl.DataFrame(rows, infer_schema_length=None)
@@ -105,7 +113,8 @@ def machine(device: str) -> str:
     """Say what it was measured on."""
     if device == "cuda":
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
-    return f"{dict(hardware())['processor']}, torch {torch.__version__}"
+    wide = "AVX-512" if "avx512f" in arithmetic.instructions() else "AVX2"
+    return f"{dict(hardware())['processor']} ({wide}), torch {torch.__version__}"
 
 
 if __name__ == "__main__":

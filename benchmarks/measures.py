@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
-import torch.nn.functional as F
 
 from benchmarks import methods
 from benchmarks.subjects import Size, random_corpus
@@ -18,9 +17,11 @@ from ff_memories.memories import batching, composition, mutations, triggers, val
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.model import prefix_tree
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.products import linear
+from ff_memories.model.vocabulary import Tail, Vocabulary
 
 MODES = {"best": "per sentence", "all": "every prefix"}
-SHARE = "% of forward"
+SHARE, OURS = "% of forward", "% of ours"
 PARTS: dict[str, list[tuple[Any, str]]] = {  # what the engine does besides the forward pass
     "sentences' maxima": [(triggers.BatchRows, "maxima")],
     "first gates": [(TopTriggers, "raise_gate")],
@@ -29,6 +30,14 @@ PARTS: dict[str, list[tuple[Any, str]]] = {  # what the engine does besides the 
     "entries of hits": [(triggers.BatchRows, "entries")],
     "sorting and cutting lists": [(TopTriggers, "offer"), (TopTriggers, "finish")],
     "numbers and hashes of prefixes": [(triggers.BatchRows, "__init__")],
+}
+
+
+VOCABULARY: dict[str, list[tuple[Any, str]]] = {  # what a projection to the vocabulary does besides its head
+    "tails: bounds": [(Tail, "__init__")],
+    "tails: projection": [(Tail, "project")],
+    "targets": [(Vocabulary, "fill_targets")],
+    "ranks: counting": [(Tail, "above")],
 }
 
 
@@ -68,7 +77,7 @@ def trigger_pass(at: Subject) -> list[dict[str, Any]]:
     for tokens, best_target, all_target in ((size.cold, 1.15, 1.15), (size.corpus, 1.05, 1.08)):
         corpus, rounds, profiles = at.corpus(tokens), [], []
         for _ in range(at.rounds if tokens == size.cold else 1):  # a long pass is many turns in itself
-            lists = {n: TopTriggers(size.layers, size.keys, size.top, device=decoder.device) for n in ("best", "all")}
+            lists = {n: methods.lists(decoder, size.top) for n in ("best", "all")}
             ways = {"floor": methods.floor(decoder, corpus)}
             ways |= {n: methods.engine(decoder, corpus, size.top, n, lists[n]) for n in lists}
             if tokens == size.cold:
@@ -93,21 +102,32 @@ def trigger_pass(at: Subject) -> list[dict[str, Any]]:
             )
             rows.append(at.row("hook and cache / ours", ratio(rounds, "cache", "all"), None, "ratio", tokens, 1.7))
             rows.append(at.row("hook and cache / forward", ratio(rounds, "cache", "floor"), None, "ratio", tokens))
-        for n, text in MODES.items():
-            for part in PARTS:
-                shares = zip(profiles, rounds, strict=True)
-                share = Measured.of([100 * spent.seconds[n, part] / seconds["floor"] for spent, seconds in shares])
-                rows.append(at.row(f"{text}, {which}: {part}", share, None, SHARE, tokens))
+        rows += profiled(at, profiles, rounds, which, tokens)
         speed = Measured.of([corpus.offsets[-1] / seconds["best"] for seconds in rounds])
         rows.append(at.row(f"per sentence, {which}", speed, None, "tokens/s", tokens))
     warm = at.corpus(size.cold, seed=2)  # text not seen before, against the gates that the long pass left
-    rounds = []
+    rounds, profiles = [], []
     for _ in range(at.rounds):
         ways = {"floor": methods.floor(decoder, warm)}
-        ways |= {n: methods.engine(decoder, warm, size.top, n, kept) for n, kept in lists.items()}
-        rounds.append(in_turns(ways, plans(warm, at.batch_tokens)))
+        with Profile(PARTS) as profile:
+            ways |= {n: profile.under(n, methods.engine(decoder, warm, size.top, n, kept)) for n, kept in lists.items()}
+            rounds.append(in_turns(ways, plans(warm, at.batch_tokens)))
+        profiles.append(profile)
     for n, text in MODES.items():
         rows.append(at.row(f"{text} / forward, warm", ratio(rounds, n, "floor"), 1.03, "ratio", size.cold))
+    return rows + profiled(at, profiles, rounds, "warm", size.cold)
+
+
+def profiled(
+    at: Subject, profiles: list[Profile], rounds: list[dict[str, float]], which: str, tokens: int
+) -> list[dict[str, Any]]:
+    """Return what the engine's parts took, as a share of the forward pass."""
+    rows = []
+    for n, text in MODES.items():
+        for part in PARTS:
+            both = zip(profiles, rounds, strict=True)
+            share = Measured.of([100 * spent.seconds[n, part] / seconds["floor"] for spent, seconds in both])
+            rows.append(at.row(f"{text}, {which}: {part}", share, None, SHARE, tokens))
     return rows
 
 
@@ -141,7 +161,7 @@ def against_fairseq(at: Subject) -> list[dict[str, Any]]:
     floor = methods.floor(decoder, corpus)
     for _ in range(at.rounds):
         hooked, _ = theirs.hook_and_cache(decoder, size.top)
-        best = TopTriggers(size.layers, size.keys, size.top, device=decoder.device)
+        best = methods.lists(decoder, size.top)
         engine = methods.engine(decoder, corpus, size.top, "all", best)
         whole = lambda run, batches: lambda _: [run(batch) for batch in batches]
         ways = {
@@ -205,10 +225,21 @@ def vocabulary(at: Subject) -> list[dict[str, Any]]:
 
     ours = lambda part: decoder.vocabulary.predict(v[part], target[part])
     parts = [slice(i, i + values.TILE // 8) for i in range(0, n, values.TILE // 8)]
+    profiles = []
     with peak_memory(decoder.device) as used:
         for _ in range(at.rounds):
-            rounds.append(in_turns({"products": products, "ours": ours}, parts))
+            with Profile(VOCABULARY) as profile:
+                rounds.append(in_turns({"products": products, "ours": profile.under("ours", ours)}, parts))
+            profiles.append(profile)
+    shares = [
+        [100 * spent.seconds["ours", part] / seconds["ours"] for spent, seconds in zip(profiles, rounds, strict=True)]
+        for part in VOCABULARY
+    ]
     return [
+        *(
+            at.row(f"values, {part}", Measured.of(share), None, OURS, n)
+            for part, share in zip(VOCABULARY, shares, strict=True)
+        ),
         at.row("values: all matrix products / ours", ratio(rounds, "products", "ours"), None, "ratio", n, 0.8),
         at.row("values: memory above the weights", Measured.of([used[0] / 1e9]), 2.0, "GB", n),
     ]
@@ -235,7 +266,7 @@ def layers(at: Subject) -> list[dict[str, Any]]:
             methods.forward(decoder, Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part],
                                                         decoder.device))  # fmt: skip
         for start in range(0, read, len(vectors)):
-            F.linear(vectors[: read - start], head).max(1)
+            linear(vectors[: read - start], head).max(1)
 
     def ours(_: object) -> None:
         composition.observe(decoder, corpus, examples, tops, layer_prediction="ffn", memories="active",
@@ -288,4 +319,41 @@ def mutated(at: Subject) -> list[dict[str, Any]]:
     ]
 
 
+def long_pass(at: Subject) -> list[dict[str, Any]]:
+    """The trigger pass by itself: how fast, in how much memory, and what share of the fastest products it reaches."""
+    size, decoder = at.size, at.decoder
+    corpus = at.corpus(size.corpus)
+    with peak_memory(decoder.device) as used:
+        begun = clock()
+        triggers.trigger_examples(
+            decoder, corpus, batching.blocks(corpus.lengths), top=size.top, batch_tokens=at.batch_tokens
+        )
+        seconds = clock() - begun
+    tokens = int(corpus.offsets[-1])
+    reached, fastest = tokens * products_work(size) / seconds / 1e12, fastest_product(decoder)
+    one = lambda measure, value, unit: at.row(measure, Measured.of([value]), None, unit, tokens)
+    return [
+        one("pass alone", seconds, "s"),
+        one("pass alone: speed", tokens / seconds, "tokens/s"),
+        one("pass alone: products", reached, "TFLOP/s"),
+        one("fastest product here", fastest, "TFLOP/s"),
+        one("pass alone / fastest product", reached / fastest, "ratio"),
+        one("pass alone: memory", used[0] / 1e9, "GB"),
+    ]
+
+
+def fastest_product(decoder: Decoder) -> float:
+    """Return the TFLOP/s of a large square product in the model's precision: the most that can be had here."""
+    n = 8 * decoder.description.model
+    weight = torch.randn(n, n, device=decoder.device).to(decoder.layers[0].keys.dtype)
+    x, taken = torch.randn(n, n, device=decoder.device), []
+    with torch.inference_mode():
+        for _ in range(6):
+            begun = clock()
+            linear(x, weight)
+            taken.append(clock() - begun)
+    return float(2 * n**3 / min(taken[1:]) / 1e12)  # the first one warms up
+
+
 MEASURES = (trigger_pass, matrix_products, against_fairseq, growth, vocabulary, layers, mutated)
+MORE = (long_pass,)  # made where they are asked for

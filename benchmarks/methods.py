@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.store import Corpus
@@ -21,6 +20,7 @@ from ff_memories.memories.trigger_table import POSITIONS, Prefixes
 from ff_memories.memories.triggers import run_batch
 from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.products import linear
 
 Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]
@@ -60,11 +60,11 @@ def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
     def run(part: batching.Plan) -> None:
         x = vectors[: (rows := int(corpus.lengths[part.sentences].sum()))]
         for index, layer in enumerate(decoder.layers):
-            F.linear(x, *layer.qkv)
-            F.linear(x, *layer.attention_out)
-            F.linear(x, layer.keys, layer.key_bias)
+            linear(x, *layer.qkv)
+            linear(x, *layer.attention_out)
+            linear(x, layer.keys, layer.key_bias)
             if index + 1 < len(decoder.layers):
-                torch.addmm(layer.value_bias, hidden[:rows], layer.values)
+                layer.combine(hidden[:rows])
 
     return run
 
@@ -72,8 +72,14 @@ def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
 def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: TopTriggers | None = None) -> Method:
     """Ours, as ``trigger_examples`` runs it."""
     shape, prefixes, space = decoder.description, Prefixes.of(corpus), ScratchBuffer()
-    best = best or TopTriggers(shape.layers, shape.keys, top, device=decoder.device)
+    best = best or lists(decoder, top)
     return lambda part: run_batch(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers, space)
+
+
+def lists(decoder: Decoder, top: int) -> TopTriggers:
+    """Return empty lists of a model's keys."""
+    shape = decoder.description
+    return TopTriggers(shape.layers, shape.keys, top, device=decoder.device, precision=decoder.precision)
 
 
 def concatenate(decoder: Decoder, corpus: Corpus, top: int) -> Method:

@@ -1,65 +1,179 @@
-"""The benchmark's table as a page of the docs and as a figure."""
+"""The benchmark as a page of the docs, a column for each machine that it was measured on, and as a figure."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import altair as alt
 import polars as pl
 
-from benchmarks.measures import SHARE, products_work
+from benchmarks.measures import OURS, SHARE, products_work
 from benchmarks.subjects import SIZES
+from ff_memories import tables
+from ff_memories.base.files import write_whole
 from ff_memories.figures.theme import BLUE, INK, ORANGE, TEXT_WIDTH
 from ff_memories.inputs.registry import source
 
-# why a target is missed, as the profile below the table shows; a miss without an entry has not been explained yet
-REASONS = {
-    "cold": "while lists are short most sentences bring something new: comparing, gathering and sorting it, below",
-    "whole": "the sentences' maxima and their comparison with the gates, in every batch, and the cold start, below",
-    "warm": "the sentences' maxima and their comparison with the gates, as in the whole pass, below",
-    "concatenation / ours": "what ours takes above the forward pass while lists are short, below",
-    "hook and cache / ours": "the forward pass, which both make, is most of either: see the row that follows",
-    "on fairseq's model": "fairseq's forward pass is the larger part of it: see the row above",
-    "fairseq's forward": "products with weights, which both make, are most of either: see the row above",
-    "all keys / ten keys": "in so short a text lists are filling all the time, as when cold, below",
-    "memory, ten times the text": "a tenth of so short a text fills neither a batch nor the lists",
-}
+DOCS = Path(__file__).parent.parent / "docs"
+KEPT, PAGE = DOCS / "data" / "benchmark.csv", DOCS / "benchmark.md"
+LARGEST = 3  # parts of a profile that are named
 
+INTRODUCTION = """Measured by `python -m benchmarks --benchmark benchmark.parquet --keep`, which adds a column for the
+machine that it runs on: {}.
 
-INTRODUCTION = """Written by `python -m benchmarks --benchmark benchmark.parquet --page docs/benchmark.md`;
-measured on {}.
+{}
 
 Weights are random, sentences have the lengths of WikiText's and made-up tokens. Methods take turns batch by batch on
-the same sentences, model and threads; a ratio is the median over rounds, with the smallest and largest in brackets.
+the same sentences, model and threads; a ratio is the median over rounds, with the smallest and largest in brackets. A
+number in bold misses its target; below each table its machine's own profile says why.
 
 *Forward*: the same batches, up to the last layer's first matrix. *Per sentence*: a sentence's best prefix of each key;
 *every prefix*: all of them. *Cold*: from empty lists; *warm*: other text against the gates that the whole pass left.
-fairseq's forward ends with the last layer's second matrix, which it cannot leave out. A measure that a table lacks was
-not made on that model."""
+fairseq's forward ends with the last layer's second matrix, which it cannot leave out."""
+
+
+def keep(table: pl.DataFrame) -> None:
+    """Put a machine's measurements among those that are kept, in place of its former ones, and write the page."""
+    held = read()
+    own = table.select("machine", "model").unique()
+    every = pl.concat([held.join(own, on=["machine", "model"], how="anti"), table.drop("row")])
+    write_whole(KEPT, every.write_csv(float_precision=6))
+    write_whole(PAGE, markdown(read()))
+
+
+def read() -> pl.DataFrame:
+    """Return what is kept, machine by machine; nothing where nothing is."""
+    columns = {name: kind for name, kind in tables.TABLES["benchmark"].columns.items() if name != "row"}
+    if not KEPT.exists():
+        return pl.DataFrame(schema=columns)
+    return pl.read_csv(KEPT, schema_overrides=columns).select(*columns)
 
 
 def markdown(table: pl.DataFrame) -> str:
     """Return docs/benchmark.md."""
     by = table.select("machine", "threads").unique(maintain_order=True).rows()
     machines = "; ".join(f"{threads} thread{'s'[: threads > 1]} of {name}" for name, threads in by)
-    lines = ["# Benchmark", "", INTRODUCTION.format(machines), ""]
+    lines = ["# Benchmark", "", INTRODUCTION.format(machines, summary(table)), ""]
     for (model,), part in table.group_by("model", maintain_order=True):
+        names = part["machine"].unique(maintain_order=True).to_list()
         lines += [
             f"## {model}",
             "",
-            "| measure | over | target | reached | met | why not |",
-            "|---|---|---|---|---|---|",
+            f"| measure | over | target | {' | '.join(map(column, names))} |",
+            "|---|---|---|" + "---|" * len(names),
         ]
-        measured, profiled = part.filter(pl.col("unit") != SHARE), part.filter(pl.col("unit") == SHARE)
-        for row in measured.iter_rows(named=True):
-            target = "–" if row["target"] is None else f"{row['sign']} {row['target']:g}"
-            spread = f" ({number(row['low'])}–{number(row['high'])})" if row["rounds"] > 1 else ""
-            met = {True: "yes", False: "**no**", None: "–"}[row["met"]]
-            why = reason(row["measure"]) if row["met"] is False else ""
-            unit = "" if row["unit"] in ("ratio", "power") else f" {row['unit']}"
-            reached = f"{number(row['reached'])}{unit}{spread}"
-            lines.append(f"| {row['measure']} | {row['tokens']:,} | {target} | {reached} | {met} | {why} |")
-        lines += ["", *profile(profiled)]
-    return "\n".join([*lines, on_a_gpu(), BFLOAT16])
+        measured = part.filter(~pl.col("unit").is_in([SHARE, OURS]))
+        for keys, rows in measured.group_by("measure", "tokens", maintain_order=True):
+            measure, tokens = map(str, keys)
+            found = {row["machine"]: row for row in rows.iter_rows(named=True)}
+            first = rows.row(0, named=True)
+            target = "–" if first["target"] is None else f"{first['sign']} {first['target']:g}"
+            cells = " | ".join(cell(found[name]) if name in found else "" for name in names)
+            lines.append(f"| {measure} | {int(tokens):,} | {target} | {cells} |")
+        lines += ["", *(line for name in names for line in misses(part.filter(machine=name)))]
+        for name in names:
+            lines += profile(column(name), part.filter(pl.col("unit") == SHARE, machine=name))
+    return "\n".join([*lines, on_a_gpu()])
 
 
-def profile(table: pl.DataFrame) -> list[str]:
+def column(machine: str) -> str:
+    """Return a machine without its torch."""
+    return machine.partition(", torch")[0]
+
+
+def cell(row: dict[str, Any]) -> str:
+    """Return a number with its unit and spread, in bold where it misses its target."""
+    low, high, reached = (number(row[name]) for name in ("low", "high", "reached"))
+    unit = "" if row["unit"] in ("ratio", "power") else f" {row['unit']}"
+    mark = "**" if row["met"] is False else ""
+    return f"{mark}{reached}{unit}{mark}" + (f" ({low}–{high})" if row["rounds"] > 1 else "")
+
+
+def summary(table: pl.DataFrame) -> str:
+    """Return the benchmark in a few plain sentences."""
+    said = []
+    for name in table["machine"].unique(maintain_order=True):
+        own = table.filter(machine=name)
+        judged = own.filter(pl.col("met").is_not_null())
+        whole = own.filter(pl.col("measure") == "per sentence / forward, whole")["reached"]
+        cached = own.filter(pl.col("measure") == "hook and cache / ours")["reached"]
+        if len(whole) and len(cached):
+            said.append(
+                f"On {column(name)} the trigger pass over a long text takes {between(whole)} times as long as the bare "
+                f"forward pass, and caching all activations takes {between(cached)} times as long as our pass; "
+                f"{judged['met'].sum()} of {len(judged)} targets are met."
+            )
+    return " ".join(said)
+
+
+def between(values: pl.Series) -> str:
+    held = sorted(values.to_list())
+    low, high = f"{held[0]:.2f}", f"{held[-1]:.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def misses(part: pl.DataFrame) -> list[str]:
+    """Return a line for each target that a machine misses, with what its own numbers say of the reason."""
+    reached = dict(part.select("measure", "reached").iter_rows())
+    lines = []
+    for row in part.filter(~pl.col("met")).iter_rows(named=True):
+        say = next((say for told, say in REASONS.items() if re.search(told, row["measure"])), None)
+        why = say(row["measure"], reached) if say else ""
+        lines.append(f"- {column(row['machine'])}, {row['measure']}, {number(row['reached'])}: {why or UNEXPLAINED}.")
+    return [*lines, ""] if lines else []
+
+
+UNEXPLAINED = "not explained by what was measured"
+
+
+def largest(prefix: str, unit: str, reached: dict[str, float]) -> str:
+    """Return the largest parts of a profile, in words."""
+    parts = {name.removeprefix(prefix): share for name, share in reached.items() if name.startswith(prefix)}
+    top = sorted(parts.items(), key=lambda item: -item[1])[:LARGEST]
+    return ", ".join(f"{name} {share:.1f} %" for name, share in top) + f" {unit}" if top else ""
+
+
+def of_forward(mode: str, when: str) -> Callable[[str, dict[str, float]], str]:
+    def say(_: str, reached: dict[str, float]) -> str:
+        own = largest(f"{mode}, {when}: ", "of the forward pass", reached)
+        return own or largest(f"{mode}, whole: ", "of the forward pass, in the whole pass", reached)
+
+    return say
+
+
+def shared_forward(_: str, reached: dict[str, float]) -> str:
+    """Both methods make the forward pass: say what share of each it is."""
+    ours, cached = (reached.get(name) for name in ("every prefix / forward, cold", "hook and cache / forward"))
+    if not ours or not cached:
+        return ""
+    return f"the forward pass, which both make, is {100 / cached:.0f} % of it and {100 / ours:.0f} % of ours"
+
+
+def shared_products(_: str, reached: dict[str, float]) -> str:
+    share = reached.get("matrix products alone / forward")
+    return f"products with weights, which both make, are {100 * share:.0f} % of our forward pass" if share else ""
+
+
+# how the numbers of a run say why it misses a target, by what the measure's name holds
+REASONS: dict[str, Callable[[str, dict[str, float]], str]] = {
+    **{
+        f"^{mode} / forward, {when}": of_forward(mode, when)
+        for mode in ("per sentence", "every prefix") for when in ("cold", "whole", "warm")
+    },
+    "^concatenation": of_forward("every prefix", "cold"),
+    "^hook and cache": shared_forward,
+    "^fairseq's forward": shared_products,
+    "^all keys / ten keys": of_forward("per sentence", "whole"),
+    "^values: all": lambda _, reached: largest("values, ", "of our time", reached),
+    "^memory, ten times": lambda _, reached: (
+        f"the whole text takes {number(reached['memory of the pass'])} GB, so that a tenth of it is too little to "
+        "fill batches and lists" if "memory of the pass" in reached else ""
+    ),
+}  # fmt: skip
+
+
+def profile(machine: str, table: pl.DataFrame) -> list[str]:
     """Return the lines that say what the engine's time above the forward pass goes into."""
     if table.is_empty():
         return []
@@ -67,20 +181,16 @@ def profile(table: pl.DataFrame) -> list[str]:
         pl.col("measure").str.split_exact(": ", 1).struct.rename_fields(["pass", "part"])
     ).unnest("measure")
     names = named["pass"].unique(maintain_order=True).to_list()
-    lines = ["What the engine does besides the forward pass, in % of the forward pass's time:", ""]
+    lines = [f"What the engine does besides the forward pass on {machine}, in % of the forward pass's time:", ""]
     lines += [f"| | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
-    for (part,), rows in named.group_by("part", maintain_order=True):
+    for key, rows in named.group_by("part", maintain_order=True):
         share = dict(rows.select("pass", "reached").iter_rows())
-        lines.append(f"| {part} | {' | '.join(f'{share[name]:.1f}' for name in names)} |")
+        lines.append(f"| {key[0]!s} | {' | '.join(f'{share[name]:.1f}' for name in names)} |")
     return [*lines, ""]
 
 
 def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
-
-
-def reason(measure: str) -> str:
-    return next((why for name, why in REASONS.items() if name in measure), "not explained yet")
 
 
 def on_a_gpu() -> str:
@@ -93,22 +203,12 @@ def on_a_gpu() -> str:
 PEAK = 16_896 * 2 * 1.98e9  # float32 operations a second of an H200: cores, a multiply and an add, clock
 GPU = """## On a GPU
 
-    python -m benchmarks --size paper --tokens 100000000 --benchmark benchmark.parquet --page benchmark.md
+    python -m benchmarks --size paper --tokens 100000000 --benchmark benchmark.parquet --keep
 
-measures the paper's dimensions in full there, over a text as long as WikiText-103. No GPU has been at hand: its code
-paths were run on the CPU alone. By arithmetic, the products of the pass over WikiText-103 ({tokens:,} tokens at
-{work:.2f} GFLOP) take at least {least:.0f} minutes in float32 on one H200 (at its peak of {peak:.0f} TFLOP/s).
-"""
-
-BFLOAT16 = """## Why there is no bfloat16 mode
-
-A pass in bfloat16 could only propose candidates; whatever stands in a table must be computed in float32, or it would be
-another table. A trigger's float32 coefficient needs the float32 forward pass of its sentence, so exact re-scoring runs
-again every sentence that holds a candidate of any key: nine in ten of the demo run's training sentences hold a trigger,
-and the candidates, taken with a margin, are more. Nor is there a proof to be had that nothing was missed: a rigorous
-bound on bfloat16's error through all layers is too loose to exclude anything. Within the float32 pass all coefficients
-are needed as they are, for the layer's output: screening them with a bfloat16 product, whose error can be bounded, adds
-a product and saves none but in the last layer. `extraction.precision` therefore knows float32 alone.
+measures the paper's dimensions in full there, over a text as long as WikiText-103; `--precision` sets the arithmetic.
+[The GPU campaign](gpu.md) does this and all else that needs a GPU, and says what has been run on one. By arithmetic,
+the products of the pass over WikiText-103 ({tokens:,} tokens at {work:.2f} GFLOP) take at least {least:.0f} minutes in
+float32 on one H200 (at its peak of {peak:.0f} TFLOP/s).
 """
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from ff_memories.base.precision import Precision
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.converted import Description, Weights
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.loading import use_precision
 
 MEAN_LENGTH, SPREAD = 24, 0.6  # tokens of a sentence of WikiText-103, and the standard deviation of their logarithm
 
@@ -47,8 +49,9 @@ SIZES = {
 }
 
 
-def random_decoder(size: Size, device: str = "cpu", seed: int = 1) -> Decoder:
+def random_decoder(size: Size, device: str = "cpu", seed: int = 1, precision: Precision = "float32") -> Decoder:
     """Return a model of the paper's kind with random weights, scaled as fairseq initialises them."""
+    use_precision(precision, device)
     draw = torch.Generator().manual_seed(seed)
     d, m = size.model, size.keys
     normal = lambda *shape: torch.randn(shape, generator=draw) * shape[-1] ** -0.5
@@ -76,7 +79,7 @@ def random_decoder(size: Size, device: str = "cpu", seed: int = 1) -> Decoder:
         size.layers, d, m, size.heads, size.cutoffs[-1], size.cutoffs, True, size.cutoffs, True, False, False, 512,
         d**0.5, sum(unique.values()), {},
     )  # fmt: skip
-    return Decoder(description, weights, device)
+    return Decoder(description, weights, device, precision=precision)
 
 
 def random_corpus(tokens: int, vocab: int, seed: int = 1, longest: int = 500) -> Corpus:

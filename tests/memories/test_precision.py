@@ -1,6 +1,7 @@
 """``extraction.precision``: what it rounds, that every step computes in it, and that no two are ever mixed."""
 
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -33,16 +34,20 @@ from ff_memories.workflow.run import Run
 TYPES = words(44)
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
 ROUNDED = ("tf32", "bfloat16")
-DEVICE = {"float32": "cpu", "tf32": "cuda", "bfloat16": "cpu"}  # tf32 by the second device, which rounds as a GPU does
+KINDS = [("tf32", "cuda"), ("bfloat16", "cpu"), ("bfloat16", "cuda")]
 
 
-def measured(folder, precision, **changes):
-    """Run all steps in a precision; return settings and the folder of the tables."""
+def measured(folder, precision, place="cpu", **changes):
+    """Run all steps in a precision; return settings and the folder of the tables.
+
+    Where there is no GPU the second device stands for it, which rounds as one does.
+    """
     settings = config(extraction__precision=precision, execution__device="auto", **changes)
     write_inputs(folder, TYPES)
-    if DEVICE[precision] == "cpu":
+    if place == "cpu":
         return settings, run_steps(folder, settings)
-    with SecondDevice(), pytest.MonkeyPatch.context() as patch, another_job():
+    device = nullcontext() if torch.cuda.is_available() else SecondDevice()
+    with device, pytest.MonkeyPatch.context() as patch, another_job():
         patch.setattr(tempfile, "tempdir", str(folder))  # of the locks
         return settings, run_steps(folder, settings, device="cuda")
 
@@ -56,10 +61,10 @@ def evidence(folder, settings, out):
     return Evidence.read(Run(settings), ROWS, made)
 
 
-@pytest.fixture(scope="module", params=ROUNDED)
+@pytest.fixture(scope="module", params=KINDS, ids="-".join)
 def rounded(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    return request.param, folder, *measured(folder, request.param)
+    folder = tmp_path_factory.mktemp("-".join(request.param))
+    return request.param, folder, *measured(folder, *request.param)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +141,7 @@ def test_every_row_matches_the_exact_model_within_the_precision(rounded):
 
 
 def test_every_measured_table_says_its_precision(rounded, exact):
-    precision, _, _, out = rounded
+    (precision, _), _, _, out = rounded
     found = {path.stem: tables.precision_of(path) for path in out.glob("*.parquet")}
     assert {name for name, said in found.items() if said != "float32"} == set(MEASURED) & found.keys()
     assert {found[name] for name in MEASURED if name in found} == {precision}
@@ -145,8 +150,8 @@ def test_every_measured_table_says_its_precision(rounded, exact):
 
 @pytest.mark.parametrize("change", [{"execution__batch_tokens": 37}, {"execution__shards": 3}], ids=str)
 def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, change, tmp_path):
-    precision, _, _, out = rounded
-    _, other = measured(tmp_path, precision, **change)
+    (precision, place), _, _, out = rounded
+    _, other = measured(tmp_path, precision, place, **change)
     found = equality.compare(read(out), read(other), tolerances.of(precision))
     assert {name: outcome.different for name, outcome in found.items() if outcome.different} == {}
     if "execution__shards" in change:
@@ -157,7 +162,7 @@ def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, ch
 
 
 def test_compare_says_which_precisions_it_compares(rounded, exact, tmp_path):
-    precision, _, _, out = rounded
+    (precision, _), _, _, out = rounded
     for name, tables_ in (("a", exact), ("b", out)):
         (tmp_path / name / "tables").mkdir(parents=True)
         for path in tables_.glob("*.parquet"):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from pipeline import step
 
-from benchmarks import methods
+from benchmarks import methods, page
 from benchmarks.__main__ import main
-from benchmarks.measures import plans
+from benchmarks.measures import OURS, SHARE, plans
 from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from benchmarks.timing import Profile, peak_memory
 from ff_memories import tables
@@ -103,22 +103,70 @@ def test_the_command_writes_table_figure_and_page(tmp_path):
     main(["--size", "quick", "--rounds", "1", "--tokens", "3000", "--device", "cpu", "--threads", "1",
           "--benchmark", str(out), "--figure", str(tmp_path / "b.svg"), "--page", str(tmp_path / "b.md")])  # fmt: skip
     table = tables.read(out)
-    assert len(table.filter(pl.col("unit") != "% of forward")) == 30
+    assert len(table.filter(~pl.col("unit").str.starts_with("%"))) == 30
     assert table.filter(pl.col("target").is_not_null())["met"].null_count() == 0
     assert table.filter(pl.col("measure") == "per sentence / forward, whole")["tokens"].item() == 3000
     exact = table.filter(pl.col("measure") == "mutations: rows run / distinct rows")
     assert exact["reached"].item() == 1
-    page = (tmp_path / "b.md").read_text()
-    assert all(name in page for measure in table["measure"] for name in measure.split(": "))
+    said = (tmp_path / "b.md").read_text()
+    assert all(name in said for measure in table.filter(pl.col("unit") != OURS)["measure"]
+               for name in measure.split(": "))  # fmt: skip
     assert "<svg" in (tmp_path / "b.svg").read_text()
+    missed = table.filter(~pl.col("met"))["measure"].to_list()
+    assert all(f", {measure}, " in said for measure in missed) and said.count("**") >= 2 * len(missed)
     again = tmp_path / "again" / "benchmark.parquet"
     main(["--from", str(out), "--benchmark", str(again), "--page", str(tmp_path / "again.md")])
-    assert (tmp_path / "again.md").read_text() == page
+    assert (tmp_path / "again.md").read_text() == said
     (tmp_path / "logs").mkdir()
     (tmp_path / "tables").mkdir()
     out.rename(tmp_path / "tables" / "benchmark.parquet")
     step("cost", "--logs", tmp_path / "logs", "--out", tmp_path / "cost.html")
     assert "hook and cache / ours" in (tmp_path / "cost.html").read_text()
+
+
+def rows(machine, reached, model="a model"):
+    every = {"low": reached, "high": reached, "rounds": 1, "threads": 2, "machine": machine, "model": model,
+             "reached": reached, "tokens": 10}  # fmt: skip
+    measures = [("hook and cache / ours", "ratio", "≥", 1.7), ("per sentence / forward, whole", "ratio", "≤", 1.05),
+                ("hook and cache / forward", "ratio", None, None),
+                ("matrix products alone / forward", "ratio", None, None),
+                ("fairseq's forward / ours", "ratio", "≥", 1.3), ("every prefix / forward, cold", "ratio", "≤", 1.15),
+                ("per sentence, whole: sorting", SHARE, None, None)]  # fmt: skip
+    made = [every | {"measure": m, "unit": u, "sign": s, "target": t,
+                     "met": None if t is None else (reached >= t if s == "≥" else reached <= t)}
+            for m, u, s, t in measures]  # fmt: skip
+    return tables.conform(
+        pl.DataFrame(made, infer_schema_length=None).with_row_index("row"), tables.TABLES["benchmark"]
+    )
+
+
+def test_what_is_kept_has_a_column_for_each_machine_and_its_last_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "KEPT", tmp_path / "benchmark.csv")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "benchmark.md")
+    for machine, reached in (
+        ("one (AVX2), torch 2", 1.25),
+        ("other (AVX-512), torch 2", 1.5),
+        ("one (AVX2), torch 2", 1.2),
+    ):
+        page.keep(rows(machine, reached))
+    text = page.PAGE.read_text()
+    assert "| measure | over | target | other (AVX-512) | one (AVX2) |" in text and "1.25" not in text
+    assert "| hook and cache / ours | 10 | ≥ 1.7 | **1.5** | **1.2** |" in text
+    assert "| fairseq's forward / ours | 10 | ≥ 1.3 | 1.5 | **1.2** |" in text
+    assert (
+        "- one (AVX2), hook and cache / ours, 1.2: the forward pass, which both make, is 83 % of it and 83 % of ours"
+        in text
+    )
+    assert (
+        "- one (AVX2), fairseq's forward / ours, 1.2: products with weights, which both make, are 120 % of our" in text
+    )
+    assert "- other (AVX-512), per sentence / forward, whole, 1.5: sorting 1.5 % of the forward pass." in text
+    assert "On one (AVX2) the trigger pass over a long text takes 1.20 times" in text and "0 of 4 targets" in text
+    assert page.markdown(page.read()) == text
+
+
+def test_the_page_of_the_docs_follows_from_what_is_kept():
+    assert page.PAGE.read_text(encoding="utf-8") == page.markdown(page.read())
 
 
 def test_memory_that_was_used_and_freed_before_counts_again():

@@ -269,8 +269,9 @@ def _along(
 ) -> Outcome:
     """Compare what was measured on triggers, trigger by trigger, whatever their rank.
 
-    The rows of triggers that only one run has are its exchanged ones. A random token is drawn by rank: where the rank
-    is another, so may the token be, and the row stays open.
+    The rows of triggers that only one run has are its exchanged ones. Random tokens are drawn one after the other in
+    the table's order: where a trigger stands at another place of it, so may its token be another, and the row stays
+    open.
     """
     out, rank = Outcome(name, (len(a), len(b)), limits), ["layer", "key", "rank"]
     identity = {
@@ -288,7 +289,11 @@ def _along(
             side.join(moved, on=["layer", "key"], how="anti").iter_rows(named=True), "only one run has this row"
         )
     if name == "mutations":
-        redrawn = (pl.col("rank") != pl.col("other:rank")) & (pl.col("mutation") == "random")
+        places = [frame.select(rank).unique().sort(rank).with_row_index("place") for frame in (a, b)]
+        both = both.join(places[0], on=rank).join(
+            places[1].rename({c: f"other:{c}" for c in ("rank", "place")}), on=["layer", "key", "other:rank"]
+        )
+        redrawn = (pl.col("place") != pl.col("other:place")) & (pl.col("mutation") == "random")
         redrawn &= pl.col("removed") != pl.col("other:removed")
         open_ = both.filter(redrawn)
         out.cells["removed"] = both.filter(pl.col("removed") != pl.col("other:removed")).height

@@ -2,7 +2,7 @@
 
 ``softmax(h E)`` of the paper stands for the model's own output layer: an adaptive softmax for the paper's model.
 Its head holds the frequent words and one class per tail; a tail word's log-probability is its class's plus its own
-within the tail. A tail is projected only for vectors where it can matter: `_Tail.reach` bounds what its words attain,
+within the tail. A tail is projected only for vectors where it can matter: `Tail.reach` bounds what its words attain,
 and a vector whose best head word (for ranks: whose target) lies above that bound needs no look at the tail.
 """
 
@@ -185,7 +185,7 @@ class Vocabulary:
             classes = linear(h, self.classes)
             norm = torch.logsumexp(torch.cat([head, classes], 1), 1)
         tails = [
-            _Tail(c, h, p, flat, ROUNDOFF[self.precision])
+            Tail(c, h, p, flat, ROUNDOFF[self.precision])
             for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)
         ]
         for tail in tails:
@@ -203,11 +203,11 @@ class Vocabulary:
             top, torch.exp(top_logit - norm), torch.full_like(top, -1), torch.full_like(top_logit, torch.nan)
         )
         if target is not None:
-            self._targets(out, head, tails, norm, target, rank)
+            self.fill_targets(out, head, tails, norm, target, rank)
         return out
 
-    def _targets(
-        self, out: Prediction, head: torch.Tensor, tails: list["_Tail"], norm: torch.Tensor, target: torch.Tensor,
+    def fill_targets(
+        self, out: Prediction, head: torch.Tensor, tails: list["Tail"], norm: torch.Tensor, target: torch.Tensor,
         rank: bool,
     ) -> None:  # fmt: skip
         """Fill in the targets' probabilities and ranks. Within its own cluster a target's rank is exact."""
@@ -231,7 +231,7 @@ def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-class _Tail:
+class Tail:
     """One tail of the softmax and a block of vectors, projected for some of them.
 
     Attributes:
