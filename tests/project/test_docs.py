@@ -20,7 +20,9 @@ from snakemake.cli import get_argument_parser
 import config
 from campaigns import rehearsal
 from ff_memories import cli
+from ff_memories.audit import tolerances
 from ff_memories.base.errors import UserError
+from ff_memories.base.precision import ROUNDOFF
 from ff_memories.commands import GROUPS
 from ff_memories.model.info import NEEDED
 
@@ -212,3 +214,18 @@ def test_the_table_of_faults_follows_from_what_was_recorded():
     said = runpy.run_module("campaigns.page")["page"]()
     assert (ROOT / "docs" / "faults.md").read_text(encoding="utf-8") == said
     assert "**no**" not in said, "a fault that does not hold needs mending or a word of why"
+
+
+LIMITS = {"coefficient": "coefficients, relative", "tie": "coefficients that may change places, relative",
+          "noise": "coefficients, as a share of their layer's largest",
+          "probability": "probabilities, relative; log-probabilities, absolute"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_limits_of_every_precision_are_those_of_the_code(name):
+    exact, half, quarter = (getattr(tolerances.of(p), name) for p in ("float32", "tf32", "bfloat16"))
+    units = half / ROUNDOFF["tf32"]
+    assert quarter == units * ROUNDOFF["bfloat16"]
+    shown = f"{exact:.0e}".replace("e-0", "e-")
+    wanted = f"| {LIMITS[name]} | {shown} | {units:.0f} u | {half:.2g} | {quarter:.2g} |"
+    assert wanted in (ROOT / "docs" / "equality.md").read_text(encoding="utf-8")
