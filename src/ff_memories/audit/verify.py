@@ -171,6 +171,8 @@ def _audit(check: Check) -> Part:
             "statement": said,
         }
     line = f"recomputed by fairseq in float64, one sentence at a time; --seed {aim.seed} draws the same rows"
+    if (precision := run.config.extraction.precision) != "float32":
+        notes.insert(0, f"the run was measured in {precision}: rows match within its limits (docs/equality.md)")
     return Part("audit", line, notes, faults, data)
 
 

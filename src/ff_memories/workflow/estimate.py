@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
+from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.segment import rule
 from ff_memories.model.decoder import Batch, Layer
+from ff_memories.model.loading import use_precision
+from ff_memories.model.products import linear
 
 SENTENCE = 22  # tokens of a mean sentence of the paper's text
 PAGE = 2e-3  # seconds for the page of a key
@@ -70,8 +72,11 @@ class Step:
         return math.ceil(self.jobs / devices) * self.seconds if self.device_memory else self.jobs * self.seconds
 
 
-def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int) -> Speed:
+def calibrate(
+    shape: Shape, device: str, batch_tokens: int, threads: int, precision: Precision = "float32"
+) -> Speed:
     """Measure this machine for a few seconds, on random weights of the model's own sizes."""
+    use_precision(precision, device)
     torch.set_num_threads(threads)
     made = torch.Generator().manual_seed(1)
     random = lambda *size: (torch.randn(*size, generator=made) * 0.02).to(device)
@@ -81,11 +86,13 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int) -> Spe
         "attention_out.weight": (d, d), "attention_out.bias": (d,), "norm.weight": (d,), "norm.bias": (d,),
         "keys": (k, d), "key_bias": (k,), "values": (k, d), "value_bias": (d,),
     }  # fmt: skip
-    layer = Layer({f"layers.0.{name}": random(*size) for name, size in names.items()}, 0, shape.heads)
+    factor = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    held = lambda size: random(*size).to(factor if len(size) == 2 else torch.float32)
+    layer = Layer({f"layers.0.{name}": held(size) for name, size in names.items()}, 0, shape.heads)
     rows = max(64, min(batch_tokens, 4096))
     batch = Batch.pack([np.full(SENTENCE, 5)] * (rows // (SENTENCE + 1) + 1), device)
     x = random(len(batch.tokens), d)
-    head, vectors = random(shape.head, d), random(256, d)
+    head, vectors = random(shape.head, d).to(factor), random(256, d)
 
     def one_layer() -> torch.Tensor:
         residual = layer.attend(x, batch)
@@ -99,7 +106,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int) -> Spe
     with torch.inference_mode():
         return Speed(
             layer=_seconds(one_layer, device) / len(batch.tokens),
-            logit=_seconds(lambda: F.linear(vectors, head), device) / (256 * shape.head * d),
+            logit=_seconds(lambda: linear(vectors, head), device) / (256 * shape.head * d),
             word=2 * _seconds(text, "cpu") / len(words),
         )
 
