@@ -254,7 +254,7 @@ def layers(at: Subject) -> list[dict[str, Any]]:
         corpus.lengths, 0, examples=size.examples, sample="per_sentence", positions="1..N", seed=1
     )
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    tops = np.zeros((size.layers, size.keys), dtype=np.int64)
+    tops = {"all": np.zeros((size.layers, size.keys), dtype=np.int64)}
     order = np.lexsort((np.arange(len(examples)), position))
     parts = list(batching.sequences(position, order, at.batch_tokens))
     read = 3 * size.layers * len(examples)  # residual, feed-forward and output of each layer

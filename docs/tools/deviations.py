@@ -31,7 +31,7 @@ INTRODUCTION = """\
 # Where text and code leave a choice
 
 The authors released the code of their analysis: with it one can see what was done, and a text of nine pages cannot
-say everything. This page goes through both. C1 to C8 follow the released code from file to file; D1 to D32 are the
+say everything. This page goes through both. C1 to C8 follow the released code from file to file; D1 to D33 are the
 questions that text and code leave open or answer differently. For each it says what the text says, what the code does
 and where, what this package does by default, which config key decides it, and what was measured with the key set
 otherwise.

@@ -41,6 +41,7 @@ FIDELITY = {
 RELEASED_ONLY = {
     "triggers.per_sentence": "best",
     "triggers.duplicates": "keep",
+    "values.types": "all",
     "corpus.headings": "keep",
     "corpus.too_long": "refuse",
 }
@@ -188,6 +189,11 @@ class Values(Section):
         examples=["auto"], description="adaptive: the model's own softmax (paper) | flat | head | random (released)"
     )
     projection_seed: int = Field(examples=[1], ge=0, le=LARGEST, description="of the random projections")
+    types: Literal["all", "trained"] = Field(
+        "all",
+        description="what a value may predict: all types (paper) | trained, without those that are never a training "
+        "target, such as `<s>`; the other choice is measured beside it",
+    )
 
 
 class Composition(Section):

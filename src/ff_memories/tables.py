@@ -4,7 +4,8 @@ Tables are Parquet files that come out byte-identical from run to run. Token col
 joined when a table is shown, so tables hold no corpus text.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -24,14 +25,33 @@ Columns = dict[str, pl.DataType | type[pl.DataType]]
 
 @dataclass(frozen=True)
 class Schema:
-    """One table: its key columns in sort order, all its columns, and which of them may be null."""
+    """One table: its key columns in sort order, its columns, which of them may be null, and which may be absent."""
 
     about: str
     key: tuple[str, ...]
     columns: Columns
     nullable: frozenset[str] = frozenset()
+    optional: Columns = field(default_factory=dict)
+
+    def of(self, names: Collection[str]) -> Columns | None:
+        """Return the columns of a table that has columns of these names; nothing where they are not this one's."""
+        every = self.columns | self.optional
+        return (
+            {n: t for n, t in every.items() if n in names}
+            if self.columns.keys() <= set(names) <= every.keys()
+            else None
+        )
 
 
+def _both(columns: Columns) -> Columns:
+    """Return columns once more for the types that ``values.types`` does not say: those of all, or of the trained."""
+    return {f"{name}_{types}": kind for types in ("all", "trained") for name, kind in columns.items()}
+
+
+_PREDICTED: Columns = {
+    "top_token": TOKEN, "top_probability": pl.Float32, "next_token_rank": pl.UInt32, "agrees": pl.Boolean,
+    "agreeing_triggers": pl.UInt16,
+}  # fmt: skip
 VERDICT = pl.Enum(["reproduced", "not_reproduced", "holds", "fails", "not_applicable", "not_attempted"])
 
 TABLES = {
@@ -60,7 +80,9 @@ TABLES = {
         {"layer": LAYER, "key": KEY, "top_token": TOKEN, "top_probability": pl.Float32, "next_token": TOKEN,
          "next_token_rank": pl.UInt32, "agrees": pl.Boolean, "agreeing_triggers": pl.UInt16,
          "triggers": pl.UInt16},
-        frozenset({"next_token", "next_token_rank", "agrees"}),
+        frozenset({"next_token", *(name + suffix for name in ("next_token_rank", "agrees")
+                                   for suffix in ("", "_all", "_trained"))}),
+        _both(_PREDICTED),
     ),
     "promoted": Schema(
         "the tokens that every value promotes most, for the gallery; `token_rank` counts from 0 = top",
@@ -84,6 +106,7 @@ TABLES = {
         ("example", "layer"),
         {"example": EXAMPLE, "layer": LAYER, "active": pl.UInt16, "ffn_top": TOKEN, "output_top": TOKEN,
          "agreeing_memories": pl.UInt16},
+        optional=_both({"agreeing_memories": pl.UInt16}),
     ),
     "agreeing": Schema(
         "E10 by layer: how often stop words and short prefixes occur where a memory agrees, and where any does or none",
@@ -214,9 +237,10 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     Raises ``ValueError`` on missing or extra columns, values that do not fit, nulls and NaN where none may be,
     and keys that occur twice: these are faults of the step that wrote it, not of its user.
     """
-    if set(frame.columns) != set(schema.columns):
+    columns = schema.of(frame.columns)
+    if columns is None:
         raise ValueError(f"columns {sorted(frame.columns)} instead of {sorted(schema.columns)}")
-    frame = frame.select(pl.col(c).cast(t, strict=True) for c, t in schema.columns.items())
+    frame = frame.select(pl.col(c).cast(t, strict=True) for c, t in columns.items())
     for column in frame.columns:
         if column not in schema.nullable and frame[column].null_count():
             raise ValueError(f"{frame[column].null_count()} nulls in {column!r}")
@@ -264,7 +288,7 @@ def read(path: str | Path) -> pl.DataFrame:
         raise UserError(f"{path}: no such table", rebuild_hint(path)) from None
     except pl.exceptions.PolarsError as error:
         raise UserError(f"{path}: not a readable table ({error})", rebuild_hint(path)) from None
-    if dict(frame.schema) != schema.columns:
+    if dict(frame.schema) != schema.of(frame.columns):
         raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", rebuild_hint(path))
     if lacking := [name for name in frame.columns if frame[name].null_count() and name not in schema.nullable]:
         raise UserError(f"{path}: values are missing in {', '.join(lacking)}", rebuild_hint(path))

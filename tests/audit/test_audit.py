@@ -1,6 +1,7 @@
 """The audit finds what differs, by name, and says no more than its sample allows."""
 
 import copy
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -69,7 +70,7 @@ def tampered(sound, table, change, row=5):
     rows = frame.to_dicts()
     rows[row] |= change(rows[row])
     tables_ = sound.tables | {table: pl.DataFrame(rows, schema=frame.schema)}
-    return Evidence(sound.oracle, sound.corpus, sound.config, tables_)
+    return dataclasses.replace(sound, tables=tables_)
 
 
 TAMPERED = {
@@ -83,6 +84,9 @@ TAMPERED = {
     ("values", "top_probability"): lambda r: {"top_probability": r["top_probability"] * 1.001},
     ("values", "next_token_rank"): lambda r: {"next_token_rank": r["next_token_rank"] + 1},
     ("values", "agreeing_triggers"): lambda r: {"agreeing_triggers": r["agreeing_triggers"] + 1},
+    ("values", "top_token_trained"): lambda r: {"top_token_trained": r["top_token_trained"] + 1},
+    ("values", "next_token_rank_trained"): lambda r: {"next_token_rank_trained": r["next_token_rank_trained"] + 1},
+    ("composition", "agreeing_memories_trained"): lambda r: {"agreeing_memories_trained": r["agreeing_memories"] + 9},
     ("examples", "next_token"): lambda r: {"next_token": 0},
     ("examples", "model_top"): lambda r: {"model_top": (r["model_top"] + 1) % 48},
     ("composition", "active"): lambda r: {"active": r["active"] + 1},

@@ -48,9 +48,9 @@ def test_on_the_trained_weights_and_all_sentences_it_measures_what_the_tables_sa
     seen = composition.observe(
         decoder, corpus, examples, tops, layer_prediction="ffn", memories="active", batch_tokens=100
     )
-    made = untrained.table(targets, tops, seen)
+    made = untrained.table(targets, tops["all"], seen, "all")
     fires = targets >= 0
-    assert made["agreement"].to_list() == pytest.approx(((targets == tops) & fires).sum(1) / fires.sum(1))
+    assert made["agreement"].to_list() == pytest.approx(((targets == tops["all"]) & fires).sum(1) / fires.sum(1))
     assert (
         made["keys"].to_list()
         == read["values"].drop_nulls("agrees").group_by("layer", maintain_order=True).len()["len"].to_list()
@@ -144,5 +144,5 @@ def test_the_step_writes_the_same_bytes_twice_and_leaves_keys_that_never_fire_ou
     made = tables.read(out / "control.parquet")
     assert made["examples"].to_list() == [40, 40] and made["active"].is_between(0.3, 0.7).all()
     none = np.full((2, 3), -1)
-    seen = composition.Observation.empty(examples=4, layers=2)
-    assert untrained.table(none, none, seen)["agreement"].to_list() == [None, None]
+    seen = composition.Observation.empty(4, 2, ["all"])
+    assert untrained.table(none, none, seen, "all")["agreement"].to_list() == [None, None]

@@ -194,7 +194,9 @@ def test_how_many_values_are_projected_at_once_decides_nothing(small, monkeypatc
     wanted = np.random.default_rng(1).integers(-1, 48, (3, 24))
     once = values.value_predictions(decoder, decoder.vocabulary, wanted)
     monkeypatch.setattr(values, "TILE", 7)
-    top, probability, rank = values.value_predictions(decoder, decoder.vocabulary, wanted)
-    assert (top == once[0]).all() and (rank == once[2]).all() and ((rank == -1) == (wanted == -1)).all()
-    assert probability == pytest.approx(once[1], rel=1e-5)
-    assert (values.value_tops(decoder, decoder.vocabulary) == top).all()
+    again = values.value_predictions(decoder, decoder.vocabulary, wanted)
+    tops = values.value_tops(decoder, decoder.vocabulary)
+    for types, found in again.items():
+        assert (found.top == once[types].top).all() and (found.rank == once[types].rank).all()
+        assert ((found.rank == -1) == (wanted == -1)).all() and (tops[types] == found.top).all()
+        assert found.probability == pytest.approx(once[types].probability, rel=1e-5)

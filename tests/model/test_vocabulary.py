@@ -50,6 +50,35 @@ def test_tops_probabilities_and_ranks_are_those_of_the_full_distribution(tmp_pat
     assert torch.allclose(read.predict(h, target, rank=False).target_probability[known], own.exp().squeeze(1)[known])
 
 
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("kind", ["adaptive", "flat", "head", "random"])
+def test_types_that_are_never_trained_are_left_out_and_everything_else_stays(tmp_path, monkeypatch, options, kind):
+    monkeypatch.setattr(vocabulary, "TILE", 5)
+    monkeypatch.setattr(vocabulary, "ROWS", 70)
+    read = load(tmp_path, **options)[1].reading(kind)
+    h = vectors(400)
+    target = torch.arange(400) % read.size
+    target[::7] = -1
+    before = read.predict(h, target)
+    for name in ("top", "probability"):
+        assert torch.equal(getattr(before, f"trained_{name}"), getattr(before, name))
+    assert torch.equal(before.trained_rank, before.target_rank)
+    tops = before.top.unique()
+    never = sorted({0, 1, *tops[:: max(1, len(tops) // 6)].tolist()})  # some of what is predicted, in every cluster
+    read.leave_out(never)
+    found, full = read.predict(h, target), read.log_probabilities(h)
+    for name in ("top", "probability", "target_rank", "target_probability"):
+        torch.testing.assert_close(getattr(found, name), getattr(before, name), equal_nan=True)
+    without = full.index_fill(1, torch.tensor([n for n in never if n < read.size]), -torch.inf)
+    assert torch.equal(found.trained_top, without.argmax(1)) and (found.trained_top != found.top).any()
+    assert torch.allclose(found.trained_probability, without.max(1).values.exp())
+    known = target >= 0
+    own = full.gather(1, target.clamp(0)[:, None])
+    assert torch.equal(found.trained_rank[known], (without > own).sum(1)[known])
+    assert (found.trained_rank[~known] == -1).all()
+    assert torch.equal(read.predict(h).trained_top, found.trained_top)
+
+
 def test_tail_words_are_among_the_tops_tested(tmp_path):
     read = load(tmp_path)[1]
     assert (read.predict(vectors(400)).top >= 12).any()

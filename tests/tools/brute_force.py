@@ -28,23 +28,47 @@ def check_values(run):
     for row in frames["values"].iter_rows(named=True):
         value = reference.blocks[row["layer"] - 1].fc2.weight[:, row["key"]].detach()
         logp = reference.log_probabilities(value)
-        assert row["top_token"] == int(logp.argmax())
-        assert math.isclose(row["top_probability"], math.exp(logp.max()), rel_tol=1e-4)
         targets = listed.get((row["layer"], row["key"]), [])
         known = [t for t in targets if t is not None]
         assert row["triggers"] == len(known)
-        assert row["agreeing_triggers"] == sum(t == row["top_token"] for t in known)
-        if targets and targets[0] is not None:
-            assert row["next_token"] == targets[0]
-            assert row["next_token_rank"] == rank(logp, targets[0])
-            assert row["agrees"] == (targets[0] == row["top_token"])
-        else:
-            assert row["next_token"] is row["next_token_rank"] is row["agrees"] is None
+        assert row["next_token"] == (targets[0] if targets else None)
+        kinds = {"all": logp, "trained": trained(logp)}
+        for types, among in kinds.items():
+            check_predicted(row, suffix_of(settings, types), among, targets, known)
+
+
+def suffix_of(settings, types):
+    """Return the suffix of the columns of some types: none of those that the config asks for."""
+    return "" if settings["values"].get("types", "all") == types else f"_{types}"
+
+
+def trained(log_probabilities):
+    """Return them without those of the types that are never trained: the small dictionary counts all of its own."""
+    out = log_probabilities.clone()
+    out[:2] = -math.inf
+    return out
+
+
+def check_predicted(row, suffix, logp, targets, known):
+    """Check what a value predicts among some types against their log-probabilities."""
+    assert row["top_token" + suffix] == int(logp.argmax())
+    assert math.isclose(row["top_probability" + suffix], math.exp(logp.max()), rel_tol=1e-4)
+    assert row["agreeing_triggers" + suffix] == sum(t == row["top_token" + suffix] for t in known)
+    if targets and targets[0] is not None:
+        assert row["agrees" + suffix] == (targets[0] == row["top_token" + suffix])
+        if logp[targets[0]] > -math.inf:
+            assert row["next_token_rank" + suffix] == rank(logp, targets[0])
+    else:
+        assert row["next_token_rank" + suffix] is row["agrees" + suffix] is None
 
 
 def check_composition(run):
     settings, reference, sentences, frames = run
-    tops = [[reference.top(v) for v in block.fc2.weight.detach().t()] for block in reference.blocks]
+    said = [[reference.log_probabilities(v) for v in b.fc2.weight.detach().t()] for b in reference.blocks]
+    tops = [
+        {"all": [int(p.argmax()) for p in layer], "trained": [int(trained(p).argmax()) for p in layer]}
+        for layer in said
+    ]
     rows = frames["composition"].join(frames["refinement"], on=["example", "layer"], suffix="_again")
     rows = rows.join(frames["examples"], on="example", suffix="_example").sort("example", "layer")
     assert rows.height == frames["examples"].height * len(reference.blocks)
@@ -67,7 +91,9 @@ def check_composition(run):
             assert row["active"] == sum(active)
             says = row["output_top" if settings["composition"]["layer_prediction"] == "output" else "ffn_top"]
             may = [True] * len(active) if settings["composition"]["memories"] == "all" else active
-            assert row["agreeing_memories"] == sum(a and t == says for a, t in zip(may, top, strict=True))
+            for types, own in top.items():
+                agreeing = sum(a and t == says for a, t in zip(may, own, strict=True))
+                assert row["agreeing_memories" + suffix_of(settings, types)] == agreeing
             same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
             kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}
             assert row["kind"] == kind.get(same, "composition")

@@ -95,12 +95,13 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     triggers = ["--triggers", t("triggers")]
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
          "--counts", c("mutations"))  # fmt: skip
-    step("values", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"))
+    types = ["--dictionary", folder / "dict.txt"]
+    step("values", *config_, *model, *execution, *corpus, *triggers, *types, "--values", t("values"))
     step("gallery-tables", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"),
          "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
     given = settings["composition"].get("sample_file")
     sample = ["--sample", folder / given, "--sentences", t("sentences")] if given else []
-    step("composition", *config_, *model, *execution, *corpus, *sample, "--values", t("values"),
+    step("composition", *config_, *model, *execution, *corpus, *sample, *types, "--values", t("values"),
          "--examples", t("examples"), "--composition", t("composition"), "--refinement", t("refinement"),
          "--counts", c("composition"))  # fmt: skip
     return out

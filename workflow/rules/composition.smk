@@ -9,6 +9,7 @@ rule composition:
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
         values=rules.values.output.values,
+        dictionary=run_.dictionary,
     output:
         examples=run_.table("examples"),
         composition=run_.table("composition"),

@@ -7,6 +7,7 @@ rule control:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
     output:
         control=run_.table("control"),
     log:

@@ -12,6 +12,7 @@ rule docstrings:
         run_.path("logs", "docstrings.tsv")
     conda:
         "../envs/environment.yaml"
+    threads: 4
     params:
         **run_.step("docstrings"),
     shell:

@@ -8,6 +8,7 @@ rule values:
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
         triggers=rules.triggers.output.triggers,
+        dictionary=run_.dictionary,
     output:
         values=run_.table("values"),
     log:

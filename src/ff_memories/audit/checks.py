@@ -1,6 +1,6 @@
 """Rows of the measured tables, recomputed from the model and the text: one function per table."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Closeness, Result
 from ff_memories.audit.oracle import Oracle, Seen
 from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.dictionary import BOS, Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.trigger_table import POSITIONS
-from ff_memories.memories.values import BOS
+from ff_memories.memories.values import other
 from ff_memories.workflow.run import Run
 
 Row = dict[str, Any]
@@ -36,7 +36,8 @@ class Evidence:
     given: pl.DataFrame | None = None
     lists: dict[tuple[int, int], pl.DataFrame] = field(init=False)
     near: Closeness = field(init=False)
-    _tops: dict[tuple[int, int], list[int]] = field(init=False, default_factory=dict)
+    never: list[int] = field(default_factory=list)  # ids of the types that are never trained
+    _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.near = Closeness(tolerances.of(self.config.extraction.precision))
@@ -47,13 +48,12 @@ class Evidence:
     def read(cls, run: Run, names: Iterable[str], at: Callable[[str], Path]) -> "Evidence":
         """Read a run's model, corpus and tables; ``at`` says where a file of the run is looked for."""
         values = run.resolved["values"]
-        oracle = Oracle(
-            at(run.checkpoint), Dictionary.read(at(run.dictionary)), values["projection"], values["projection_seed"]
-        )
+        dictionary = Dictionary.read(at(run.dictionary))
+        oracle = Oracle(at(run.checkpoint), dictionary, values["projection"], values["projection_seed"])
         frames = {name: tables.read(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, at), corpus.lengths) if file else None
-        return cls(oracle, corpus, Settings(run.resolved), frames, given)
+        return cls(oracle, corpus, Settings(run.resolved), frames, given, dictionary.never_trained())
 
     def prefix(self, row: Row) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
@@ -67,14 +67,20 @@ class Evidence:
         """Return the trigger of a (layer, key, rank)."""
         return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)
 
-    def tops(self, layer: int, key: int) -> list[int]:
-        """Return the token that a value predicts, and after it those too close to it to call."""
-        if (layer, key) not in self._tops:
-            said = self.oracle.of_memory(self.oracle.value(layer, key))
+    def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
+        """Return log-probabilities with those left out that are none of ``values.types``."""
+        if types == "all" or not self.never:
+            return log_probabilities
+        return log_probabilities.index_fill(0, torch.tensor(self.never), -torch.inf)
+
+    def tops(self, types: str, layer: int, key: int) -> list[int]:
+        """Return the token that a value predicts among some types, and after it those too close to it to call."""
+        if (types, layer, key) not in self._tops:
+            said = self.among(types, self.oracle.of_memory(self.oracle.value(layer, key)))
             best = int(said.argmax())
             close = torch.nonzero(said >= said[best] - self.near.limits.probability).flatten().tolist()
-            self._tops[layer, key] = [best, *(token for token in close if token != best)]
-        return self._tops[layer, key]
+            self._tops[types, layer, key] = [best, *(token for token in close if token != best)]
+        return self._tops[types, layer, key]
 
 
 def _validation(run: Run, at: Callable[[str], Path]) -> dict[int, str]:
@@ -138,19 +144,39 @@ def value(evidence: Evidence, row: Row) -> Result:
     first = targets[0] if targets else None
     known = [target for target in targets if target is not None]
     results = [
-        evidence.near.top("top_token", row["top_token"], said),
-        evidence.near.probability("top_probability", row["top_probability"], float(said.max().exp())),
         compare.same("next_token", row["next_token"], first),
-        compare.same("agrees", row["agrees"], None if first is None else first == row["top_token"]),
         compare.same("triggers", row["triggers"], len(known)),
-        compare.same("agreeing_triggers", row["agreeing_triggers"], known.count(row["top_token"])),
     ]
-    if first is None or first >= len(said):  # a reading of the head alone knows no rank of rarer words
-        if first is None:
-            results.append(compare.same("next_token_rank", row["next_token_rank"], None))
-    else:
-        results.append(evidence.near.rank("next_token_rank", row["next_token_rank"], said, first))
+    for types, suffix in suffixes(evidence, row, "top_token"):
+        results += _predicted(evidence, row, evidence.among(types, said), first, known, suffix)
     return compare.together(results)
+
+
+def suffixes(evidence: Evidence, row: Row, column: str) -> Iterator[tuple[str, str]]:
+    """Yield each choice of ``values.types`` that a row has columns of, and their suffix."""
+    own = evidence.config.values.types
+    yield own, ""
+    if f"{column}_{other(own)}" in row:
+        yield other(own), f"_{other(own)}"
+
+
+def _predicted(
+    evidence: Evidence, row: Row, said: torch.Tensor, first: int | None, known: list[int], suffix: str
+) -> list[Result]:
+    """Compare what a value predicts among the types whose columns have a suffix."""
+    top = row["top_token" + suffix]
+    named = lambda column: (column + suffix, row[column + suffix])
+    results = [
+        evidence.near.top(*named("top_token"), said),
+        evidence.near.probability(*named("top_probability"), float(said.max().exp())),
+        compare.same(*named("agrees"), None if first is None else first == top),
+        compare.same(*named("agreeing_triggers"), known.count(top)),
+    ]
+    if first is None:
+        results.append(compare.same(*named("next_token_rank"), None))
+    elif first < len(said) and said[first] > -torch.inf:  # a reading of the head alone ranks no rarer words
+        results.append(evidence.near.rank(*named("next_token_rank"), said, first))
+    return results
 
 
 def _targets(evidence: Evidence, row: Row) -> list[int | None]:
@@ -200,20 +226,27 @@ def composition(evidence: Evidence, row: Row) -> Result:
     may = torch.ones_like(score, dtype=torch.bool) if evidence.config.composition.memories == "all" else score > 0
     unsure = score.abs() <= noise
     active, close = int((score > 0).sum()), int(unsure.sum())
-    agreeing, near = _agreeing(evidence, row["layer"], torch.nonzero(may | unsure).flatten(), may & ~unsure, says)
+    agreeing = []
+    for types, suffix in suffixes(evidence, row, "agreeing_memories"):
+        keys = torch.nonzero(may | unsure).flatten()
+        found, near = _agreeing(evidence, types, row["layer"], keys, may & ~unsure, says)
+        column = "agreeing_memories" + suffix
+        agreeing.append(compare.within(column, row[column], found, found - near, found + near))
     return compare.together([
         compare.within("active", row["active"], active, active - close, active + close),
         evidence.near.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(ffn)),
         evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(residual + ffn)),
-        compare.within("agreeing_memories", row["agreeing_memories"], agreeing, agreeing - near, agreeing + near),
+        *agreeing,
     ])  # fmt: skip
 
 
-def _agreeing(evidence: Evidence, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int) -> tuple[int, int]:
+def _agreeing(
+    evidence: Evidence, types: str, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int
+) -> tuple[int, int]:
     """Return how many memories that may agree have values that predict a token, and how many are too close to call."""
     agree = close = 0
     for key in keys.tolist():
-        tops = evidence.tops(layer, key)
+        tops = evidence.tops(types, layer, key)
         agree += bool(may[key]) and tops[0] == token
         close += token in tops and (len(tops) > 1 or not may[key])
     return agree, close

@@ -21,6 +21,8 @@ SAME, COEFFICIENT, CHANGE, PROBABILITY, DECIDED, STATISTIC, FOLLOWS = (
     "same", "coefficient", "change", "probability", "decided", "statistic", "follows",
 )  # fmt: skip
 
+TYPES = ("", "_all", "_trained")  # of the columns that `values.types` has two of
+
 # what each column is; columns that are not named must be the same
 RULES: dict[str, dict[str, str]] = {
     "sentences": {},
@@ -29,11 +31,16 @@ RULES: dict[str, dict[str, str]] = {
     "shading": {"coefficient": COEFFICIENT},
     "mutations": {"coefficient": COEFFICIENT, "mutated": COEFFICIENT, "change": CHANGE},
     "values": {
-        "top_token": DECIDED, "top_probability": PROBABILITY, "next_token": DECIDED, "next_token_rank": DECIDED,
-        "agrees": DECIDED, "agreeing_triggers": DECIDED, "triggers": DECIDED,
+        "next_token": DECIDED, "triggers": DECIDED,
+        **{name + types: PROBABILITY if name == "top_probability" else DECIDED
+           for name in ("top_token", "top_probability", "next_token_rank", "agrees", "agreeing_triggers")
+           for types in TYPES},
     },
     "examples": {"model_top": DECIDED},
-    "composition": {"active": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED, "agreeing_memories": DECIDED},
+    "composition": {
+        "active": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED,
+        **{"agreeing_memories" + types: DECIDED for types in TYPES},
+    },
     "refinement": {
         "residual_top": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED, "model_top": DECIDED,
         "residual_probability": PROBABILITY, "kind": DECIDED,

@@ -83,7 +83,8 @@ def measure(
     """Measure G2-G5 and G7 on a model of the right size."""
     shape, options, ids = decoder.description, known["perplexity"], stream(test, dictionary)
     none = np.full((shape.layers, shape.keys), -1, dtype=np.int64)
-    top, probability, _ = value_predictions(decoder, decoder.vocabulary, none)
+    found = value_predictions(decoder, decoder.vocabulary, none)["all"]
+    top, probability = found.top, found.probability
     best = np.argsort(-probability.ravel(), kind="stable")[: known["top_values"]["values"]]
     upper = best // shape.keys + 1 >= known["top_values"]["from_layer"]
     inside = lambda at: at["layer"] <= shape.layers and at["key"] < shape.keys

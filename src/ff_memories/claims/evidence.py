@@ -1,7 +1,7 @@
 """What the checks look at: a run's tables, the model's size, and the few settings that measures depend on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -10,6 +10,12 @@ PROXY = "proxy"
 
 class Missing(Exception):
     """The data that a claim rests on was not gathered in this run."""
+
+
+def of_types(frame: pl.DataFrame, types: str) -> pl.DataFrame:
+    """Return a table with its columns of some types in place of those without a suffix."""
+    own = [column for column in frame.columns if column.endswith(f"_{types}")]
+    return frame.with_columns(pl.col(c).alias(c.removesuffix(f"_{types}")) for c in own).drop(own)
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,13 @@ class Evidence:
         if name not in self.tables:
             raise Missing(f"no table {name!r} in this run")
         return self.tables[name]
+
+    def beside(self) -> "tuple[str, Evidence] | None":
+        """Return the other choice of ``values.types`` and the evidence by it, where the tables hold both."""
+        for types in ("all", "trained"):
+            if f"top_token_{types}" in self.tables.get("values", pl.DataFrame()).columns:
+                return types, replace(self, tables={n: of_types(frame, types) for n, frame in self.tables.items()})
+        return None
 
     def labels(self, name: str) -> tuple[pl.DataFrame, bool]:
         """Return the people's rows of a table of judgements, or else the proxy's, and whether it is the proxy's.

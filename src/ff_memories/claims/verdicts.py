@@ -7,10 +7,13 @@ import polars as pl
 from ff_memories.claims.checks import composition, mutations, patterns, refinement, values
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import Claim
 from ff_memories.tables import TABLES, conform
 
 PROXY = "automatic proxy"
+OF_TYPES = ("values", "composition")  # checks of what values predict, hence among which types
+TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
 # Imported by name, so that whoever reads the imports knows what a verdict depends on.
 CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutations, patterns, refinement)}
 
@@ -23,6 +26,14 @@ def check_of(claim: Claim) -> Callable[..., Measurement]:
 
 def _joined(*parts: str) -> str | None:
     return "; ".join(part for part in parts if part) or None
+
+
+def _beside(claim: Claim, found: Measurement, types: str, evidence: Evidence) -> str:
+    """Return in words what the other choice of ``values.types`` measures, where it is another number."""
+    other = check_of(claim)(evidence, **claim.parameters)
+    if other.value == found.value:
+        return ""
+    return f"{measured(other.value, claim.unit)} {TYPES[types]}"
 
 
 def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None]:
@@ -45,11 +56,13 @@ def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None
 
 def verdicts(claims: Iterable[Claim], evidence: Evidence, scope: str) -> pl.DataFrame:
     """Measure and judge every claim: the ``claims`` table."""
-    rows = []
+    rows, beside = [], evidence.beside()
     for claim in claims:
         try:
             found = check_of(claim)(evidence, **claim.parameters)
             verdict, reason = judge(claim, found, scope)
+            if beside is not None and claim.check.split(".")[0] in OF_TYPES:
+                reason = _joined(reason or "", _beside(claim, found, *beside))
         except Missing as missing:
             found, verdict, reason = Measurement(), "not_attempted", str(missing)
         rows.append({

@@ -42,9 +42,7 @@ def run(args: argparse.Namespace) -> None:
     shape, tokens = _shape(run_, sources["model"]), _tokens(run_, sources["text"])
     wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
     archives = sum(_bytes(source) for source in wanting)
-    speed = estimate.calibrate(
-        shape, device, config.execution.batch_tokens, args.threads, config.extraction.precision
-    )
+    speed = estimate.calibrate(shape, device, config.execution.batch_tokens, args.threads, config.extraction.precision)
     plan = estimate.steps(config, shape, tokens, speed, archives, bool(run_.golden))
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
     _show(run_, device, shape, tokens, speed, plan, measured, args.devices)

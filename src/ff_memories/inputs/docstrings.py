@@ -5,9 +5,13 @@ go to train or validation whole, by a hash of their name, so no docstring is spl
 """
 
 import ast
+import gc
 import hashlib
 import re
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -39,9 +43,15 @@ _WORD = re.compile(r"[A-Za-z]+")
 def docstrings(source: str) -> Iterator[str]:
     """Yield the cleaned docstring of a module and of every class and function in it, in source order."""
     holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(source)):
+    waiting: deque[ast.AST] = deque([ast.parse(source)])
+    while waiting:  # breadth first, as ast.walk goes, through statements alone: no expression holds any of these
+        node = waiting.popleft()
         if isinstance(node, holders) and (text := ast.get_docstring(node)):
             yield text
+        for inner in ("body", "handlers", "orelse", "finalbody", "cases"):
+            held = getattr(node, inner, None)
+            if isinstance(held, list):
+                waiting.extend(held)
 
 
 def paragraphs(docstring: str) -> Iterator[str]:
@@ -112,16 +122,38 @@ def split_of(name: str) -> str:
     return "validation" if draw < VALIDATION_SHARE else "train"
 
 
-def build(packages: dict[str, str] = PACKAGES) -> dict[str, list[str]]:
-    """Return ``{"train": [...], "validation": [...]}``: one tokenised paragraph per entry, each once."""
-    seen: set[tuple[str, ...]] = set()
-    out: dict[str, list[str]] = {"train": [], "validation": []}
-    for package, version in packages.items():
-        for name, path in sources(package, version):
-            for doc in docstrings(path.read_text(encoding="utf-8")):
-                for paragraph in paragraphs(doc):
-                    words = tokens(paragraph)
-                    if is_prose(words) and tuple(words) not in seen:
-                        seen.add(tuple(words))
-                        out[split_of(name)].append(" ".join(words))
+def prose(path: Path) -> list[str]:
+    """Return the tokenised prose paragraphs of a source file."""
+    found = (tokens(text) for doc in docstrings(path.read_text(encoding="utf-8")) for text in paragraphs(doc))
+    return [" ".join(words) for words in found if is_prose(words)]
+
+
+def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, list[str]]:
+    """Return ``{"train": [...], "validation": [...]}``: one tokenised paragraph per entry, each once.
+
+    ``processes``: how many read at a time; it changes nothing of the result.
+    """
+    files = [file for package, version in packages.items() for file in sources(package, version)]
+    paths = [path for _, path in files]
+    with _without_collector(), ProcessPoolExecutor(processes, initializer=gc.disable) as pool:
+        found = map(prose, paths) if processes == 1 else pool.map(prose, paths, chunksize=16)
+        seen: set[str] = set()
+        out: dict[str, list[str]] = {"train": [], "validation": []}
+        for (name, _), texts in zip(files, found, strict=True):
+            for text in texts:
+                if text not in seen:
+                    seen.add(text)
+                    out[split_of(name)].append(text)
     return out
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Collect no garbage meanwhile: syntax trees are large, hold no cycles, and are gone over again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

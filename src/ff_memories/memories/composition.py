@@ -3,6 +3,9 @@
 One forward pass of every example serves both sections.
 """
 
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +65,7 @@ class Observation:
     """What was seen at every example and layer: (examples, layers) each, ``model_top`` (examples,)."""
 
     active: np.ndarray
-    agreeing: np.ndarray
+    agreeing: dict[str, np.ndarray]
     residual_top: np.ndarray
     ffn_top: np.ndarray
     output_top: np.ndarray
@@ -70,49 +73,45 @@ class Observation:
     model_top: np.ndarray
 
     @classmethod
-    def empty(cls, examples: int, layers: int) -> "Observation":
-        """Return room for what will be seen."""
+    def empty(cls, examples: int, layers: int, types: Iterable[str]) -> "Observation":
+        """Return room for what will be seen; ``types``: among which values predict."""
         ids = lambda: np.zeros((examples, layers), dtype=np.int64)
         probability = np.zeros((examples, layers), dtype=np.float32)
-        return cls(ids(), ids(), ids(), ids(), ids(), probability, np.zeros(examples, dtype=np.int64))
+        agreeing = {name: ids() for name in types}
+        return cls(ids(), agreeing, ids(), ids(), ids(), probability, np.zeros(examples, dtype=np.int64))
 
 
 def observe(
-    decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, value_tops: np.ndarray, *,
+    decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, value_tops: dict[str, np.ndarray], *,
     layer_prediction: str, memories: str, batch_tokens: int,
 ) -> Observation:  # fmt: skip
     """Run every example and read all its layers.
 
     Args:
         examples: ``sentence`` and ``position``.
-        value_tops: (layers, d_m) top token of every value.
+        value_tops: (layers, d_m) top token of every value, for each choice of ``values.types``.
         layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
         memories: ``active`` ones may agree (coefficient > 0), or ``all``.
     """
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    seen = Observation.empty(len(examples), decoder.description.layers)
-    tops = torch.from_numpy(value_tops.astype(np.int64)).to(decoder.device)
+    seen = Observation.empty(len(examples), decoder.description.layers, value_tops)
+    tops = {name: torch.from_numpy(ids.astype(np.int64)).to(decoder.device) for name, ids in value_tops.items()}
     order = np.lexsort((np.arange(len(examples)), position))
 
     def run(part: np.ndarray) -> None:
-        batch = Batch.pack([corpus.sentence(sentence[i])[: position[i]] for i in part], decoder.device)
-        last = torch.from_numpy(np.cumsum(position[part] + 1) - 1).to(decoder.device)
-        residuals, updates, fires = [], [], []
-        x = decoder.embed(batch)
-        for layer in decoder.layers:
-            residual = layer.attend(x, batch)
-            coefficients = layer.coefficients(residual)
-            update = layer.combine(coefficients)
-            x = residual + update
-            residuals.append(residual[last])
-            updates.append(update[last])
-            fires.append(coefficients[last] > 0)
-        _read(decoder, part, torch.stack(residuals, 1), torch.stack(updates, 1), seen)
+        prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
+        states, read = _looked_at(decoder, prefixes)
+        seen.ffn_top[part], seen.output_top[part], seen.residual_top[part], seen.residual_probability[part] = read
+        seen.model_top[part] = seen.output_top[part, -1]
         says = seen.ffn_top if layer_prediction == "ffn" else seen.output_top
-        for index, active in enumerate(fires):
-            same = tops[index] == torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
+        for index, active in enumerate(states.fires):
+            said = torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
             seen.active[part, index] = active.sum(1).cpu().numpy()
-            seen.agreeing[part, index] = (same & active if memories == "active" else same).sum(1).cpu().numpy()
+            for name, own in tops.items():
+                same = own[index] == said
+                seen.agreeing[name][part, index] = (
+                    (same & active if memories == "active" else same).sum(1).cpu().numpy()
+                )
 
     with torch.inference_mode(), Progress(len(examples), "examples", "composition") as progress:
         for part in batching.sequences(position, order, batch_tokens):
@@ -121,22 +120,87 @@ def observe(
     return seen
 
 
-def _read(decoder: Decoder, part: np.ndarray, r: torch.Tensor, y: torch.Tensor, seen: Observation) -> None:
-    """Read the vocabulary from residuals r, feed-forward outputs y and o = r + y: (examples, layers, d)."""
-    vocabulary = decoder.vocabulary
+@dataclass(frozen=True)
+class States:
+    """What a model computes at the last token of some prefixes, layer by layer.
+
+    Attributes:
+        residual, update: (prefixes, layers, d), r and y; the layer's output is r + y.
+        fires: of each layer (prefixes, d_m), which coefficients are positive.
+    """
+
+    residual: torch.Tensor
+    update: torch.Tensor
+    fires: list[torch.Tensor]
+
+
+Read = tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray
+]  # tops of y, o and r, and the probability of o^L's top in r
+_kept: dict[tuple[str, ...], tuple[States, dict[str, Read]]] | None = None
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Keep, while the block lasts, what the model computes at examples, for those who look at the same ones again.
+
+    Choices that differ in what is read off, and not in the examples, then run the model once. It takes
+    4 (2 d + d_m / 4) bytes for each example and layer.
+    """
+    global _kept
+    before, _kept = _kept, {}
+    try:
+        yield
+    finally:
+        _kept = before
+
+
+def _looked_at(decoder: Decoder, prefixes: list[np.ndarray]) -> tuple[States, Read]:
+    """Return what the model computes at prefixes, and what it then predicts: as it was kept, or anew."""
+    kind = decoder.vocabulary.kind
+    if _kept is None or not decoder.source:
+        states = _run(decoder, prefixes)
+        return states, _read(decoder, states)
+    text = hashlib.blake2b(b"".join(len(p).to_bytes(4, "little") + p.tobytes() for p in prefixes)).hexdigest()
+    key = (decoder.source, decoder.precision, str(decoder.device), text)
+    if key not in _kept:
+        _kept[key] = _run(decoder, prefixes), {}
+    states, readings = _kept[key]
+    if kind not in readings:
+        readings[kind] = _read(decoder, states)
+    return states, readings[kind]
+
+
+def _run(decoder: Decoder, prefixes: list[np.ndarray]) -> States:
+    """Run prefixes, which come by length, through all layers."""
+    batch = Batch.pack(prefixes, decoder.device)
+    last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
+    residuals, updates, fires = [], [], []
+    x = decoder.embed(batch)
+    for layer in decoder.layers:
+        residual = layer.attend(x, batch)
+        coefficients = layer.coefficients(residual)
+        update = layer.combine(coefficients)
+        x = residual + update
+        residuals.append(residual[last])
+        updates.append(update[last])
+        fires.append(coefficients[last] > 0)
+    return States(torch.stack(residuals, 1), torch.stack(updates, 1), fires)
+
+
+def _read(decoder: Decoder, states: States) -> Read:
+    """Read the vocabulary from residuals r, feed-forward outputs y and o = r + y."""
+    vocabulary, (r, y) = decoder.vocabulary, (states.residual, states.update)
     read = lambda h, target=None: vocabulary.predict(vocabulary.output(h.flatten(0, 1)), target, rank=False)
     grid = lambda tensor: tensor.view(r.shape[:2]).cpu().numpy()
-    seen.ffn_top[part] = grid(read(y).top)
-    seen.output_top[part] = grid(read(r + y).top)
-    seen.model_top[part] = seen.output_top[part, -1]
-    target = torch.from_numpy(seen.model_top[part]).to(decoder.device).repeat_interleave(r.shape[1])
+    ffn_top, output_top = grid(read(y).top), grid(read(r + y).top)
+    target = torch.from_numpy(output_top[:, -1]).to(decoder.device).repeat_interleave(r.shape[1])
     found = read(r, target)
-    seen.residual_top[part] = grid(found.top)
-    seen.residual_probability[part] = grid(found.target_probability)
+    return ffn_top, output_top, grid(found.top), grid(found.target_probability)
 
 
-def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus) -> dict[str, pl.DataFrame]:
-    """Return the tables ``examples``, ``composition`` and ``refinement``."""
+def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str = "all") -> dict[str, pl.DataFrame]:
+    """Return the tables ``examples``, ``composition`` and ``refinement``; ``types``: ``values.types`` of the run."""
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     inside = position < corpus.lengths[sentence]
     following = corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)].astype(np.int64)
@@ -158,7 +222,10 @@ def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus) -> dict[st
                 "active": flat(seen.active),
                 "ffn_top": tops["ffn_top"],
                 "output_top": tops["output_top"],
-                "agreeing_memories": flat(seen.agreeing),
+                **{
+                    "agreeing_memories" + ("" if name == types else f"_{name}"): flat(agreeing)
+                    for name, agreeing in seen.agreeing.items()
+                },
             }
         ),
         "refinement": pl.DataFrame(

@@ -68,11 +68,12 @@ def top_targets(decoder: Decoder, corpus: Corpus, sentences: np.ndarray, target:
     return token.cpu().numpy()
 
 
-def table(targets: np.ndarray, value_tops: np.ndarray, seen: Observation) -> pl.DataFrame:
+def table(targets: np.ndarray, value_tops: np.ndarray, seen: Observation, types: str) -> pl.DataFrame:
     """Return the table ``control``.
 
     Args:
         targets, value_tops: (layers, d_m) each, of ``top_targets`` and ``values.value_tops``.
+        types: among which values predict.
         seen: the untrained model on validation examples (``composition.observe``).
     """
     layers, keys = targets.shape
@@ -86,7 +87,7 @@ def table(targets: np.ndarray, value_tops: np.ndarray, seen: Observation) -> pl.
             "agreement": agreement,
             "examples": [len(seen.model_top)] * layers,
             "active": np.median(seen.active, axis=0) / keys,
-            "zero_agreement": (seen.agreeing == 0).mean(0),
+            "zero_agreement": (seen.agreeing[types] == 0).mean(0),
             "residual_predicts": (seen.residual_top == seen.model_top[:, None]).mean(0),
         }
     ).with_columns(pl.col("agreement").fill_nan(None))

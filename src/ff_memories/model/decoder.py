@@ -112,6 +112,7 @@ class Decoder:
     def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
                  dtype: torch.dtype = torch.float32, precision: Precision = "float32"):  # fmt: skip
         self.description, self.precision = description, precision
+        self.source = ""  # the file of the weights, where they come from one
         self.device, self.dtype = torch.device(device), dtype
         factor = torch.bfloat16 if precision == "bfloat16" else dtype
         weights = {n: t.to(self.device, factor if _is_factor(n, t) else dtype) for n, t in weights.items()}
@@ -128,7 +129,9 @@ class Decoder:
         dtype: torch.dtype = torch.float32, precision: Precision = "float32",
     ) -> Self:  # fmt: skip
         """Load a converted model (``converted.write``)."""
-        return cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
+        decoder = cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
+        decoder.source = str(Path(weights_path).resolve())
+        return decoder
 
     @property
     def max_tokens(self) -> int:

@@ -34,12 +34,17 @@ class Prediction:
         target_rank: tokens with strictly higher log-probability than the target (0 = top); -1 without a target, or
             where ranks are not asked for.
         target_probability: the target's probability; NaN without a target.
+        trained_top, trained_probability, trained_rank: the first three among the types that the model is trained to
+            predict, all others left out; probabilities are still those of the softmax over all types.
     """
 
     top: torch.Tensor
     probability: torch.Tensor
     target_rank: torch.Tensor
     target_probability: torch.Tensor
+    trained_top: torch.Tensor
+    trained_probability: torch.Tensor
+    trained_rank: torch.Tensor
 
 
 @dataclass
@@ -93,6 +98,7 @@ class Vocabulary:
         self.clusters, self.classes = [head, *tails], weights.get("output.classes") if tails else None
         self._description, self._weights = description, weights
         self.kind = kind
+        self.never = torch.zeros(0, dtype=torch.long, device=head.embedding.device)  # ids of types never trained
         self.generator_state: torch.Tensor | None = None  # of ``random``, after its draws
 
     def reading(self, kind: str, seed: int = 1) -> "Vocabulary":
@@ -106,6 +112,7 @@ class Vocabulary:
         if kind not in ("adaptive", "flat", "head", "random"):
             raise ValueError(kind)
         other = Vocabulary(self._description, self._weights, kind, self.precision)
+        other.never = self.never
         if kind == "head":
             other.clusters, other.classes, other.size = other.clusters[:1], None, other.clusters[0].size
         if kind == "random" and self.classes is not None:
@@ -118,6 +125,10 @@ class Vocabulary:
             other.replace_projections(drawn.classes, drawn.tails)
             other.generator_state = drawn.state
         return other
+
+    def leave_out(self, never: list[int]) -> None:
+        """Say which types the model is never trained to predict (``Dictionary.never_trained``)."""
+        self.never = torch.tensor(never, dtype=torch.long, device=self.never.device)
 
     def projections(self) -> list[torch.Tensor]:
         """Return the projections to the classes and to each tail, of an adaptive softmax."""
@@ -170,7 +181,7 @@ class Vocabulary:
         for start in range(0, max(1, len(h)), ROWS):
             rows = slice(start, min(start + ROWS, len(h)))
             retry_smaller(run, rows, rows.stop - rows.start, sliced, "vector")
-        columns = zip(*((p.top, p.probability, p.target_rank, p.target_probability) for p in parts), strict=True)
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
         return Prediction(*(torch.cat(column) for column in columns))
 
     def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
@@ -199,18 +210,23 @@ class Vocabulary:
             wins = best > top_logit  # never where the tail was not projected: NaN
             top_logit = torch.where(wins, best, top_logit)
             top = torch.where(wins, tail.argmax + tail.cluster.first, top)
-        out = Prediction(
-            top, torch.exp(top_logit - norm), torch.full_like(top, -1), torch.full_like(top_logit, torch.nan)
-        )
-        if target is not None:
-            self.fill_targets(out, head, tails, norm, target, rank)
+        probability, none = torch.exp(top_logit - norm), torch.full_like(top, -1)
+        out = Prediction(top, probability, none, torch.full_like(probability, torch.nan), top, probability, none)
+        never = Untrained(self, head, top) if len(self.never) else None  # before ranks take the logits' place
+        logit = None if target is None else self.fill_targets(out, head, tails, norm, target, rank)
+        out.trained_rank = out.target_rank
+        if never is not None:
+            never.leave_out(out, tails, norm, logit, target if rank else None)
         return out
 
     def fill_targets(
         self, out: Prediction, head: torch.Tensor, tails: list["Tail"], norm: torch.Tensor, target: torch.Tensor,
         rank: bool,
-    ) -> None:  # fmt: skip
-        """Fill in the targets' probabilities and ranks. Within its own cluster a target's rank is exact."""
+    ) -> torch.Tensor:  # fmt: skip
+        """Fill in the targets' probabilities and ranks; return their logits (rows,), NaN without a target.
+
+        Within its own cluster a target's rank is exact.
+        """
         n = self.clusters[0].size
         in_head = (target >= 0) & (target < n)
         own = head.gather(1, target.clamp(0, n - 1)[:, None]).squeeze(1)
@@ -219,12 +235,49 @@ class Vocabulary:
             logit = torch.where(tail.own.isnan(), logit, tail.own + tail.offset)
         out.target_probability = torch.exp(logit - norm)
         if not rank:
-            return
+            return logit
         count = head.gt_(logit[:, None]).sum(1)
         for tail in tails:
             tail.project(tail.reach > logit, target, keep=True)
             count += tail.above(torch.where(tail.own.isnan(), logit - tail.offset, tail.own))
         out.target_rank = torch.where(logit.isnan(), -1, count.round().long())
+        return logit
+
+
+class Untrained:
+    """The types that a model is never trained to predict, left out of what a block of vectors predicts.
+
+    Args:
+        vocabulary: whose they are.
+        head: (rows, words) logits of the head.
+        top: (rows,) most probable type of all.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, head: torch.Tensor, top: torch.Tensor):
+        self.never = vocabulary.never
+        self.rows = torch.isin(top, self.never).nonzero().squeeze(1)  # whose top is another one without them
+        inside = self.never[self.never < head.shape[1]]
+        self.logits = [head[:, inside]]
+        self.head = head[self.rows].index_fill_(1, inside, -torch.inf)
+
+    def leave_out(
+        self, out: Prediction, tails: list["Tail"], norm: torch.Tensor, logit: torch.Tensor | None,
+        target: torch.Tensor | None,
+    ) -> None:  # fmt: skip
+        """Fill in what is predicted among the trained types; ``logit`` and ``target``: of those whose rank is known."""
+        own = [tail.inside(self.never) for tail in tails]
+        if len(self.rows):
+            best, top = self.head.max(1)
+            for tail, words in zip(tails, own, strict=True):
+                value, word = tail.best_without(self.rows, words)
+                wins = value > best
+                best, top = torch.where(wins, value, best), torch.where(wins, word, top)
+            out.trained_top = out.top.index_copy(0, self.rows, top)
+            out.trained_probability = out.probability.index_copy(0, self.rows, torch.exp(best - norm[self.rows]))
+        if target is not None and logit is not None:
+            logits = self.logits + [tail.logits_of(words) for tail, words in zip(tails, own, strict=True)]
+            above = (torch.cat(logits, 1) > logit[:, None]).sum(1)  # never where a tail was not projected: NaN
+            out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above)
 
 
 def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
@@ -292,6 +345,31 @@ class Tail:
         self.max[rows], self.argmax[rows], self.lse[rows], self.own[rows] = best, word, lse, own
         if keep:
             self._kept.append((rows, tiles))
+
+    def inside(self, types: torch.Tensor) -> torch.Tensor:
+        """Return which words of this tail some types are, counted within it."""
+        return types[self.holds(types)] - self.cluster.first
+
+    def logits_of(self, words: torch.Tensor) -> torch.Tensor:
+        """Return the logits (rows, words) of a few words, in head logits; NaN for vectors that were not projected."""
+        return linear(self.z, self.cluster.embedding[words]) + self.offset[:, None]
+
+    def best_without(self, rows: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the largest logit, in head logits, and its type, for some vectors and without some words."""
+        need = torch.zeros_like(self._done)
+        need[rows] = True
+        self.project(need, None, keep=False)
+        best, word = self.max[rows], self.argmax[rows]
+        again = torch.isin(word, words).nonzero().squeeze(1)
+        if len(again):
+            best[again] = -torch.inf
+            for start, tile in self.cluster.inner_tiles(self.z[rows[again]]):
+                here = words[(words >= start) & (words < start + tile.shape[1])] - start
+                value, at = tile.index_fill_(1, here, -torch.inf).max(1)
+                rises = value > best[again]
+                best[again] = torch.where(rises, value, best[again])
+                word[again] = torch.where(rises, at + start, word[again])
+        return best + self.offset[rows], word + self.cluster.first
 
     def above(self, bar: torch.Tensor) -> torch.Tensor:
         """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected. Only once."""

@@ -7,8 +7,9 @@ from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store, texts
+from ff_memories.corpus.dictionary import never_trained
 from ff_memories.memories import composition as compositions
-from ff_memories.memories.values import value_tops
+from ff_memories.memories.values import other, value_tops
 from ff_memories.model.loading import load_decoder
 
 
@@ -17,6 +18,7 @@ def run(
     weights: Input,
     description: Input,
     corpus: Input,
+    dictionary: Input | None,
     values: Input,
     sample: AnyInputs,
     sentences: AnyInputs,
@@ -48,11 +50,15 @@ def run(
             seed=config.seed,
         )
     if config.values.projection == "random":  # the released code draws projections in its agreement script alone
+        decoder.vocabulary.leave_out(never_trained(dictionary))
         tops = value_tops(decoder, decoder.vocabulary)
     else:
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
-        tops = tables.read(values).sort("layer", "key")["top_token"].to_numpy().reshape(shape.layers, shape.keys)
+        told, grid = tables.read(values).sort("layer", "key"), (shape.layers, shape.keys)
+        types = config.values.types
+        names = {types: "top_token", other(types): f"top_token_{other(types)}"}
+        tops = {choice: told[name].to_numpy().reshape(grid) for choice, name in names.items() if name in told}
     seen = compositions.observe(
         decoder,
         text,
@@ -62,7 +68,7 @@ def run(
         memories=options.memories,
         batch_tokens=execution.batch_tokens,
     )
-    made = compositions.tables(prefixes, seen, text)
+    made = compositions.tables(prefixes, seen, text, config.values.types)
     both = pl.col("residual_top") == pl.col("ffn_top")
     broken = made["refinement"].filter(both & (pl.col("output_top") != pl.col("residual_top"))).height
     reasons = {

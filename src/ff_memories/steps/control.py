@@ -7,6 +7,7 @@ from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
 from ff_memories.corpus import store
+from ff_memories.corpus.dictionary import never_trained
 from ff_memories.memories import composition, untrained, values
 from ff_memories.model import converted
 from ff_memories.model.decoder import Decoder
@@ -14,7 +15,13 @@ from ff_memories.model.loading import load_decoder
 
 
 def run(
-    config: Settings, weights: Input, description: Input, corpus: Input, control: Output, execution: Execution
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    dictionary: Input | None,
+    control: Output,
+    execution: Execution,
 ) -> None:
     text = store.read(corpus)
     precision = config.extraction.precision
@@ -23,7 +30,9 @@ def run(
     decoder = Decoder(shape, untrained.untrained(shape, trained, config.seed), device, precision=precision)
     if config.values.projection != "random":
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
-    tops = values.value_tops(decoder, decoder.vocabulary)
+    decoder.vocabulary.leave_out(never_trained(dictionary))
+    types: str = config.values.types
+    tops = {types: values.value_tops(decoder, decoder.vocabulary)[types]}
     drawn = generator(config.seed, "control sentences").permutation(text.train)[: untrained.SENTENCES]
     targets = untrained.top_targets(decoder, text, np.sort(drawn), config.values.target, execution.batch_tokens)
     options = config.composition
@@ -35,4 +44,4 @@ def run(
         decoder, text, examples, tops, layer_prediction=options.layer_prediction, memories=options.memories,
         batch_tokens=execution.batch_tokens,
     )  # fmt: skip
-    tables.write(untrained.table(targets, tops, seen), control, precision)
+    tables.write(untrained.table(targets, tops[types], seen, types), control, precision)

@@ -21,6 +21,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.claims.sensitivity.choices import parts, varied
 from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
+from ff_memories.memories.composition import remembering
 
 # Imported by name: a part depends on the source of every step that it may run again.
 from ff_memories.steps import (
@@ -76,16 +77,17 @@ def run(
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(known[part]), "choices", part)
-    for choice in known[part]:
-        with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
-            try:
-                moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
-                measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
-            except UserError as error:
-                print(f"{choice.name}: such a run is refused: {error}", file=sys.stderr)
-                measured = refused(tables.read(claims), choice.path, choice.value)
-            done.append(measured)
-        progress.step(1)
+    with remembering():
+        for choice in known[part]:
+            with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
+                try:
+                    moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
+                    measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
+                except UserError as error:
+                    print(f"{choice.name}: such a run is refused: {error}", file=sys.stderr)
+                    measured = refused(tables.read(claims), choice.path, choice.value)
+                done.append(measured)
+            progress.step(1)
     tables.write(pl.concat(done), sensitivity)
 
 

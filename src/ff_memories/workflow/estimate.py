@@ -72,9 +72,7 @@ class Step:
         return math.ceil(self.jobs / devices) * self.seconds if self.device_memory else self.jobs * self.seconds
 
 
-def calibrate(
-    shape: Shape, device: str, batch_tokens: int, threads: int, precision: Precision = "float32"
-) -> Speed:
+def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precision: Precision = "float32") -> Speed:
     """Measure this machine for a few seconds, on random weights of the model's own sizes."""
     use_precision(precision, device)
     torch.set_num_threads(threads)
