@@ -17,7 +17,7 @@ rule mutations:
         run_.path("logs", "mutations.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: compute_threads
+    threads: 4  # batches side by side, or torch's own
     resources:
         **execution(),
     params:

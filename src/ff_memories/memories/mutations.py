@@ -5,7 +5,9 @@ often than not: removing the last token leaves a prefix of the sentence itself, 
 u - 1 tokens. So every distinct prefix runs once, and only up to the highest layer that is read at it or behind it.
 """
 
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import polars as pl
@@ -87,11 +89,14 @@ def sample(
     return Sample(pl.concat(parts).filter(pl.col("removed") > 0).sort("layer", "key", "rank", "mutation"), counts)
 
 
-def mutated_coefficients(decoder: Decoder, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int) -> np.ndarray:
+def mutated_coefficients(
+    decoder: Decoder, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int, threads: int = 1
+) -> np.ndarray:
     """Return the memory coefficient (rows,) float32 of every mutated trigger at its last position.
 
     Args:
         rows: ``layer``, ``key``, ``sentence``, ``position`` (the prefix's length j) and ``removed`` (1-based).
+        threads: batches that run side by side on a CPU; it changes no number.
     """
     if rows.is_empty():
         return np.zeros(0, dtype=np.float32)
@@ -105,11 +110,22 @@ def mutated_coefficients(decoder: Decoder, corpus: Corpus, rows: pl.DataFrame, b
         own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
         trees = prefix_tree.PrefixTree(paths[part], path[own] - part.start, position[own], layer[own], decoder.device)
         out[own] = _read(decoder, trees, layer[own], key[own])
-        progress.step(len(own))
+        with one_at_a_time:
+            progress.step(len(own))
 
-    with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
-        for part in prefix_tree.cut(paths, batch_tokens):
+    def batch(part: slice) -> None:
+        with torch.inference_mode():  # a setting of the thread
             retry_smaller(run, part, part.stop - part.start, sliced, "text")
+
+    parts, one_at_a_time = list(prefix_tree.cut(paths, batch_tokens)), Lock()
+    with Progress(len(rows), "mutated triggers", "mutations") as progress:
+        if threads == 1 or decoder.device.type != "cpu":
+            for part in parts:
+                batch(part)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for done in as_completed([pool.submit(batch, part) for part in parts]):
+                    done.result()
     return out
 
 

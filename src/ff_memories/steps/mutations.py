@@ -1,6 +1,7 @@
 """E3: memory coefficients of triggers without their first, last or a random token (the `mutations` table)."""
 
 from ff_memories import tables
+from ff_memories.base import arithmetic
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
@@ -32,6 +33,8 @@ def run(
         single_token=options.single_token,
         seed=config.seed,
     )
-    mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
+    # where torch computes on one thread, so that its numbers are the same anywhere, batches run side by side
+    threads = execution.threads if arithmetic.portable() else 1
+    mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens, threads)
     tables.write_counts("mutations", chosen.counts, counts)
     tables.write(mutants.table(chosen.rows, mutated), mutations, decoder.precision)
