@@ -446,6 +446,12 @@ class Settings(_Keys):
                 raise UserError(f"config:\n  {_faults(error, name)}") from None
             setattr(self, name, value)
 
+    @property
+    def precision(self) -> Precision:
+        """``extraction.precision``; float32 where whoever calls a step by hand does not say."""
+        held: Extraction | None = vars(self).get("extraction")
+        return "float32" if held is None else held.precision
+
     if not TYPE_CHECKING:  # there, what is no key of the config is an error
 
         def __getattr__(self, name: str) -> Any:

@@ -52,7 +52,11 @@ _PREDICTED: Columns = {
     "top_token": TOKEN, "top_probability": pl.Float32, "next_token_rank": pl.UInt32, "agrees": pl.Boolean,
     "agreeing_triggers": pl.UInt16,
 }  # fmt: skip
-VERDICT = pl.Enum(["reproduced", "not_reproduced", "holds", "fails", "not_applicable", "not_attempted"])
+VERDICTS = (
+    "reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails", "measured", "not_applicable",
+    "not_attempted",
+)  # fmt: skip
+VERDICT = pl.Enum(VERDICTS)
 
 TABLES = {
     "sentences": Schema(

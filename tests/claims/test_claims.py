@@ -233,7 +233,7 @@ def test_each_claim_fails_by_tables_that_contradict_it(claim):
 @pytest.mark.parametrize("claim", CASES)
 def test_a_surrogate_is_asked_directional_claims_only_and_reproduces_nothing(claim):
     found = [verdict(claim, *made, scope="surrogate") for made in CASES[claim]]
-    wanted = ["holds", "fails"] if claim in DIRECTIONAL else ["not_applicable"] * 2
+    wanted = ["holds", "fails"] if claim in DIRECTIONAL else ["measured"] * 2
     assert [row["verdict"] for row in found] == wanted
     assert claim in DIRECTIONAL or all(row["reason"].startswith("surrogate") for row in found)
     assert all(row["measured"] is not None for row in found)
@@ -815,3 +815,42 @@ def test_the_step_names_a_file_that_is_no_counts_table_and_writes_nothing(tmp_pa
     (tmp_path / "bad.parquet").write_text("no parquet")
     assert run(tmp_path, f"{tmp_path}/bad.parquet") == 2
     assert "bad.parquet" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def of_both(evidence_):
+    """The same evidence with columns of the trained types in which no value agrees, and every one is certain."""
+    changed = dict(evidence_.tables)
+    changed["values"] = changed["values"].with_columns(
+        top_token_trained=pl.lit(999, pl.UInt32), top_probability_trained=pl.lit(1.0, pl.Float32),
+        next_token_rank_trained=pl.lit(3, pl.UInt32), agrees_trained=pl.lit(False),
+        agreeing_triggers_trained=pl.lit(0, pl.UInt16),
+    )  # fmt: skip
+    return Evidence(changed, layers=16, keys=KEYS, vocab=VOCAB, stop_words=STOP)
+
+
+def test_the_other_choice_of_types_stands_beside_what_it_changes():
+    alone = evidence(values(), mutations())
+    before = {row["claim"]: row for row in verdicts(CLAIMS.values(), alone, "surrogate").iter_rows(named=True)}
+    after = {row["claim"]: row for row in verdicts(CLAIMS.values(), of_both(alone), "surrogate").iter_rows(named=True)}
+    moved = {name for name in before if before[name] != after[name]}
+    assert {"K11", "K13"} <= moved <= {f"K{n}" for n in range(10, 23)}
+    for name in moved:
+        assert after[name] | {"reason": before[name]["reason"]} == before[name], "the claim itself is another"
+        assert after[name]["reason"].endswith(" without the types that are never trained")
+    assert after["K11"]["reason"].endswith("; 0 % without the types that are never trained")
+
+
+def test_evidence_of_the_other_types_is_that_of_their_columns():
+    types, other = of_both(evidence(values())).beside()
+    assert types == "trained" and set(other.table("values").columns) == set(values()[1].columns)
+    assert (other.table("values")["top_token"] == 999).all()
+    assert evidence(values()).beside() is None
+
+
+def test_a_mean_of_ratios_has_its_median_beside_it_and_keys_near_zero_are_counted():
+    name, rows = mutations()
+    small = (pl.col("layer") == 6) & (pl.col("key") == 1)
+    rows = rows.with_columns(pl.when(small).then(1e-6).otherwise("coefficient").cast(pl.Float32).alias("coefficient"))
+    found = mutations_.weakens_more(evidence((name, rows)), stronger="last", weaker="first", layers_needed=16)
+    assert found.reason.startswith("in 16 of 16 layers; median −") and "trimmed mean −" in found.reason
+    assert found.reason.endswith("; keys with coefficients near zero: 1")

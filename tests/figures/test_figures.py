@@ -380,6 +380,47 @@ def test_chance_is_the_share_of_equal_pairs_over_all_pairings():
     assert made.rows() == [(1, pytest.approx(brute)), (2, 0.0)]
 
 
+def figure3(change, coefficient):
+    """Return Figure 3's frame and chart where one key of layer 6 has one trigger of this change and coefficient."""
+    rows = synthetic()["mutations"].with_columns(change=pl.lit(-0.2))
+    odd = (pl.col("layer") == 6) & (pl.col("key") == 1) & (pl.col("rank") == 3) & (pl.col("mutation") == "first")
+    rows = rows.with_columns(
+        pl.when(odd).then(change).otherwise("change").alias("change"),
+        pl.when(odd).then(coefficient).otherwise("coefficient").alias("coefficient"),
+    )
+    given = synthetic() | {"mutations": rows}
+    frame = draw.data(chosen("figure3", given), Settings(SECTIONS), looking("figure3"))
+    return frame, json.dumps(render.spec(draw.chart(frame, looking("figure3"))), ensure_ascii=False)
+
+
+def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
+    frame, chart = figure3(623.0, 1e-5)
+    row = frame.filter((pl.col("layer") == 6) & (pl.col("mutation") == "first")).row(0, named=True)
+    assert row["mean"] == pytest.approx((11 * -0.2 + (623 - 0.4) / 3) / 12) and row["near_zero"] == 1
+    assert [row[name] for name in ("median", "trimmed", "others")] == pytest.approx([-0.2] * 3)
+    low, high = draw.bulk_axis(frame, draw.beyond_the_bulk(frame))
+    assert -0.3 < low < -0.2 and 0 < high < 0.1
+    said = chart.replace('", "', " ")  # lines of the notes
+    assert "means of layers 6, with keys near zero" in said and "up to +1,711 %" in said
+
+
+@pytest.mark.parametrize("change, coefficient", [(623.0, 1.0), (-0.5, 1e-5)], ids=["a true change", "no outlier"])
+def test_what_is_not_near_zero_or_no_outlier_stays_on_the_axis(change, coefficient):
+    frame, chart = figure3(change, coefficient)
+    assert draw.beyond_the_bulk(frame).is_empty() and "beyond the axis" not in chart
+
+
+def test_robust_means_of_mutations_are_those_of_a_brute_force():
+    rows = synthetic()["mutations"]
+    found = measures.mutation_changes(rows, "of_ratios", 1)
+    for row in found.iter_rows(named=True):
+        own = rows.filter((pl.col("layer") == row["layer"]) & (pl.col("mutation") == row["mutation"]))
+        keys = sorted(own.group_by("key").agg(pl.col("change").mean())["change"].to_list())
+        assert row["median"] == pytest.approx(np.median(keys)) and row["others"] == pytest.approx(np.mean(keys))
+        assert row["trimmed"] == pytest.approx(np.mean(keys[1:-1])) and row["near_zero"] == 0  # a tenth of 12 keys
+        assert row["mean"] == pytest.approx(np.mean(keys))
+
+
 def test_the_papers_values_of_one_range_do_not_cover_each_other():
     chart = render.spec(
         draw.chart(

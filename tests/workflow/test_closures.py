@@ -193,6 +193,20 @@ for words in [["step", "--help"], *(["step", name, more] for name in sys.argv[1:
     assert done.returncode == 0, done.stderr
 
 
+LOADS = ("torch", "altair", "sklearn", "fairseq", "spacy")
+HEAVY = {"weights", "checkpoint", "shards", "part"}  # inputs of steps that compute with torch, or that run any step
+
+
+def test_a_step_that_runs_no_model_and_merges_no_lists_does_without_torch():
+    """Each of these starts in a fraction of a second; a run starts some twenty of them."""
+    light = [s for s in STEPS if not HEAVY & {parameter.name for parameter in declaration.step(s).parameters}]
+    assert len(light) > 15 and {"claims", "figure", "patterns", "report", "gallery"} <= set(light)
+    code = f"import sys; from ff_memories.steps import {', '.join(s.replace('-', '_') for s in light)}\n"
+    code += f"print(*(set({LOADS!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["altair"], "figures alone load altair, and nothing else does"
+
+
 if __name__ == "__main__":
     sys.stdout.write(listing())
 

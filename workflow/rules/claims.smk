@@ -21,6 +21,8 @@ rule claims:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("claims", "seed", "mutations", "composition", "values"),
+        **run_.step(
+            "claims", "seed", "mutations", "composition", "values", "extraction"
+        ),
     shell:
         command("claims")

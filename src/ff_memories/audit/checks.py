@@ -40,7 +40,7 @@ class Evidence:
     _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.near = Closeness(tolerances.of(self.config.extraction.precision))
+        self.near = Closeness(tolerances.of(self.config.precision))
         if "triggers" in self.tables:
             self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from ff_memories.base.precision import NEAR_ZERO
+
 PROXY = "proxy"
 
 
@@ -30,6 +32,7 @@ class Evidence:
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
         one_softmax: whether r, y and o were read by one softmax of linear logits, so that logits add up.
         stop_words: token ids.
+        near_zero: coefficients below this share of their layer's largest one are near zero (``NEAR_ZERO``).
     """
 
     tables: Mapping[str, pl.DataFrame]
@@ -41,6 +44,7 @@ class Evidence:
     prediction: str = "ffn_top"
     one_softmax: bool = False
     stop_words: frozenset[int] = field(default_factory=frozenset)
+    near_zero: float = NEAR_ZERO["float32"]
 
     def table(self, name: str) -> pl.DataFrame:
         """Return a table. Raises ``Missing`` when this run did not make it."""

@@ -7,11 +7,13 @@ Every function takes tables and returns a small frame, sorted, one row per mark 
 import polars as pl
 
 from ff_memories.base.bootstrap import interval
+from ff_memories.base.precision import NEAR_ZERO
 from ff_memories.tables import KIND, MUTATION
 
 MUTATIONS = tuple(MUTATION.categories)
 KINDS = tuple(KIND.categories)
 LABELS = ("shallow", "both", "semantic", "none")  # in the order of Figure 2's bars, from below
+TRIMMED = 0.1  # of the keys, at either end
 _MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
 
 
@@ -66,15 +68,38 @@ def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
     return keys.sort("layer", "key", "mutation")
 
 
-def mutation_changes(mutations: pl.DataFrame, mean: str, seed: int) -> pl.DataFrame:
-    """E3, Figure 3: change over keys, per ``layer`` and ``mutation``: ``mean``, ``low``, ``high``, ``n``, ``median``.
+def near_zero_keys(mutations: pl.DataFrame, share: float = NEAR_ZERO["float32"]) -> pl.DataFrame:
+    """Return the ``layer`` and ``key`` of keys with a trigger whose coefficient is near zero.
 
-    A key whose coefficients are near zero can outweigh all others in a mean of ratios; the median tells.
+    The change of such a trigger is a ratio to next to nothing, and may be any number. ``share``: of the layer's largest
+    coefficient, see ``NEAR_ZERO``.
+    """
+    small = pl.col("coefficient") < share * pl.col("coefficient").max().over("layer")
+    return mutations.filter(small).select("layer", "key").unique().sort("layer", "key")
+
+
+def mutation_changes(
+    mutations: pl.DataFrame, mean: str, seed: int, near_zero: float = NEAR_ZERO["float32"]
+) -> pl.DataFrame:
+    """E3, Figure 3: change over keys, per ``layer`` and ``mutation``.
+
+    Columns: ``mean``, ``low``, ``high``, ``n``, as the paper has it. A key whose coefficients are near zero can
+    outweigh all others in a mean of ratios, so there are also ``median``, ``trimmed`` (mean without a tenth of the keys
+    at either end), ``near_zero`` (how many such keys) and ``others`` (mean without these, null where none is left).
     """
     keys = key_changes(mutations, mean)
-    medians = keys.group_by("layer", "mutation").agg(pl.col("change").median().alias("median"))
+    small = near_zero_keys(mutations, near_zero).with_columns(pl.lit(True).alias("small"))
+    keys = keys.join(small, on=["layer", "key"], how="left", maintain_order="left")
+    small_ = pl.col("small").fill_null(False)
+    change, rank, cut = pl.col("change"), pl.col("change").rank("ordinal"), (pl.len() * TRIMMED).floor()
+    robust = keys.group_by("layer", "mutation").agg(
+        change.median().alias("median"),
+        change.filter((rank > cut) & (rank <= pl.len() - cut)).mean().alias("trimmed"),
+        small_.sum().alias("near_zero"),
+        change.filter(~small_).mean().alias("others"),
+    )
     return means(keys, ["layer", "mutation"], "change", seed).join(
-        medians, on=["layer", "mutation"], how="left", maintain_order="left"
+        robust, on=["layer", "mutation"], how="left", maintain_order="left"
     )
 
 

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-ORDER = ("reproduced", "not_reproduced", "holds", "fails", "measured", "not_applicable", "not_attempted")
+from ff_memories.tables import VERDICTS
+
 WORDS = {"holds": "hold", "fails": "fail"}
 
 
@@ -14,6 +15,6 @@ def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 
 
 def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:
-    """Return ``demo (surrogate): 11 hold, 5 fail, 14 not applicable``."""
-    told = [f"{verdicts[v]} {WORDS.get(v, v.replace('_', ' '))}" for v in ORDER if v in verdicts]
+    """Return ``demo (surrogate): 11 hold, 5 fail, 14 measured``."""
+    told = [f"{verdicts[v]} {WORDS.get(v, v.replace('_', ' '))}" for v in VERDICTS if v in verdicts]
     return f"{run} ({scope}): {', '.join(told)}"

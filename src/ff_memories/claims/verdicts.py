@@ -40,11 +40,12 @@ def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None
     """Return the verdict on a claim and its reason.
 
     On the paper's own model: ``reproduced`` or ``not_reproduced``. On a surrogate only directional claims are judged,
-    as ``holds`` or ``fails``. What people judged in the paper is not attempted by a proxy on the paper's model.
+    as ``holds`` or ``fails``; another claim with a number is ``measured``, and without one ``not_applicable``. What
+    people judged in the paper is not attempted by a proxy on the paper's model.
     """
     note = PROXY if found.proxy else ""
     if scope == "surrogate" and not claim.directional:
-        return "not_applicable", _joined("surrogate", note, found.reason)
+        return "not_applicable" if found.value is None else "measured", _joined("surrogate", note, found.reason)
     if found.ok is None:
         return "not_applicable", _joined(note, found.reason or "no data")
     if scope == "surrogate":

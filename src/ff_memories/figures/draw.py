@@ -9,6 +9,7 @@ import altair as alt
 import polars as pl
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.precision import NEAR_ZERO
 from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures import controls, projection_seeds, sensitivity
@@ -44,6 +45,7 @@ WHOSE = {
     "AUTOMATIC PROXY": "labels of an automatic proxy, not of people",
     "SIMULATED": "labels by simulated annotators",
 }
+BULK = 0.25  # how far a mean may lie beyond those of all layers without keys near zero, and still be on the axis
 RANDOM_KEYS = 0.5  # a key from a symmetric distribution, without bias, is as often above zero as below
 
 
@@ -84,8 +86,35 @@ def pattern_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart
 
 def mutation_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 3: mean relative change of the coefficient per layer and removed token, over keys."""
-    frame = measures.mutation_changes(tables["mutations"], settings.mutations.mean, settings.seed)
+    near_zero = NEAR_ZERO[settings.precision]
+    frame = measures.mutation_changes(tables["mutations"], settings.mutations.mean, settings.seed, near_zero)
     return frame.with_columns(pl.col("mutation").cast(pl.String))
+
+
+def beyond_the_bulk(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows whose mean keys near zero have moved beyond every row's mean without such keys."""
+    others = frame["others"].drop_nulls().to_list()
+    if not others:
+        return frame.clear()
+    low, high = min(0.0, *others), max(0.0, *others)
+    return frame.filter((pl.col("near_zero") > 0) & ~pl.col("mean").is_between(low - BULK, high + BULK))
+
+
+def bulk_axis(frame: pl.DataFrame, beyond: pl.DataFrame) -> list[float]:
+    """Return the axis of all other rows, with their intervals, and of all medians."""
+    rest = frame.join(beyond, on=["layer", "mutation"], how="anti")
+    shown = [0.0, *rest["low"].to_list(), *rest["high"].to_list(), *frame["median"].to_list()]
+    room = 0.05 * (max(shown) - min(shown))
+    return [min(shown) - room, max(shown) + room]
+
+
+def off_axis(beyond: pl.DataFrame) -> list[str]:
+    """Return a line that says which means are beyond the axis, and why."""
+    if beyond.is_empty():
+        return []
+    layers = ", ".join(map(str, beyond["layer"].unique().sort()))
+    most = max(beyond["mean"].to_list(), key=abs)
+    return [f"beyond the axis (up to {100 * most:+,.0f} %): means of layers {layers}, with keys near zero"]
 
 
 def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
@@ -97,16 +126,20 @@ def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     shapes = alt.Scale(domain=names, range=["square", "circle", "triangle-up"])
     shape = alt.Shape("mutation:N", title=None, scale=shapes)
     dash = alt.StrokeDash("mutation:N", legend=None, scale=alt.Scale(domain=names, range=[[4, 2], [1, 0], [1.5, 1.5]]))
-    y = share_axis("mean", ["change in", "memory coefficient"], [-1, 0] if frame.is_empty() else None)
+    beyond = beyond_the_bulk(frame)
+    y = share_axis("mean", ["change in", "memory coefficient"], None if beyond.is_empty() else bulk_axis(frame, beyond))
+    if frame.is_empty():
+        y = share_axis("mean", ["change in", "memory coefficient"], [-1, 0])
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     marks = [
-        base.mark_line(strokeWidth=1.2).encode(y=y, stroke=stroke, strokeDash=dash),
-        base.mark_rule(strokeWidth=0.8).encode(y="low:Q", y2="high:Q", stroke=stroke),
-        base.mark_point(filled=True, size=18, opacity=1).encode(
+        base.mark_line(strokeWidth=1.2, clip=True).encode(y=y, stroke=stroke, strokeDash=dash),
+        base.mark_rule(strokeWidth=0.8, clip=True).encode(y="low:Q", y2="high:Q", stroke=stroke),
+        base.mark_tick(thickness=0.8, size=7, clip=True).encode(y="median:Q", color=colour),
+        base.mark_point(filled=True, size=18, opacity=1, clip=True).encode(
             y="mean:Q", color=colour, shape=shape, tooltip=tooltips(frame), href="href:N"
         ),
     ]
-    notes = [counted(frame, context, "keys"), f"bars: {INTERVAL} over keys"]
+    notes = [counted(frame, context, "keys"), f"bars: {INTERVAL} over keys", "ticks: medians", *off_axis(beyond)]
     return finish(marks + paper_marks(context, MUTATION_COLOURS), context, frame, notes)
 
 

@@ -48,7 +48,7 @@ FIGURES: dict[str, Entry] = {
         "3.2",
         "How much a key's memory coefficient changes when one token of its trigger examples is removed: "
         "the first, the last, or a random one.",
-        ("mutations",), ("mutations",),
+        ("mutations",), ("mutations", "extraction"),
     ),
     "figure4": Entry(
         "4",

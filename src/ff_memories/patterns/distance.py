@@ -8,12 +8,14 @@ how frequent a word is, so that "the" and "." would be close. There are two word
 compositions would be called related by embeddings alone if all were random words of one sort.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import torch
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
@@ -23,8 +25,10 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.patterns.annotation_plan import content_hash, identity
 from ff_memories.patterns.annotators import ANNOTATOR
-from ff_memories.patterns.embedding import closeness_vectors
 from ff_memories.patterns.words import sort_of, stem
+
+if TYPE_CHECKING:
+    import torch  # takes a second to load, and only the closeness of words needs it
 
 CASES = 100
 LABELS = ("distant", "related")
@@ -54,7 +58,7 @@ class Closeness:
     rng_of: Callable[[int, int], np.random.Generator]
 
     @classmethod
-    def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> "Closeness":
+    def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> Closeness:
         """Take a model's output embeddings (vocab, d), how often each type occurs (vocab,), and the types."""
         sorts, place, order = [sort_of(word) for word in types], np.empty(len(types), dtype=np.int64), {}
         for sort in set(sorts):
@@ -65,6 +69,8 @@ class Closeness:
         return cls(embedding, embedding.mean(0), sorts, order, place, rng_of)
 
     def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
+        import torch
+
         order = self.order[self.sorts[token]]
         most = min(ALIKE, len(order))
         first = min(max(self.place[token] - most // 2, 0), len(order) - most)
@@ -75,12 +81,16 @@ class Closeness:
             return False
         if self.sorts[one] in ("number", "mark"):
             return True
+        import torch
+
         rng = self.rng_of(min(one, other), max(one, other))
         left, right = self._alike(min(one, other), rng), self._alike(max(one, other), rng)
         cosines = self._cosines(left, right)[left != right]
         return bool(self._cosines(torch.tensor([one]), torch.tensor([other])) > torch.quantile(cosines, CLOSE))
 
     def _cosines(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        from ff_memories.patterns.embedding import closeness_vectors
+
         one, other = (closeness_vectors(self.embedding[ids], self.centre) for ids in (left, right))
         return (one * other).sum(1)
 

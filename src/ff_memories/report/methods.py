@@ -73,7 +73,7 @@ def _triggers(config: Settings) -> str:
     triggers = config.triggers
     each = "one prefix at most" if triggers.per_sentence == "best" else "any number of prefixes"
     same = "" if triggers.duplicates == "keep" else "; of prefixes with the same text only the first counted"
-    arithmetic = ARITHMETIC[config.extraction.precision]
+    arithmetic = ARITHMETIC[config.precision]
     return (
         f"A key's triggers are the {triggers.top} prefixes of the training text with its highest positive "
         f"coefficients, out of {POSITIONS.get(triggers.positions, triggers.positions)}, with {each} of a "

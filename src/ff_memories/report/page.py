@@ -22,8 +22,19 @@ from ff_memories.report.sensitivity import choices_section
 from ff_memories.report.svg import inline
 
 VERDICTS = {
-    "reproduced": "✓", "not_reproduced": "✗", "holds": "✓", "fails": "✗", "not_applicable": "–", "not_attempted": "○",
+    "reproduced": "✓", "not_reproduced": "✗", "holds": "✓", "holds_as_untrained": "≈", "fails": "✗", "measured": "·",
+    "not_applicable": "–", "not_attempted": "○",
 }  # fmt: skip
+MEANINGS = {
+    "reproduced": "the paper's own model and text give what the paper reports",
+    "not_reproduced": "they do not",
+    "holds": "this model shows the direction that the claim states",
+    "holds_as_untrained": "this model shows it, and so does an untrained one",
+    "fails": "this model does not show the direction that the claim states",
+    "measured": "a number without a verdict, for only the paper's own model could reproduce it",
+    "not_applicable": "there is nothing to measure here",
+    "not_attempted": "its data was not gathered in this run",
+}
 FACTS = {
     "layers": "layers", "model": "width", "keys": "keys and values in each layer", "heads": "attention heads",
     "vocab": "token types", "max_positions": "longest input, tokens", "parameters": "parameters",
@@ -86,6 +97,7 @@ def page(
         rows=rows,
         tally=[(verdict, own[verdict]) for verdict in VERDICTS if own[verdict]],
         marks=VERDICTS,
+        meanings=MEANINGS,
         sections=[_section(section, parts, rows) for section in SECTIONS],
         sensitivity=None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity")),
         annotation=None if scores is None else annotation_section(scores),
@@ -151,7 +163,7 @@ def _summary(config: Settings, info: Mapping[str, Any]) -> str:
 
 
 def _facts(config: Settings, info: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed, "precision": config.extraction.precision} | {
+    known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed, "precision": config.precision} | {
         k: v for k, v in info.items() if v is not None
     }
     return [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]

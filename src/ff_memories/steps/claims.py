@@ -11,6 +11,7 @@ from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
+from ff_memories.base.precision import NEAR_ZERO
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.latex_table import to_latex
 from ff_memories.claims.numbers import measured
@@ -60,6 +61,7 @@ def run(
         one_softmax=not described["final_norm"]
         and (config.values.projection in ("flat", "head") or not described["adaptive_output"]),
         stop_words=stop_words(config.composition.stop_words, Dictionary.read(dictionary)),
+        near_zero=NEAR_ZERO[config.precision],
     )
     judged = verdicts(register(), evidence, described["scope"])
     gathered = merge_counts(counts)

@@ -35,7 +35,7 @@ def run(
         sentences: the table, where a sample is given
     """
     options, text = config.composition, store.read(corpus)
-    decoder = load_decoder(weights, description, execution, config.extraction.precision)
+    decoder = load_decoder(weights, description, execution, config.precision)
     shape = decoder.description
     if sample:
         validation = tables.read(sentences[0]).filter(pl.col("split") == "validation")

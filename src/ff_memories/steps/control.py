@@ -24,7 +24,7 @@ def run(
     execution: Execution,
 ) -> None:
     text = store.read(corpus)
-    precision = config.extraction.precision
+    precision = config.precision
     device = load_decoder(weights, description, execution, precision).device
     shape, trained = converted.load(weights, description)
     decoder = Decoder(shape, untrained.untrained(shape, trained, config.seed), device, precision=precision)

@@ -23,7 +23,7 @@ def run(
     promoted: Output,
     execution: Execution,
 ) -> None:
-    decoder, text = load_decoder(weights, description, execution, config.extraction.precision), store.read(corpus)
+    decoder, text = load_decoder(weights, description, execution, config.precision), store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder.description, text, decoder.precision)
     shaded = found.filter(pl.col("rank") <= config.gallery.shaded)
     tables.write(shades.table(decoder, text, shaded, execution.batch_tokens), shading, decoder.precision)

@@ -21,7 +21,7 @@ def run(
     execution: Execution,
 ) -> None:
     options, text = config.mutations, store.read(corpus)
-    decoder = load_decoder(weights, description, execution, config.extraction.precision)
+    decoder = load_decoder(weights, description, execution, config.precision)
     shape = decoder.description
     chosen = mutants.sample(
         imported_triggers.triggers(triggers, shape, text, decoder.precision),

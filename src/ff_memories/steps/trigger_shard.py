@@ -35,7 +35,7 @@ def run(
     triggers, text = config.triggers, store.read(corpus)
     require_enough(text, triggers.top, triggers.positions, triggers.per_sentence)
     number, shards = shard_of(shard)
-    decoder = load_decoder(weights, description, execution, config.extraction.precision)
+    decoder = load_decoder(weights, description, execution, config.precision)
     made_from = fingerprint(
         [weights, description, corpus],
         shard=shard,

@@ -20,7 +20,7 @@ def run(
     values: Output,
     execution: Execution,
 ) -> None:
-    options, decoder = config.values, load_decoder(weights, description, execution, config.extraction.precision)
+    options, decoder = config.values, load_decoder(weights, description, execution, config.precision)
     decoder.vocabulary.leave_out(never_trained(dictionary))
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     text = store.read(corpus)

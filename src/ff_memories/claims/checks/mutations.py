@@ -1,12 +1,15 @@
 """E3, section 3.2, Figure 3: what removing a token of a trigger does to the memory coefficient (K1 to K5)."""
 
+import numpy as np
 import polars as pl
+from scipy.stats import trim_mean
 
 from ff_memories.base.bootstrap import interval
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.measures import key_changes, mutation_changes
+from ff_memories.claims.measures import TRIMMED, key_changes, mutation_changes, near_zero_keys
+from ff_memories.claims.numbers import measured
 from ff_memories.claims.statistics import average, by_layer, percent, rank_correlation
 
 
@@ -38,8 +41,12 @@ def weakens_more(
         {layer: m < 0 or (ties and m == 0) for layer, m in margins.items()}, evidence.layers, layers_needed
     )
     differences = (paired["stronger"] - paired["weaker"]).to_numpy()
+    small = near_zero_keys(evidence.table("mutations"), evidence.near_zero)
+    reason = f"{text}; median {measured(float(np.median(differences)), 'points')}"
+    reason += f", trimmed mean {measured(float(trim_mean(differences, TRIMMED)), 'points')}"
+    reason += f"; keys with coefficients near zero: {len(small)}" if len(small) else ""
     return Measurement(
-        float(differences.mean()), *interval(differences, evidence.seed), n=len(differences), ok=ok, reason=text
+        float(differences.mean()), *interval(differences, evidence.seed), n=len(differences), ok=ok, reason=reason
     )
 
 
