@@ -12,11 +12,3 @@ ROUNDOFF: dict[Precision, float] = {"float32": 2.0**-24, "tf32": 2.0**-11, "bflo
 # Two coefficients this close, relative to the larger one, may be the same number computed twice: in other batches, by
 # other kernels. It lies far above the noise (``audit.tolerances``).
 SLACK: dict[Precision, float] = {"float32": 1e-4, "tf32": 16 * ROUNDOFF["tf32"], "bfloat16": 16 * ROUNDOFF["bfloat16"]}
-
-# A coefficient below this share of its layer's largest one is near zero: rounding may change it by a tenth or more, and
-# a ratio to it says little.
-NEAR_ZERO: dict[Precision, float] = {
-    "float32": 1e-4,
-    "tf32": 20 * ROUNDOFF["tf32"],
-    "bfloat16": 20 * ROUNDOFF["bfloat16"],
-}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from ff_memories.base.precision import NEAR_ZERO
+from ff_memories.claims.measures import NEAR_ZERO
 
 PROXY = "proxy"
 

@@ -7,13 +7,20 @@ Every function takes tables and returns a small frame, sorted, one row per mark 
 import polars as pl
 
 from ff_memories.base.bootstrap import interval
-from ff_memories.base.precision import NEAR_ZERO
+from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.tables import KIND, MUTATION
 
 MUTATIONS = tuple(MUTATION.categories)
 KINDS = tuple(KIND.categories)
 LABELS = ("shallow", "both", "semantic", "none")  # in the order of Figure 2's bars, from below
 TRIMMED = 0.1  # of the keys, at either end
+# A coefficient below this share of its layer's largest one is near zero. A ratio to it may be hundreds and says little,
+# and in tf32 and bfloat16 rounding may change it by a tenth.
+NEAR_ZERO: dict[Precision, float] = {
+    "float32": 1e-3,
+    "tf32": 20 * ROUNDOFF["tf32"],
+    "bfloat16": 20 * ROUNDOFF["bfloat16"],
+}
 _MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
 
 

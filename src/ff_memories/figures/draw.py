@@ -9,7 +9,6 @@ import altair as alt
 import polars as pl
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.precision import NEAR_ZERO
 from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures import controls, projection_seeds, sensitivity
@@ -45,7 +44,7 @@ WHOSE = {
     "AUTOMATIC PROXY": "labels of an automatic proxy, not of people",
     "SIMULATED": "labels by simulated annotators",
 }
-BULK = 0.25  # how far a mean may lie beyond those of all layers without keys near zero, and still be on the axis
+BULK = 0.05  # how far keys near zero may move a mean that the axis of Figure 3 still follows
 RANDOM_KEYS = 0.5  # a key from a symmetric distribution, without bias, is as often above zero as below
 
 
@@ -86,18 +85,14 @@ def pattern_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart
 
 def mutation_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 3: mean relative change of the coefficient per layer and removed token, over keys."""
-    near_zero = NEAR_ZERO[settings.precision]
+    near_zero = measures.NEAR_ZERO[settings.precision]
     frame = measures.mutation_changes(tables["mutations"], settings.mutations.mean, settings.seed, near_zero)
     return frame.with_columns(pl.col("mutation").cast(pl.String))
 
 
 def beyond_the_bulk(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose mean keys near zero have moved beyond every row's mean without such keys."""
-    others = frame["others"].drop_nulls().to_list()
-    if not others:
-        return frame.clear()
-    low, high = min(0.0, *others), max(0.0, *others)
-    return frame.filter((pl.col("near_zero") > 0) & ~pl.col("mean").is_between(low - BULK, high + BULK))
+    """Return the rows whose mean is another one, by more than ``BULK``, for keys near zero."""
+    return frame.filter((pl.col("near_zero") > 0) & ((pl.col("mean") - pl.col("others")).abs() > BULK))
 
 
 def bulk_axis(frame: pl.DataFrame, beyond: pl.DataFrame) -> list[float]:
@@ -114,7 +109,7 @@ def off_axis(beyond: pl.DataFrame) -> list[str]:
         return []
     layers = ", ".join(map(str, beyond["layer"].unique().sort()))
     most = max(beyond["mean"].to_list(), key=abs)
-    return [f"beyond the axis (up to {100 * most:+,.0f} %): means of layers {layers}, with keys near zero"]
+    return [f"not followed by the axis: means of layers {layers} (up to {100 * most:+,.0f} %), for keys near zero"]
 
 
 def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
@@ -134,7 +129,9 @@ def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     marks = [
         base.mark_line(strokeWidth=1.2, clip=True).encode(y=y, stroke=stroke, strokeDash=dash),
         base.mark_rule(strokeWidth=0.8, clip=True).encode(y="low:Q", y2="high:Q", stroke=stroke),
-        base.mark_tick(thickness=0.8, size=7, clip=True).encode(y="median:Q", color=colour),
+        base.mark_point(shape="stroke", size=30, strokeWidth=0.9, opacity=1, clip=True).encode(
+            y="median:Q", stroke=stroke
+        ),
         base.mark_point(filled=True, size=18, opacity=1, clip=True).encode(
             y="mean:Q", color=colour, shape=shape, tooltip=tooltips(frame), href="href:N"
         ),

@@ -11,9 +11,9 @@ from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
-from ff_memories.base.precision import NEAR_ZERO
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.latex_table import to_latex
+from ff_memories.claims.measures import NEAR_ZERO
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
