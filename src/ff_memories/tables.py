@@ -57,6 +57,7 @@ VERDICTS = (
     "not_attempted",
 )  # fmt: skip
 VERDICT = pl.Enum(VERDICTS)
+BASELINES = ("untrained", "same_sample", "random_pairs", "unigram", "random_types", "every_case")
 
 TABLES = {
     "sentences": Schema(
@@ -214,15 +215,26 @@ TABLES = {
          "high": pl.Float64, "verdict": VERDICT},
         frozenset({"measured", "low", "high"}),
     ),
+    "baselines": Schema(
+        "every claim's measure without what it is about: of untrained models, of values paired with others' triggers, "
+        "of guesses; mean, least and largest over `runs` seeds, and in how many of them the claim's direction holds. "
+        "`same_sample` is this model itself on the sample of the text that the untrained ones see",
+        ("claim", "baseline"),
+        {"claim": pl.String, "baseline": pl.Enum(BASELINES), "measured": pl.Float64, "low": pl.Float64,
+         "high": pl.Float64, "runs": pl.UInt16, "holding": pl.UInt16},
+        frozenset({"measured", "low", "high"}),
+    ),
     "claims": Schema(
-        "every claim of the paper, with the value measured here and a verdict",
+        "every claim of the paper, with the value measured here and a verdict; `baseline` is what untrained models "
+        "show, `resampled` what the interval draws again, `p` of a one-sided test where there is one, `p_holm` the "
+        "same after Holm's correction over all of them",
         ("claim",),
         {"claim": pl.String, "statement": pl.String, "source": pl.String, "paper_value": pl.String,
          "measured": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.UInt64,
          "scope": pl.Enum(["paper", "surrogate"]),
-         "verdict": VERDICT,
+         "verdict": VERDICT, "baseline": pl.Float64, "resampled": pl.String, "p": pl.Float64, "p_holm": pl.Float64,
          "reason": pl.String},
-        frozenset({"measured", "low", "high", "n", "reason"}),
+        frozenset({"measured", "low", "high", "n", "baseline", "resampled", "p", "p_holm", "reason"}),
     ),
 }  # fmt: skip
 

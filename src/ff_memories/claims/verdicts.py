@@ -69,7 +69,8 @@ def verdicts(claims: Iterable[Claim], evidence: Evidence, scope: str) -> pl.Data
         rows.append({
             "claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
             "measured": found.value, "low": found.low, "high": found.high, "n": found.n,
-            "scope": scope, "verdict": verdict, "reason": reason,
+            "scope": scope, "verdict": verdict, "baseline": None, "resampled": None, "p": None, "p_holm": None,
+            "reason": reason,
         })  # fmt: skip
     schema = TABLES["claims"]
     return conform(pl.DataFrame(rows, schema=schema.columns), schema)
