@@ -187,13 +187,15 @@ TABLES = {
         frozenset({"q1", "median", "q3"}),
     ),
     "control": Schema(
-        "an untrained model of the same shape, on a sample of the text: keys that fire, agreement of their values, the "
+        "untrained models of the same shape, on a sample of the text: keys that fire, agreement of their values, the "
         "median share of active memories, and the shares of examples with zero agreement and with a residual that "
-        "predicts the output",
+        "predicts the output; means over the models, with the least and the largest",
         ("layer",),
         {"layer": LAYER, "keys": pl.UInt32, "agreement": pl.Float64, "examples": pl.UInt32, "active": pl.Float64,
          "zero_agreement": pl.Float64, "residual_predicts": pl.Float64},
-        frozenset({"agreement"}),
+        frozenset({"agreement", "agreement_low", "agreement_high"}),
+        {f"{measure}_{end}": pl.Float64 for measure in
+         ("agreement", "active", "zero_agreement", "residual_predicts") for end in ("low", "high")},
     ),
     "benchmark": Schema(
         "how fast the engine is, with targets: ratios are medians over rounds, low and high their extremes",

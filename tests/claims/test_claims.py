@@ -422,7 +422,7 @@ def test_limits_are_where_they_are_said_to_be(check, made, limits, ok):
 def test_reasons_name_what_was_compared():
     said = lambda check, made, **limits: check(evidence(*made), **limits).reason
     grows = said(refinement_.confidence_grows, [GROWING], start=1, exceptions=0, factor=1, or_above=1)
-    assert grows == "from 0.25 in layer 1; the median falls 1 times on the way"
+    assert grows == "from 0.25 in layer 1; the median falls once"
     late = said(refinement_.settles_late, [STEPS], early=[1, 8], late=[8, 16], factor=1, at_least=1)
     assert late == "gain per layer 5 points early, 7.5 late"
     near = said(values_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], below=0.25, lenient=0.3)
@@ -487,7 +487,7 @@ def test_factors_are_measured_as_such():
                                     **HALF_AND_HALF, factor=1, correlation=0)  # fmt: skip
     assert best.value is None and best.ok is False  # it cannot be better than 0
     dip = composition_.active_dip(evidence(DIPPING), dip=[8, 10], bottom=[1, 3], factor=1)
-    assert (dip.value, dip.n, dip.reason) == (8, 16, "20 % there, 40 % in the bottom layers")
+    assert (dip.value, dip.n, dip.reason) == (8, 20, "20 % there, 40 % in the bottom layers")
 
 
 def test_where_nothing_changes_there_is_no_compromise_to_count():
@@ -672,7 +672,8 @@ SELECTED = ["K10", "K11", "K13", "K20", "K26"]
 def test_the_seed_of_the_run_decides_the_intervals_of_selected_layers():
     made = dict([values(lambda i: 20), composition(agreeing=TEN_OF_TWENTY), HALVES])
     found = verdicts(register(), evidence(*made.items(), seed=3), "paper").filter(pl.col("claim").is_in(SELECTED))
-    assert found.equals(verdicts([CLAIMS[claim] for claim in SELECTED], evidence(*made.items(), seed=3), "paper"))
+    alone = verdicts([CLAIMS[claim] for claim in SELECTED], evidence(*made.items(), seed=3), "paper")
+    assert found.drop("p_holm").equals(alone.drop("p_holm"))  # the correction knows how many are judged
     assert (found["low"] < found["measured"]).all() and (found["measured"] < found["high"]).all()
     rates, keys = np.full(6, 0.0371), np.full(6, 30_000)
     assert highest_of_independent(rates, keys, 1) == highest_of_independent(rates, keys, 1)

@@ -42,7 +42,6 @@ from ff_memories.memories import (
     shards,
     trigger_table,
     triggers,
-    untrained,
     values,
 )
 from ff_memories.memories.topk import TopTriggers
@@ -355,17 +354,6 @@ def test_the_released_codes_columns_and_what_the_model_predicts(weights):
     both(partial(work, columns.output_distributions))
 
 
-@pytest.mark.parametrize("target", ["next", "last"])
-def test_the_untrained_control(weights, target):
-    def work(place):
-        decoder = Decoder(weights[0], untrained.untrained(weights[0], weights[1], 3), place)
-        tops = values.value_tops(decoder, decoder.vocabulary)
-        targets = untrained.top_targets(decoder, TEXT, np.arange(200), target, BATCH)
-        return untrained.table(targets, tops["all"], observed(decoder, tops), "all")
-
-    both(work)
-
-
 def test_ranks_over_seeds_of_projections_that_were_never_loaded(paper):
     decoder = model(paper)
     known = values.table(decoder, decoder.vocabulary, found(decoder), TEXT, "next")
@@ -499,7 +487,6 @@ def test_other_passes_go_on_in_halves(paper, capsys):
            "sentence")  # fmt: skip
     scarce(lambda decoder: columns.output_distributions(decoder, TEXT, examples(), BATCH), 2500, "sentence")
     scarce(lambda decoder: shading.prefix_coefficients(decoder, TEXT, table, BATCH), 2500, "sentence")
-    scarce(lambda decoder: untrained.top_targets(decoder, TEXT, np.arange(200), "next", BATCH), 2500, "sentence")
 
 
 def test_a_sentence_that_no_memory_holds_is_named(paper):
@@ -570,7 +557,11 @@ def later_steps(folder, out, device):
     model = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
     of_run = ["--config", folder / "config.yaml", *model, *there]
-    step("control", *of_run, *text, "--control", t("control"))
+    baselines = {"values": "values", "mutations": "mutations", "examples": "examples", "composition": "composition",
+                 "refinement": "refinement", "annotations": "annotations", "labels": "pattern_labels",
+                 "distances": "distance_labels"}  # fmt: skip
+    step("baseline-model", *of_run, *text, "--dictionary", folder / "dict.txt", "--model", "untrained-1",
+         *(w for o, n in baselines.items() for w in (f"--{o}", out / "untrained-1" / f"{n}.parquet")))  # fmt: skip
     step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
          t("projection_seeds"))  # fmt: skip
     step("released", *model, *there, *text, "--examples", t("examples"), "--released-layer", t("released_layer"),

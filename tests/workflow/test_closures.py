@@ -32,7 +32,7 @@ ORDER_ONLY = {  # inputs that a rule waits for or whose change makes it due, and
 }
 MODEL = "src/ff_memories/model/decoder.py"
 RUN_THE_MODEL = {
-    "composition", "control", "distance", "gallery-tables", "golden", "mutations", "projection-seeds", "proxy",
+    "baseline-model", "composition", "distance", "gallery-tables", "golden", "mutations", "projection-seeds", "proxy",
     "released", "sensitivity-part", "trigger-shard", "values",
 }  # fmt: skip
 

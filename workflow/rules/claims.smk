@@ -6,6 +6,7 @@ rule claims:
     input:
         tables=[run_.table(name) for name in CLAIM_TABLES],
         counts=[run_.path("counts", f"{name}.parquet") for name in COUNTED],
+        baselines=rules.baselines.output.baselines,
         info=rules.model.output.info,
         dictionary=run_.dictionary,
     output:

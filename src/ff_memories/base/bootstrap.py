@@ -1,21 +1,34 @@
 """The bootstrap interval of a mean."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 RESAMPLES, BLOCK = 1000, 100
 
 
-def interval(values: np.ndarray, seed: int, weights: np.ndarray | None = None) -> tuple[float, float]:
+def interval(values: np.ndarray, seed: int | None, weights: np.ndarray | None = None) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of a mean: percentiles over resamples of the units given.
 
     Args:
         values: (n,) one number per independent unit (a key, an example).
-        seed: of the resampling.
+        seed: of the resampling; without one there is none, and no interval.
         weights: (n,) for a ratio of sums, sum(values * weights) / sum(weights); ``None``: the plain mean.
     """
+    return ends(resamples(values, seed, weights))
+
+
+def ends(draws: np.ndarray) -> tuple[float, float]:
+    """Return the percentiles between which 95 % of the resamples lie, NaN where there is none."""
+    low, high = np.nanpercentile(draws, [2.5, 97.5]) if not np.isnan(draws).all() else (np.nan, np.nan)
+    return float(low), float(high)
+
+
+def resamples(values: np.ndarray, seed: int | Sequence[int] | None, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return (``RESAMPLES``,) means of the values drawn again, see ``interval``; none at all without a seed."""
     values = np.asarray(values, dtype=np.float64)
-    if len(values) == 0:
-        return float("nan"), float("nan")
+    if len(values) == 0 or seed is None:
+        return np.empty(0)
     rng = np.random.default_rng(seed)
     if weights is None:
         means = _resampled(values, rng)
@@ -29,8 +42,7 @@ def interval(values: np.ndarray, seed: int, weights: np.ndarray | None = None) -
             means[start : start + BLOCK] = np.divide(
                 (values[draw] * drawn).sum(1), total, out=np.full(BLOCK, np.nan), where=total > 0
             )
-    low, high = np.nanpercentile(means, [2.5, 97.5]) if not np.isnan(means).all() else (np.nan, np.nan)
-    return float(low), float(high)
+    return means
 
 
 def _resampled(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

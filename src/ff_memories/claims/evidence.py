@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from ff_memories.claims.measures import NEAR_ZERO
+from ff_memories.claims.stop_words import stop_words
+from ff_memories.config import Settings
+from ff_memories.corpus.dictionary import Dictionary
 
 PROXY = "proxy"
 
@@ -27,7 +32,7 @@ class Evidence:
     Attributes:
         tables: by name; those that were not made are absent.
         layers, keys, vocab: L, d_m and the number of token types of the model.
-        seed: of the bootstrap.
+        seed: of the bootstrap; without one, measurements have no intervals and nothing to test.
         mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
         one_softmax: whether r, y and o were read by one softmax of linear logits, so that logits add up.
@@ -39,12 +44,31 @@ class Evidence:
     layers: int
     keys: int
     vocab: int
-    seed: int = 1
+    seed: int | None = 1
     mean: str = "of_ratios"
     prediction: str = "ffn_top"
     one_softmax: bool = False
     stop_words: frozenset[int] = field(default_factory=frozenset)
     near_zero: float = NEAR_ZERO["float32"]
+
+    @classmethod
+    def of_run(
+        cls, config: Settings, info: Mapping[str, Any], dictionary: Path, tables: Mapping[str, pl.DataFrame]
+    ) -> "Evidence":
+        """Return the evidence of a run: its config, its model's info, its dictionary and its tables."""
+        return cls(
+            tables=tables,
+            layers=info["layers"],
+            keys=info["keys"],
+            vocab=info["vocab"],
+            seed=config.seed,
+            mean=config.mutations.mean,
+            prediction="output_top" if config.composition.layer_prediction == "output" else "ffn_top",
+            one_softmax=not info["final_norm"]
+            and (config.values.projection in ("flat", "head") or not info["adaptive_output"]),
+            stop_words=stop_words(config.composition.stop_words, Dictionary.read(dictionary)),
+            near_zero=NEAR_ZERO[config.precision],
+        )
 
     def table(self, name: str) -> pl.DataFrame:
         """Return a table. Raises ``Missing`` when this run did not make it."""

@@ -1,7 +1,9 @@
 """What a check found: a number with its interval and n, and whether the claim holds by it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 
 def _finite(value: float | None) -> float | None:
@@ -20,6 +22,7 @@ class Measurement:
         ok: whether the claim holds by it; ``None``: the question has no answer here.
         reason: what else a reader should know, or why there is no answer.
         proxy: the labels behind it were given by the automatic proxy.
+        draws: of the number that the claim is tested by (its ``null`` in claims.toml), one for each resample.
     """
 
     value: float | None = None
@@ -29,6 +32,7 @@ class Measurement:
     ok: bool | None = None
     reason: str = ""
     proxy: bool = False
+    draws: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):

@@ -24,7 +24,7 @@ NEAR_ZERO: dict[Precision, float] = {
 _MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
 
 
-def means(frame: pl.DataFrame, by: list[str], value: str, seed: int) -> pl.DataFrame:
+def means(frame: pl.DataFrame, by: list[str], value: str, seed: int | None) -> pl.DataFrame:
     """Return the mean of ``value`` per group with its interval: columns ``by``, ``mean``, ``low``, ``high``, ``n``."""
     rows = []
     for group, part in frame.drop_nulls(value).sort(by, maintain_order=True).group_by(by, maintain_order=True):
@@ -86,7 +86,7 @@ def near_zero_keys(mutations: pl.DataFrame, share: float = NEAR_ZERO["float32"])
 
 
 def mutation_changes(
-    mutations: pl.DataFrame, mean: str, seed: int, near_zero: float = NEAR_ZERO["float32"]
+    mutations: pl.DataFrame, mean: str, seed: int | None, near_zero: float = NEAR_ZERO["float32"]
 ) -> pl.DataFrame:
     """E3, Figure 3: change over keys, per ``layer`` and ``mutation``.
 
@@ -110,7 +110,7 @@ def mutation_changes(
     )
 
 
-def agreement(values: pl.DataFrame, seed: int) -> pl.DataFrame:
+def agreement(values: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E4, Figure 4: share of values whose top token is the target of their key's top trigger, per layer."""
     return means(values, ["layer"], "agrees", seed)
 
@@ -140,19 +140,28 @@ def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
     return boxes(values, "next_token_rank")
 
 
-def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int) -> pl.DataFrame:
+def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int | None) -> pl.DataFrame:
     """E6, Figure 6: agreement per interval of the value's top probability: ``bin`` (right edge), ``left``, means.
 
     ``bins`` equal intervals on [0, max]; empty ones are left out.
     """
-    known = values.drop_nulls("agrees")
-    if known.is_empty():
+    binned = by_probability(values, bins)
+    if binned.is_empty():
         return pl.DataFrame(schema={"left": pl.Float64(), "bin": pl.Float64(), **_MEAN})
-    width = float(known["top_probability"].to_numpy().max()) / bins
-    index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
-    binned = known.with_columns((index * width).alias("bin"))
     out = means(binned, ["bin"], "agrees", seed)
-    return out.select((pl.col("bin") - width).alias("left"), pl.all())
+    return out.select((pl.col("bin") - binned["width"][0]).alias("left"), pl.all())
+
+
+def by_probability(values: pl.DataFrame, bins: int) -> pl.DataFrame:
+    """Return the values with a target, each with the right edge of its interval, ``bin``, and the intervals' ``width``.
+
+    There are ``bins`` equal intervals of the top probability on [0, max].
+    """
+    known = values.drop_nulls("agrees")
+    most = float(known["top_probability"].to_numpy().max()) if len(known) else 1.0
+    width = most / bins
+    index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
+    return known.with_columns((index * width).alias("bin"), pl.lit(width).alias("width"))
 
 
 def predictive_values(values: pl.DataFrame, most: int = 100) -> pl.DataFrame:
@@ -168,7 +177,7 @@ def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
     return boxes(composition.with_columns((pl.col("active") / keys).alias("share")), "share")
 
 
-def zero_agreement(composition: pl.DataFrame, seed: int) -> pl.DataFrame:
+def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
     return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
 
@@ -216,7 +225,7 @@ def agreeing_by_layer(cases: pl.DataFrame, shorter_than: int) -> pl.DataFrame:
     )
 
 
-def residual_predicts(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
+def residual_predicts(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E11, Figure 9: share of examples whose residual predicts the model's output, per layer."""
     hit = (pl.col("residual_top") == pl.col("model_top")).alias("hit")
     return means(refinement.with_columns(hit), ["layer"], "hit", seed)
@@ -227,7 +236,7 @@ def residual_probabilities(refinement: pl.DataFrame) -> pl.DataFrame:
     return boxes(refinement, "residual_probability")
 
 
-def refinement_kinds(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
+def refinement_kinds(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E13, Figure 11: share of examples per layer and kind: ``layer``, ``kind``, ``mean``, ``low``, ``high``, ``n``."""
     parts = [
         means(refinement.with_columns((pl.col("kind") == kind).alias("is")), ["layer"], "is", seed).with_columns(
@@ -238,7 +247,7 @@ def refinement_kinds(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
     return pl.concat(parts).select("layer", "kind", "mean", "low", "high", "n").sort("layer", "kind")
 
 
-def pattern_shares(labels: pl.DataFrame, seed: int) -> pl.DataFrame:
+def pattern_shares(labels: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E2, Figure 2: share of triggers per layer and label, intervals over keys; annotators pooled."""
     parts = []
     for label in LABELS:

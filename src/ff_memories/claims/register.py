@@ -2,13 +2,15 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from ff_memories.claims.order import natural
+from ff_memories.tables import BASELINES
 
+MODELS = ("untrained", "same_sample")  # baselines of every claim
 KNOWN = ("stated", "read off a figure", "derived")
 
 
@@ -26,10 +28,20 @@ class Claim:
     parameters: Mapping[str, Any]
     measured_as: str
     unit: str
+    resampled: str
     directional: bool = False
     human: bool = False
+    baselines: tuple[str, ...] = MODELS
+    direction: Mapping[str, Any] = field(default_factory=dict)
+    null: float | None = None
+    alternative: str = "greater"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))
+        if unknown := set(self.baselines) - set(BASELINES):
+            raise ValueError(f"{self.id}: no baseline is called {min(unknown)}")
+        if self.alternative not in ("greater", "less"):
+            raise ValueError(f"{self.id}: alternative is {self.alternative!r}")
         if self.known not in KNOWN:
             raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
 

@@ -1,15 +1,18 @@
 """Small statistics that several checks share."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import binomtest, spearmanr
+from scipy.stats import binomtest, rankdata, spearmanr
 
-from ff_memories.base.bootstrap import BLOCK, interval
+from ff_memories.base.bootstrap import BLOCK, interval, resamples
+from ff_memories.base.bootstrap import RESAMPLES as DRAWS
 
 Share = tuple[float, float, float]  # with its 95 % interval
 OUTSIDE = 0.05  # of the resamples, half of them beyond either end of an interval
+MEDIANS = 400  # resamples of medians, which are dearer than those of means
 RESAMPLES = 4000  # for the joint lower ends of many layers, which lie far out in each of them
 
 
@@ -32,7 +35,7 @@ def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def share_interval(hits: np.ndarray, seed: int) -> tuple[float, float]:
+def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
     """Return the 95 % interval of a share: the bootstrap's, or Wilson's where no unit is a hit, or every one.
 
     Args:
@@ -56,7 +59,7 @@ def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int) -> tuple[float, float]:
+def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int | None) -> tuple[float, float]:
     """Return the 95 % interval of the highest of several shares, each of units of its own: keys of several layers.
 
     Args:
@@ -64,11 +67,13 @@ def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int) -> 
         units: (layers,) how many units each is a share of.
         seed: of the resampling.
     """
+    if seed is None:
+        return float("nan"), float("nan")
     drawn = np.random.default_rng(seed).binomial(units, shares, size=(RESAMPLES, len(shares))) / units
     return _highest(shares, units, drawn)
 
 
-def lowest_of_joint(hits: pl.DataFrame, seed: int) -> tuple[float, float]:
+def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]:
     """Return the 95 % interval of the lowest of several layers' shares, measured on the same examples.
 
     Examples are resampled with their rows in all layers, since a layer's rows say much about the next layer's.
@@ -77,24 +82,118 @@ def lowest_of_joint(hits: pl.DataFrame, seed: int) -> tuple[float, float]:
         hits: ``example``, ``layer`` and ``hit``, at most one row of an example in a layer.
         seed: of the resampling.
     """
-    wide = hits.pivot("layer", index="example", values="hit").sort("example").drop("example")
-    misses = 1 - wide.cast(pl.Float64).to_numpy()  # the lowest share of hits is the highest share of misses
-    known = ~np.isnan(misses)
-    misses = np.where(known, misses, 0)
-    units = known.sum(0)
-    shares = misses.sum(0) / units
-    both = np.hstack([misses, known]).astype(np.float32)  # exact for whole numbers up to 16 million
-    sums = np.concatenate([counts @ both for counts in _resampled(len(both), seed)]).astype(np.float64)
-    cases, rows = np.hsplit(sums, 2)
-    low, high = _highest(shares, units, np.where(rows > 0, cases / np.maximum(rows, 1), shares))
+    if seed is None:
+        return float("nan"), float("nan")
+    wide = _wide(hits, "hit")
+    units = (~np.isnan(wide)).sum(0)
+    shares = np.nansum(1 - wide, 0) / units  # the lowest share of hits is the highest share of misses
+    low, high = _highest(shares, units, 1 - _shares(wide, seed, RESAMPLES))
     return 1 - high, 1 - low
 
 
-def _resampled(n: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield (``BLOCK``, n) how often each of ``n`` units is drawn in a resample, until there are ``RESAMPLES``."""
+def joint_shares(hits: pl.DataFrame, seed: int | None) -> np.ndarray:
+    """Return resamples (draws, layers) of each layer's share of hits: examples with all their layers, drawn again.
+
+    ``hits``: as for ``lowest_of_joint``. There are none without a seed.
+    """
+    wide = _wide(hits, "hit")
+    return np.empty((0, wide.shape[1])) if seed is None else _shares(wide, seed, DRAWS)
+
+
+def _wide(frame: pl.DataFrame, value: str) -> np.ndarray:
+    """Return (examples, layers), layers in order, NaN where an example has no row."""
+    wide = frame.sort("layer", "example").pivot("layer", index="example", values=value).sort("example")
+    return wide.drop("example").cast(pl.Float64).to_numpy()
+
+
+def _shares(wide: np.ndarray, seed: int, draws: int) -> np.ndarray:
+    known = ~np.isnan(wide)
+    both = np.hstack([np.where(known, wide, 0), known]).astype(np.float32)  # exact for whole numbers up to 16 million
+    sums = np.concatenate([counts @ both for counts in _resampled(len(both), seed, draws)]).astype(np.float64)
+    cases, rows = np.hsplit(sums, 2)
+    return np.where(rows > 0, cases / np.maximum(rows, 1), np.nanmean(wide, axis=0))
+
+
+def joint_medians(frame: pl.DataFrame, value: str, seed: int | None) -> np.ndarray:
+    """Return resamples (draws, layers) of each layer's median of ``value``: examples with all their layers.
+
+    ``frame``: ``example``, ``layer`` and ``value``, a row for every example and layer.
+    """
+    wide = _wide(frame, value)
+    if seed is None:
+        return np.empty((0, wide.shape[1]))
+    order = np.argsort(wide, axis=0, kind="stable")
+    out = []
+    for counts in _resampled(len(wide), seed, MEDIANS):
+        drawn = [_medians(counts, wide[order[:, at], at], order[:, at]) for at in range(wide.shape[1])]
+        out.append(np.stack(drawn, axis=1))
+    return np.concatenate(out)
+
+
+def medians(values: np.ndarray, seed: int | None) -> np.ndarray:
+    """Return resamples (draws,) of the median of independent units."""
+    if seed is None or not len(values):
+        return np.empty(0)
+    order = np.argsort(values, kind="stable")
+    return np.concatenate([_medians(counts, values[order], order) for counts in _resampled(len(values), seed, MEDIANS)])
+
+
+def _medians(counts: np.ndarray, ordered: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return the lower median of each resample, given how often it draws each unit."""
+    reached = np.cumsum(counts[:, order], axis=1)
+    return ordered[(reached >= counts.sum(1, keepdims=True) / 2).argmax(1)]
+
+
+def within_groups(frame: pl.DataFrame, value: str, seed: int | None, by: str = "layer") -> dict[Any, np.ndarray]:
+    """Return resamples (draws,) of the mean of ``value`` in each group, in order: each group's rows by themselves."""
+    known = frame.drop_nulls(value).sort(by, maintain_order=True)
+    return {
+        group: resamples(part[value].to_numpy(), None if seed is None else [seed, place])
+        for place, ((group,), part) in enumerate(known.group_by(by, maintain_order=True))
+    }
+
+
+def mean_of(draws: Mapping[int, np.ndarray], layers: Sequence[int]) -> np.ndarray:
+    """Return resamples (draws,) of the mean over those of ``layers`` that have any."""
+    found = [draws[layer] for layer in layers if layer in draws]
+    return np.mean(found, axis=0) if found else np.empty(0)
+
+
+def rank_correlations(x: Sequence[float], draws: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlation (draws,) of ``x`` (n,) with each row of ``draws`` (draws, n), 0 where undefined."""
+    if not len(draws):
+        return np.empty(0)
+    ranks = rankdata(draws, axis=1)
+    ranks -= ranks.mean(1, keepdims=True)
+    own = rankdata(x) - (len(x) + 1) / 2
+    size = np.sqrt((ranks**2).sum(1) * (own**2).sum())
+    return np.divide(ranks @ own, size, out=np.zeros(len(draws)), where=size > 0)
+
+
+def p_value(draws: np.ndarray, null: float, alternative: str) -> float:
+    """Return the one-sided p-value of the bootstrap: how often a resample does not lie on the claim's side of ``null``.
+
+    The measured number itself counts as one resample, so that no p-value is below 1 / (draws + 1).
+    """
+    against = draws <= null if alternative == "greater" else draws >= null
+    return float((1 + np.count_nonzero(against)) / (1 + len(draws)))
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return p-values corrected by Holm's method over all of them, in the order given."""
+    order = np.argsort(values, kind="stable")
+    corrected, most = [0.0] * len(values), 0.0
+    for place, index in enumerate(order):
+        most = max(most, min(1.0, (len(values) - place) * values[index]))
+        corrected[index] = most
+    return corrected
+
+
+def _resampled(n: int, seed: int, draws: int) -> Iterator[np.ndarray]:
+    """Yield (``BLOCK``, n) how often each of ``n`` units is drawn in a resample, until there are ``draws``."""
     rng = np.random.default_rng(seed)
     first = np.arange(BLOCK)[:, None] * n
-    for _ in range(0, RESAMPLES, BLOCK):
+    for _ in range(0, draws, BLOCK):
         draw = rng.integers(0, n, size=(BLOCK, n)) + first
         yield np.bincount(draw.ravel(), minlength=BLOCK * n).reshape(BLOCK, n).astype(np.float32)
 
@@ -127,7 +226,7 @@ def _highest(shares: np.ndarray, units: np.ndarray, drawn: np.ndarray) -> tuple[
     return float(lows.max()), float(highs.max())
 
 
-def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int) -> Share | None:
+def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int | None) -> Share | None:
     """Return a share over all rows with its interval, resampling whole units since their rows are not independent.
 
     Where no row is a hit, or every one, the interval is Wilson's for as many trials as there are units. Returns
@@ -135,11 +234,21 @@ def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int) -> Sha
     """
     if pairs.is_empty():
         return None
-    units = pairs.group_by(unit).agg(hit.cast(pl.Float64).mean().alias("share"), pl.len().alias("rows")).sort(unit)
-    share, rows = units["share"].to_numpy(), units["rows"].to_numpy()
+    share, rows = _by_unit(pairs, hit, unit)
     one = share.min() == share.max() and share[0] in (0, 1)
     low, high = wilson(int(share.sum()), len(share)) if one else interval(share, seed, rows)
     return float((share * rows).sum() / rows.sum()), low, high
+
+
+def pooled_draws(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int | None) -> np.ndarray:
+    """Return resamples (draws,) of ``pooled_share``."""
+    share, rows = _by_unit(pairs, hit, unit)
+    return resamples(share, seed, rows)
+
+
+def _by_unit(pairs: pl.DataFrame, hit: pl.Expr, unit: str) -> tuple[np.ndarray, np.ndarray]:
+    units = pairs.group_by(unit).agg(hit.cast(pl.Float64).mean().alias("share"), pl.len().alias("rows")).sort(unit)
+    return units["share"].to_numpy(), units["rows"].to_numpy()
 
 
 def percent(share: float) -> str:

@@ -1,6 +1,7 @@
 """From measurements to verdicts: only the paper's own model and corpus can reproduce anything."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -9,9 +10,11 @@ from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import Claim
+from ff_memories.claims.statistics import holm, p_value
 from ff_memories.tables import TABLES, conform
 
 PROXY = "automatic proxy"
+JUDGED = ("reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails")
 OF_TYPES = ("values", "composition")  # checks of what values predict, hence among which types
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
 # Imported by name, so that whoever reads the imports knows what a verdict depends on.
@@ -36,12 +39,18 @@ def _beside(claim: Claim, found: Measurement, types: str, evidence: Evidence) ->
     return f"{measured(other.value, claim.unit)} {TYPES[types]}"
 
 
-def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None]:
+def judge(
+    claim: Claim, found: Measurement, scope: str, untrained: Mapping[str, Any] | None = None
+) -> tuple[str, str | None]:
     """Return the verdict on a claim and its reason.
 
-    On the paper's own model: ``reproduced`` or ``not_reproduced``. On a surrogate only directional claims are judged,
-    as ``holds`` or ``fails``; another claim with a number is ``measured``, and without one ``not_applicable``. What
-    people judged in the paper is not attempted by a proxy on the paper's model.
+    On the paper's own model: ``reproduced`` or ``not_reproduced``. On a surrogate only directional claims are judged:
+    ``holds``, ``holds_as_untrained`` where at least half of the untrained models meet the claim too, or ``fails``.
+    Another claim with a number is ``measured``, and without one ``not_applicable``. What people judged in the paper is
+    not attempted by a proxy on the paper's model.
+
+    Args:
+        untrained: the claim's row of the table ``baselines``, where there is one.
     """
     note = PROXY if found.proxy else ""
     if scope == "surrogate" and not claim.directional:
@@ -49,19 +58,32 @@ def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None
     if found.ok is None:
         return "not_applicable", _joined(note, found.reason or "no data")
     if scope == "surrogate":
-        return ("holds" if found.ok else "fails"), _joined(note, found.reason)
+        alike = found.ok and untrained is not None and 2 * untrained["holding"] >= untrained["runs"]
+        return ("holds_as_untrained" if alike else "holds" if found.ok else "fails"), _joined(note, found.reason)
     if claim.human and found.proxy:
         return "not_attempted", _joined(f"{PROXY}, which cannot reproduce what people judged", found.reason)
     return ("reproduced" if found.ok else "not_reproduced"), _joined(note, found.reason)
 
 
-def verdicts(claims: Iterable[Claim], evidence: Evidence, scope: str) -> pl.DataFrame:
-    """Measure and judge every claim: the ``claims`` table."""
-    rows, beside = [], evidence.beside()
+def verdicts(
+    claims: Iterable[Claim], evidence: Evidence, scope: str, baselines: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Measure and judge every claim: the ``claims`` table.
+
+    Args:
+        baselines: the table, without which no verdict is compared with untrained models.
+    """
+    rows: list[dict[str, Any]] = []
+    beside = evidence.beside()
+    untrained = (
+        {}
+        if baselines is None
+        else {row["claim"]: row for row in baselines.filter(pl.col("baseline") == "untrained").iter_rows(named=True)}
+    )
     for claim in claims:
         try:
             found = check_of(claim)(evidence, **claim.parameters)
-            verdict, reason = judge(claim, found, scope)
+            verdict, reason = judge(claim, found, scope, untrained.get(claim.id))
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
                 reason = _joined(reason or "", _beside(claim, found, *beside))
         except Missing as missing:
@@ -69,8 +91,19 @@ def verdicts(claims: Iterable[Claim], evidence: Evidence, scope: str) -> pl.Data
         rows.append({
             "claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
             "measured": found.value, "low": found.low, "high": found.high, "n": found.n,
-            "scope": scope, "verdict": verdict, "baseline": None, "resampled": None, "p": None, "p_holm": None,
+            "scope": scope, "verdict": verdict, "baseline": untrained.get(claim.id, {}).get("measured"),
+            "resampled": claim.resampled if found.low is not None else None, "p": _p(claim, found, verdict),
             "reason": reason,
         })  # fmt: skip
+    tested = [row for row in rows if row["p"] is not None]
+    corrected = dict(zip((row["claim"] for row in tested), holm([row["p"] for row in tested]), strict=True))
     schema = TABLES["claims"]
-    return conform(pl.DataFrame(rows, schema=schema.columns), schema)
+    made = [row | {"p_holm": corrected.get(row["claim"])} for row in rows]
+    return conform(pl.DataFrame(made, schema=schema.columns), schema)
+
+
+def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:
+    """Return the p-value of a judged claim's direction; none where nothing is judged, or there is no test."""
+    if verdict not in JUDGED or claim.null is None or found.draws is None or not len(found.draws):
+        return None
+    return p_value(found.draws, claim.null, claim.alternative)

@@ -1,34 +1,30 @@
-"""The control of Figures 4, 7, 8 and 9: an untrained model of the same shape, observed on a sample of the text."""
+"""A model as it is before training, and the sample of the text on which it is measured: the baseline of every claim."""
 
 import numpy as np
-import polars as pl
 import torch
 
-from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching
-from ff_memories.memories.composition import Observation
-from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.converted import Description, Weights
-from ff_memories.model.decoder import Batch, Decoder
 
-SENTENCES, EXAMPLES = 2000, 500
+# What is measured of an untrained model: enough to tell it from a trained one, in seconds.
+SENTENCES, MUTATED_KEYS, EXAMPLES = 2000, 10, 500
 
 
-def untrained(description: Description, weights: Weights, seed: int) -> Weights:
+def untrained(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:
     """Return weights of the same names and shapes as a model has before training; what is tied stays tied.
 
-    Matrices are normal with variance one over the width of what they read, biases 0, scales 1.
+    Matrices are normal with variance one over the width of what they read, biases 0, scales 1. ``draw``: which of
+    several such models.
     """
-    draw = torch.Generator().manual_seed(int(generator(seed, "control").integers(2**62)))
+    draws = torch.Generator().manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
 
     def fresh(name: str) -> torch.Tensor:
         shape = weights[name].shape
         if len(shape) == 1:
             return torch.zeros(shape) if name.endswith("bias") else torch.ones(shape)
         width = shape[0] if name.endswith("values") else shape[-1]
-        return torch.randn(shape, generator=draw) * width**-0.5
+        return torch.randn(shape, generator=draws) * width**-0.5
 
     out = {name: fresh(name) for name in sorted(weights.keys() - description.aliases.keys())}
     for name, same in description.aliases.items():
@@ -37,57 +33,13 @@ def untrained(description: Description, weights: Weights, seed: int) -> Weights:
     return out
 
 
-def top_targets(decoder: Decoder, corpus: Corpus, sentences: np.ndarray, target: str, batch_tokens: int) -> np.ndarray:
-    """Return the token (layers, d_m) int64 that each key's top trigger within these sentences is compared with.
+def sample(corpus: Corpus, seed: int) -> tuple[Corpus, np.ndarray]:
+    """Return ``SENTENCES`` random training sentences and all validation sentences, and (sentences,) their numbers.
 
-    Prefixes leave a token of their sentence over. The ``next`` token or the prefix's ``last``; -1 where no coefficient
-    is positive.
+    A corpus with fewer training sentences is returned whole.
     """
-    shape = decoder.description
-    best = torch.zeros(shape.layers, shape.keys, device=decoder.device)
-    token = torch.full_like(best, -1, dtype=torch.long)
-    lengths = corpus.lengths[sentences]
-
-    def run(part: np.ndarray) -> None:
-        batch = Batch.pack([corpus.sentence(sentences[i]) for i in part], decoder.device)
-        inner = (batch.positions > 0) & (batch.positions.roll(-1) > batch.positions)
-        compared = batch.tokens.roll(-1) if target == "next" else batch.tokens
-        x = decoder.embed(batch)
-        for index, layer in enumerate(decoder.layers):
-            residual = layer.attend(x, batch)
-            coefficients = layer.coefficients(residual)
-            x = residual + layer.combine(coefficients)
-            most, row = (coefficients * inner[:, None]).max(0)
-            better = most > best[index]
-            best[index, better], token[index, better] = most[better], compared[row[better]]
-
-    with torch.inference_mode(), Progress(len(sentences), "sentences", "control") as progress:
-        for part in batching.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens):
-            retry_smaller(run, part, len(part), halved)
-            progress.step(len(part))
-    return token.cpu().numpy()
-
-
-def table(targets: np.ndarray, value_tops: np.ndarray, seen: Observation, types: str) -> pl.DataFrame:
-    """Return the table ``control``.
-
-    Args:
-        targets, value_tops: (layers, d_m) each, of ``top_targets`` and ``values.value_tops``.
-        types: among which values predict.
-        seen: the untrained model on validation examples (``composition.observe``).
-    """
-    layers, keys = targets.shape
-    fires = targets >= 0
-    with np.errstate(invalid="ignore"):
-        agreement = ((targets == value_tops) & fires).sum(1) / fires.sum(1)
-    return pl.DataFrame(
-        {
-            "layer": np.arange(1, layers + 1),
-            "keys": fires.sum(1),
-            "agreement": agreement,
-            "examples": [len(seen.model_top)] * layers,
-            "active": np.median(seen.active, axis=0) / keys,
-            "zero_agreement": (seen.agreeing[types] == 0).mean(0),
-            "residual_predicts": (seen.residual_top == seen.model_top[:, None]).mean(0),
-        }
-    ).with_columns(pl.col("agreement").fill_nan(None))
+    drawn = generator(seed, "baseline sentences").permutation(corpus.train)[:SENTENCES]
+    numbers = np.concatenate([np.sort(drawn), np.arange(corpus.train, len(corpus))])
+    offsets = np.concatenate([[0], np.cumsum(corpus.lengths[numbers])])
+    tokens = np.concatenate([corpus.tokens[:0], *(corpus.sentence(number) for number in numbers)])
+    return Corpus(tokens, offsets, len(drawn)), numbers

@@ -7,26 +7,12 @@ import polars as pl
 import torch
 
 from ff_memories.base.progress import Progress
-from ff_memories.corpus.dictionary import BOS
 from ff_memories.corpus.store import Corpus
+from ff_memories.memories.targets import targets as targets
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
 
 TILE = 4096  # values projected between two progress reports
-
-
-def targets(triggers: pl.DataFrame, corpus: Corpus, target: str) -> pl.DataFrame:
-    """Return triggers with the ``target`` token that a value is compared with.
-
-    ``next``: the token after the prefix (the paper), null where the sentence ends. ``last``: the prefix's own last
-    token (the released code), ``<s>`` for the empty prefix.
-    """
-    if target == "next":
-        return triggers.with_columns(pl.col("next_token").alias("target"))
-    position = triggers["position"].to_numpy().astype(np.int64)
-    at = corpus.offsets[triggers["sentence"].to_numpy()] + np.maximum(position, 1) - 1
-    token = pl.Series("target", corpus.tokens[at].astype(np.uint32))
-    return triggers.with_columns(pl.when(pl.col("position") > 0).then(token).otherwise(BOS).alias("target"))
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,11 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.latex_table import to_latex
-from ff_memories.claims.measures import NEAR_ZERO
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
-from ff_memories.claims.stop_words import stop_words
 from ff_memories.claims.verdicts import verdicts
 from ff_memories.config import Settings
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.info import read_info
 
 
@@ -30,6 +27,7 @@ def run(
     dictionary: Input,
     tables: AnyInputs,
     counts: AnyInputs,
+    baselines: Input | None,
     claims: Output,
     out_counts: Output,
     metrics: Output,
@@ -41,6 +39,7 @@ def run(
     Args:
         tables: this run's tables, those there are
         counts: every step's counts: files or folders
+        baselines: the table, of untrained models and guesses; without it no verdict is compared with them
         out_counts: all counts together
         metrics: the verdicts as JSON
         each: folder for the same, a file for each claim, as DVC's metrics
@@ -50,20 +49,9 @@ def run(
         if path.stem != table:
             raise UserError(f"{path}: this table's file is called {table}.parquet")
     described = read_info(info)
-    evidence = Evidence(
-        tables=read_tables(tables),
-        layers=described["layers"],
-        keys=described["keys"],
-        vocab=described["vocab"],
-        seed=config.seed,
-        mean=config.mutations.mean,
-        prediction="output_top" if config.composition.layer_prediction == "output" else "ffn_top",
-        one_softmax=not described["final_norm"]
-        and (config.values.projection in ("flat", "head") or not described["adaptive_output"]),
-        stop_words=stop_words(config.composition.stop_words, Dictionary.read(dictionary)),
-        near_zero=NEAR_ZERO[config.precision],
-    )
-    judged = verdicts(register(), evidence, described["scope"])
+    evidence = Evidence.of_run(config, described, dictionary, read_tables(tables))
+    beside = None if baselines is None else schemas.read(baselines)
+    judged = verdicts(register(), evidence, described["scope"], beside)
     gathered = merge_counts(counts)
     schemas.write(judged, claims)
     schemas.write(gathered, out_counts)

@@ -16,6 +16,7 @@ import torch
 from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.segment import rule
+from ff_memories.memories import untrained
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.products import linear
@@ -148,6 +149,7 @@ def steps(
     shaded = min(train, cells * config.gallery.shaded * SENTENCE // 2) * forward / 2
     gallery = shaded + 13 * cells * head  # every word's probability, whose sums take longer than the products
     mutated = config.mutations.keys_per_layer * shape.layers * config.mutations.top * 3 * SENTENCE // 2
+    sampled = untrained.SENTENCES * SENTENCE + untrained.MUTATED_KEYS * shape.layers * config.mutations.top * SENTENCE
     examples = config.composition.examples
     layered = examples * (SENTENCE * forward + 3 * shape.layers * head)
     out = [Step("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
@@ -167,7 +169,8 @@ def steps(
         Step("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
         Step("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
         Step("composition", 1, speed.start + layered, running + corpus_bytes, 0.02 * lists, running),
-        Step("control", 1, speed.start + values_seconds, running + shape.loaded_bytes + corpus_bytes, 0.0, running),
+        Step("baseline_model", 4, speed.start + values_seconds + sampled * forward * 1.2,
+             running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
         Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes, 350 * cells, running),
         Step("gallery", 1, 3 + cells * PAGE, PROCESS + corpus_bytes + 8 * lists, 1000 * cells),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),

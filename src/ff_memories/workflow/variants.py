@@ -19,6 +19,7 @@ from ff_memories.workflow import stages
 from ff_memories.workflow.sources import PACKAGE
 
 SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
+BASELINES = ("baseline_model", "baselines")  # what is there without training does not ask for choices
 PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
 
@@ -73,7 +74,10 @@ def changed(config: str, resolved: dict[str, Any]) -> str:
 
 
 def evaluate(jobs: list[Job], config: Config, folder: Path, run: Callable[[list[str]], None]) -> dict[str, str]:
-    """Run what a config changes of a run; return where the files that came out otherwise now lie, by their own path.
+    """Run what a config changes of a run, baselines left out.
+
+    Returns:
+        Where the files that came out otherwise now lie, by their own path.
 
     Args:
         jobs: of the run itself, whose files exist.
@@ -82,6 +86,7 @@ def evaluate(jobs: list[Job], config: Config, folder: Path, run: Callable[[list[
         run: carries out one step, given with its options.
     """
     resolved = config.resolved()
+    jobs = [job for job in jobs if job.rule not in BASELINES]
     moved: dict[str, str] = {}
     for job in jobs:
         declared = changed(job.config, resolved)

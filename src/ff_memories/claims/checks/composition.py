@@ -1,18 +1,39 @@
 """E8 to E10, section 5.1: how a layer's active memories compose (K18 to K22)."""
 
+import numpy as np
 import polars as pl
 
+from ff_memories.base.bootstrap import ends
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, both, tally
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.measures import active_memories, agreeing_cases, zero_agreement
-from ff_memories.claims.statistics import Share, average, by_layer, lowest_of_joint, percent, pooled_share
+from ff_memories.claims.statistics import (
+    Share,
+    average,
+    by_layer,
+    joint_medians,
+    lowest_of_joint,
+    percent,
+    pooled_share,
+)
 
 EMPTY = "no examples"
 
 
 def _active(evidence: Evidence) -> dict[int, float]:
     return by_layer(active_memories(evidence.table("composition"), evidence.keys), "median")
+
+
+def _active_again(evidence: Evidence) -> np.ndarray:
+    """Return resamples (draws, layers) of the median share of active memories."""
+    return joint_medians(evidence.table("composition"), "active", evidence.seed) / evidence.keys
+
+
+def _lowest_again(evidence: Evidence, layers: list[int]) -> np.ndarray:
+    """Return resamples (draws,) of the layer with the fewest active memories."""
+    again = _active_again(evidence)
+    return np.array(layers)[again.argmin(1)].astype(np.float64) if len(again) else np.empty(0)
 
 
 def minority_active(evidence: Evidence, *, within: list[float], minority: float, layers_needed: int) -> Measurement:
@@ -23,7 +44,8 @@ def minority_active(evidence: Evidence, *, within: list[float], minority: float,
     inside, _ = tally({layer: within[0] <= m <= within[1] for layer, m in medians.items()}, evidence.layers)
     fewer, text = tally({layer: m < minority for layer, m in medians.items()}, evidence.layers, layers_needed)
     return Measurement(
-        pl.DataFrame({"share": list(medians.values())}).median().item(),
+        float(np.median(list(medians.values()))),
+        *ends(np.median(_active_again(evidence), axis=1)),
         n=evidence.table("composition").height,
         ok=both(inside, fewer),
         reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer; "
@@ -40,7 +62,8 @@ def active_dip(evidence: Evidence, *, dip: list[int], bottom: list[int], factor:
     lowest = min(medians, key=lambda layer: (medians[layer], layer))
     return Measurement(
         lowest,
-        n=len(medians),
+        *ends(_lowest_again(evidence, list(medians))),
+        n=evidence.table("composition")["example"].n_unique(),
         ok=lowest in between(dip, evidence.layers) and below > factor * medians[lowest],
         reason=f"{percent(medians[lowest])} there, {percent(below)} in the bottom layers",
     )

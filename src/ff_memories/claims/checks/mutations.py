@@ -4,18 +4,20 @@ import numpy as np
 import polars as pl
 from scipy.stats import trim_mean
 
-from ff_memories.base.bootstrap import interval
+from ff_memories.base.bootstrap import ends, resamples
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.measures import TRIMMED, key_changes, mutation_changes, near_zero_keys
+from ff_memories.claims.measures import TRIMMED, key_changes, near_zero_keys
 from ff_memories.claims.numbers import measured
-from ff_memories.claims.statistics import average, by_layer, percent, rank_correlation
-
-
-def _changes(evidence: Evidence, mutation: str) -> dict[int, float]:
-    changes = mutation_changes(evidence.table("mutations"), evidence.mean, evidence.seed)
-    return by_layer(changes.filter(pl.col("mutation") == mutation), "mean")
+from ff_memories.claims.statistics import (
+    average,
+    by_layer,
+    percent,
+    rank_correlation,
+    rank_correlations,
+    within_groups,
+)
 
 
 def weakens_more(
@@ -45,32 +47,36 @@ def weakens_more(
     reason = f"{text}; median {measured(float(np.median(differences)), 'points')}"
     reason += f", trimmed mean {measured(float(trim_mean(differences, TRIMMED)), 'points')}"
     reason += f"; keys with coefficients near zero: {len(small)}" if len(small) else ""
-    return Measurement(
-        float(differences.mean()), *interval(differences, evidence.seed), n=len(differences), ok=ok, reason=reason
-    )
+    draws = resamples(differences, evidence.seed)
+    return Measurement(float(differences.mean()), *ends(draws), n=len(differences), ok=ok, reason=reason, draws=draws)
 
 
 def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], correlation: float) -> Measurement:
     """K4: removing the last token changes less in the upper layers, and ever less with the layer."""
-    changes = _changes(evidence, "last")
+    keys = key_changes(evidence.table("mutations"), evidence.mean).filter(pl.col("mutation") == "last")
+    changes = by_layer(keys.group_by("layer").agg(pl.col("change").mean()).sort("layer"), "change")
     sizes = {layer: abs(change) for layer, change in changes.items()}
     below, above = (average(sizes, between(bounds, evidence.layers)) for bounds in (lower, upper))
     rho = rank_correlation(list(changes), list(changes.values()))
     if rho is None or below is None or above is None:
         return Measurement(n=len(changes), reason="too few layers with mutated triggers")
+    again = within_groups(keys, "change", evidence.seed)
+    draws = rank_correlations(list(changes), np.stack([again[layer] for layer in changes], axis=1))
     return Measurement(
         rho,
-        n=len(changes),
+        *ends(draws),
+        n=len(keys),
         ok=above < below and rho > correlation,
         reason=f"mean size of the change {percent(below)} in the lower layers, {percent(above)} in the upper",
+        draws=draws,
     )
 
 
 def first_layer_loss(evidence: Evidence, *, below: float) -> Measurement:
     """K5: the mean change by removing the last token in the first layer."""
-    changes = mutation_changes(evidence.table("mutations"), evidence.mean, evidence.seed)
-    first = changes.filter((pl.col("mutation") == "last") & (pl.col("layer") == 1))
-    if first.is_empty():
+    keys = key_changes(evidence.table("mutations"), evidence.mean)
+    first = keys.filter((pl.col("mutation") == "last") & (pl.col("layer") == 1))["change"].to_numpy()
+    if not len(first):
         return Measurement(reason="no mutated trigger in the first layer")
-    row = first.row(0, named=True)
-    return Measurement(row["mean"], row["low"], row["high"], row["n"], ok=row["mean"] < below)
+    mean, draws = float(first.mean()), resamples(first, evidence.seed)
+    return Measurement(mean, *ends(draws), n=len(first), ok=mean < below, draws=draws)

@@ -1,13 +1,14 @@
 """E2, section 3.2, Figure 2: the patterns that annotators found in keys (K6 to K9)."""
 
+import numpy as np
 import polars as pl
 
-from ff_memories.base.bootstrap import interval
+from ff_memories.base.bootstrap import ends, interval, resamples
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.layers import between, tally
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.measures import LABELS, pattern_shares
-from ff_memories.claims.statistics import average, by_layer, percent, pooled_share, share_interval
+from ff_memories.claims.statistics import average, by_layer, mean_of, percent, pooled_share, share_interval
 
 KEY = ["annotator", "layer", "key"]
 
@@ -76,12 +77,26 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     enough = sum(prevails.values()) * (lower[1] - lower[0] + 1) >= layers_needed * len(bottom)
     falls = means["shallow", "lower"] > means["shallow", "upper"]
     rise = means["semantic", "upper"] - means["semantic", "lower"]
+    draws = _rises(labels, bottom, top, evidence.seed)
     return Measurement(
         rise,
+        *ends(draws),
         n=labels.height,
         ok=falls and rise > 0 and enough,
         reason=f"shallow {percent(means['shallow', 'lower'])} in the lower layers, "
         f"{percent(means['shallow', 'upper'])} in the upper; semantic {percent(means['semantic', 'lower'])} and "
         f"{percent(means['semantic', 'upper'])}; shallow prevails in {sum(prevails.values())} of {len(bottom)}",
         proxy=by_proxy,
+        draws=draws,
     )
+
+
+def _rises(labels: pl.DataFrame, bottom: list[int], top: list[int], seed: int | None) -> np.ndarray:
+    """Return resamples (draws,) of the rise of the semantic share from the lower to the upper layers, over keys."""
+    semantic = (pl.col("label") == "semantic").mean()
+    keys = labels.group_by(KEY).agg(semantic.alias("share"), pl.len().alias("rows")).sort(KEY)
+    draws = {
+        layer: resamples(part["share"].to_numpy(), None if seed is None else [seed, layer], part["rows"].to_numpy())
+        for (layer,), part in keys.sort("layer", maintain_order=True).group_by("layer", maintain_order=True)
+    }
+    return mean_of(draws, top) - mean_of(draws, bottom)

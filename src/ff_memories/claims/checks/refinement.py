@@ -1,14 +1,25 @@
 """E11 to E14, section 5.2: how the residual refines the prediction from layer to layer (K23 to K30)."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import polars as pl
 
+from ff_memories.base.bootstrap import ends
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import at, between, both, tally
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.measures import means, refinement_kinds, residual_predicts, residual_probabilities
-from ff_memories.claims.statistics import by_layer, lowest_of_joint, percent, pooled_share, share_interval
+from ff_memories.claims.statistics import (
+    by_layer,
+    joint_medians,
+    joint_shares,
+    lowest_of_joint,
+    percent,
+    pooled_draws,
+    pooled_share,
+    share_interval,
+)
 
 EMPTY = "no examples"
 
@@ -38,6 +49,10 @@ def settles_late(
     if any(last <= first for first, last in spans) or not {layer for span in spans for layer in span} <= set(by):
         return Measurement(reason="too few layers" if by else EMPTY)
     before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
+    hits = evidence.table("refinement").select("example", "layer", hit=pl.col("residual_top") == pl.col("model_top"))
+    again = joint_shares(hits, evidence.seed)
+    early_, late_ = ((again[:, by_[1]] - again[:, by_[0]]) / (by_[1] - by_[0])
+                     for by_ in ([sorted(by).index(layer) for layer in span] for span in spans))  # fmt: skip
     row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
     final = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
     return Measurement(
@@ -46,6 +61,7 @@ def settles_late(
         row["n"],
         ok=row["mean"] >= at_least and after > factor * before,
         reason=f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late",
+        draws=late_ - early_,
     )
 
 
@@ -58,12 +74,21 @@ def confidence_grows(evidence: Evidence, *, start: int, exceptions: int, factor:
         return Measurement(reason="too few layers" if medians else EMPTY)
     falls = sum(medians[b] < medians[a] for a, b in pairwise(layers))
     begin, end = medians[layers[0]], medians[layers[-1]]
+    ends_ = evidence.table("refinement").filter(pl.col("layer").is_in([layers[0], layers[-1]]))
+    again = joint_medians(ends_, "residual_probability", evidence.seed)
     return Measurement(
         end,
+        *ends(again[:, -1]),
         n=evidence.table("refinement")["example"].n_unique(),
         ok=falls <= exceptions and (end > factor * begin or end > or_above),
-        reason=f"from {begin:.3g} in layer {layers[0]}; the median falls {falls} times on the way",
+        reason=f"from {begin:.3g} in layer {layers[0]}; {_falls(falls)}",
+        draws=again[:, -1] - again[:, 0],
     )
+
+
+def _falls(times: int) -> str:
+    """Return in words how often the median falls from a layer to the next."""
+    return {0: "the median never falls", 1: "the median falls once"}.get(times, f"the median falls {times} times")
 
 
 def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> Measurement:
@@ -78,7 +103,9 @@ def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> M
     if lenient <= row["mean"] < at_least:
         reason += f"; above the lenient limit of {percent(lenient)}"
     spread = lowest_of_joint(stands, evidence.seed)
-    return Measurement(row["mean"], *spread, row["n"], ok=row["mean"] >= at_least, reason=reason)
+    # each resample's own lowest share lies too low rather than too high: the test errs on the safe side
+    draws = joint_shares(stands, evidence.seed).min(1)
+    return Measurement(row["mean"], *spread, row["n"], ok=row["mean"] >= at_least, reason=reason, draws=draws)
 
 
 def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> tuple[Measurement, bool | None, str]:
@@ -95,14 +122,17 @@ def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> 
     )
     both = evidence.table("refinement").filter(pl.col("kind").is_in([most, least]))
     share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed)
-    found = Measurement(n=both.height) if share is None else Measurement(*share, n=both.height)
+    if share is None:
+        return Measurement(n=both.height), ok, f"the larger part {text}"
+    draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
+    found = Measurement(*share, n=both.height, draws=draws)
     return found, ok, f"the larger part {text}"
 
 
 def feed_forward_disagrees(evidence: Evidence, *, layers_needed: int) -> Measurement:
     """K27: where the residual's prediction stands, the feed-forward predicts another token more often than not."""
     found, ok, text = _compared(evidence, "residual", "agreement", layers_needed)
-    return Measurement(found.value, found.low, found.high, found.n, ok, text)
+    return replace(found, ok=ok, reason=text)
 
 
 def compromise(evidence: Evidence, *, layers_needed: int, factor: float) -> Measurement:
@@ -111,7 +141,7 @@ def compromise(evidence: Evidence, *, layers_needed: int, factor: float) -> Meas
     if found.value is None:
         return Measurement(n=found.n, reason=text if text == EMPTY else "no layer changes a prediction")
     often = found.value >= factor * (1 - found.value)
-    return Measurement(found.value, found.low, found.high, found.n, both(often, ok), text)
+    return replace(found, ok=both(often, ok), reason=text)
 
 
 def no_third_token(evidence: Evidence, *, at_most: float) -> Measurement:

@@ -2,19 +2,31 @@
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from ff_memories.base.bootstrap import ends, resamples
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import PAPER, between
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.measures import agreement, agreement_by_probability, next_token_ranks, predictive_values
+from ff_memories.claims.measures import (
+    agreement,
+    agreement_by_probability,
+    by_probability,
+    next_token_ranks,
+    predictive_values,
+)
 from ff_memories.claims.statistics import (
     average,
     by_layer,
     highest_of_independent,
+    mean_of,
+    medians,
     percent,
     rank_correlation,
+    rank_correlations,
     share_interval,
+    within_groups,
 )
 
 UNKNOWN = "no value in these layers has a trigger with a known target"
@@ -64,7 +76,10 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], factor: 
     reason = f"{percent(above)} against {percent(below)}"
     if below == 0:
         return Measurement(n=n, reason=f"the lower layers never agree: {reason}")
-    return Measurement(above / below, n=n, ok=above >= factor * below, reason=reason)
+    again = within_groups(evidence.table("values"), "agrees", evidence.seed)
+    under, over = (mean_of(again, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    ratio = np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)
+    return Measurement(above / below, *ends(ratio), n=n, ok=above >= factor * below, reason=reason, draws=over - under)
 
 
 def above_chance(evidence: Evidence, *, layers: list[int], factor: float) -> Measurement:
@@ -82,23 +97,22 @@ def rank_improves(
 ) -> Measurement:
     """K14: the target's median rank is several times better in the top layers, and improves with the layer."""
     values = evidence.table("values").drop_nulls("next_token_rank")
-    below, above = (
-        values.filter(pl.col("layer").is_in(between(bounds, evidence.layers)))
-        .select(pl.col("next_token_rank").median())
-        .item()
-        for bounds in (lower, upper)
-    )
-    medians = by_layer(next_token_ranks(values), "median")
-    rho = rank_correlation(list(medians), list(medians.values()))
+    parts = [values.filter(pl.col("layer").is_in(between(bounds, evidence.layers))) for bounds in (lower, upper)]
+    below, above = (part.select(pl.col("next_token_rank").median()).item() for part in parts)
+    by = by_layer(next_token_ranks(values), "median")
+    rho = rank_correlation(list(by), list(by.values()))
     if below is None or above is None or rho is None:
         return Measurement(
             n=values.height, reason=UNKNOWN if values.is_empty() else "too few layers whose ranks differ"
         )
+    under, over = (medians(part["next_token_rank"].to_numpy(), evidence.seed) for part in parts)
     return Measurement(
         above / below if below else None,
+        *ends(np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)),
         n=values.height,
         ok=above < below / factor and rho < correlation,
         reason=f"median rank {above:.6g} against {below:.6g}; rank correlation with the layer {rho:.2f}",
+        draws=over - under,
     )
 
 
@@ -111,12 +125,16 @@ def rises_with_probability(evidence: Evidence, *, bins: int, correlation: float,
     n = int(found["n"].to_numpy().sum())
     if rho is None:
         return Measurement(n=n, reason="agreement is the same in all intervals, or there are fewer than three")
+    again = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
+    draws = rank_correlations(found["bin"].to_list(), np.stack(list(again.values()), axis=1))
     return Measurement(
         rho,
+        *ends(draws),
         n=n,
         ok=rho > correlation and rates[-1] > factor * rates[0],
         reason=f"{percent(rates[0])} in the lowest interval, {percent(rates[-1])} in the highest "
         f"(n = {found['n'][-1]})",
+        draws=draws,
     )
 
 
@@ -126,8 +144,11 @@ def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int],
     if evidence.table("values").height <= most:
         return Measurement(reason=f"the model has no more than {most} values, so all of them are among the top {most}")
     above = best["layer"].is_in(between(layers, evidence.layers)).to_numpy()
-    share = float(above.mean())
-    return Measurement(share, *share_interval(above, evidence.seed), n=len(above), ok=share >= at_least)
+    share, layers_above = float(above.mean()), len(between(layers, evidence.layers)) / evidence.layers
+    return Measurement(
+        share, *share_interval(above, evidence.seed), n=len(above), ok=share >= at_least,
+        draws=resamples(above, evidence.seed) - layers_above,
+    )  # fmt: skip
 
 
 def predictive_values_agree(evidence: Evidence, *, most: int, within: list[float]) -> Measurement:

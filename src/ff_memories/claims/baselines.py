@@ -1,0 +1,196 @@
+"""What every claim's measure would be without what the claim is about: the `baselines` and `control` tables.
+
+A baseline is a set of tables, and the claims' own checks measure it: the tables of untrained models, or this run's own
+with predictions that know nothing of the keys. So a claim and its baselines are one measure, not two.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+import numpy as np
+import polars as pl
+
+from ff_memories.base.seeds import generator
+from ff_memories.claims.evidence import Evidence, Missing
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.measures import active_memories, agreement, residual_predicts, zero_agreement
+from ff_memories.claims.register import Claim
+from ff_memories.claims.statistics import p_value
+from ff_memories.claims.verdicts import check_of
+from ff_memories.memories.refinement import kinds
+from ff_memories.tables import TABLES, conform
+
+Tables = dict[str, pl.DataFrame]
+UNTRAINED = "untrained"
+CHANCE = 0.05  # of a direction that is not there
+DRAWS = 3  # of each baseline that is drawn at random
+PREDICTED = ("top_token", "top_probability", "next_token_rank")
+
+
+def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
+    """Return the table ``values`` as if every value predicted something else.
+
+    Args:
+        targets: triggers with their ``target`` (``targets.targets``).
+        predicted: the columns ``PREDICTED``, a row for each value, in the table's order.
+    """
+    changed = values.select(TABLES["values"].columns.keys()).with_columns(predicted.select(PREDICTED))
+    tops = changed.select("layer", "key", top="top_token")
+    agreeing = (
+        targets.join(tops, on=["layer", "key"])
+        .group_by("layer", "key")
+        .agg((pl.col("target") == pl.col("top")).sum().alias("agreeing_triggers"))
+    )
+    return (
+        changed.drop("agreeing_triggers")
+        .join(agreeing, on=["layer", "key"], how="left", maintain_order="left")
+        .with_columns(
+            pl.col("agreeing_triggers").fill_null(0),
+            agrees=pl.col("next_token") == pl.col("top_token"),
+            next_token_rank=pl.when(pl.col("next_token").is_not_null()).then("next_token_rank"),
+        )
+        .select(values.select(TABLES["values"].columns.keys()).columns)
+    )
+
+
+def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -> Tables:
+    """Return a run whose values belong to other keys of their layer, and whose residuals to other examples.
+
+    A rank is not known under another value, and is null.
+    """
+    shuffled = [rng.permutation(part) for part in _rows_by_layer(run["values"])]
+    predicted = (
+        run["values"].select(PREDICTED)[np.concatenate(shuffled)].with_columns(next_token_rank=pl.lit(None, pl.UInt32))
+    )
+    refinement = run["refinement"].sort("layer", "example")
+    residuals = [refinement["residual_top"].to_numpy()[rng.permutation(part)] for part in _rows_by_layer(refinement)]
+    return {
+        "values": with_tops(run["values"].sort("layer", "key"), targets, predicted),
+        "refinement": _with_residuals(refinement, np.concatenate(residuals)),
+    }
+
+
+def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
+    """Return a run in which all predict the most frequent type; ranks are by frequency.
+
+    Args:
+        counts: (vocab,) how often each type occurs in the training text.
+    """
+    order = np.lexsort((np.arange(len(counts)), -counts))
+    rank = np.empty(len(counts), dtype=np.int64)
+    rank[order] = np.arange(len(counts))
+    values, refinement = run["values"], run["refinement"]
+    wanted = values["next_token"].fill_null(0).to_numpy()
+    predicted = pl.DataFrame({
+        "top_token": np.full(len(values), order[0], dtype=np.uint32),
+        "top_probability": np.full(len(values), counts[order[0]] / counts.sum(), dtype=np.float32),
+        "next_token_rank": rank[wanted].astype(np.uint32),
+    })  # fmt: skip
+    return {
+        "values": with_tops(values, targets, predicted),
+        "refinement": _with_residuals(refinement, np.full(len(refinement), order[0])),
+    }
+
+
+def random_types(run: Tables, targets: pl.DataFrame, vocab: int, rng: np.random.Generator) -> Tables:
+    """Return a run in which every value predicts a type drawn at random, 1/V each."""
+    n = len(run["values"])
+    predicted = pl.DataFrame({
+        "top_token": rng.integers(0, vocab, n).astype(np.uint32),
+        "top_probability": np.full(n, 1 / vocab, dtype=np.float32),
+        "next_token_rank": rng.integers(0, vocab, n).astype(np.uint32),
+    })  # fmt: skip
+    return {"values": with_tops(run["values"], targets, predicted)}
+
+
+def every_case(run: Tables) -> Tables:
+    """Return a run in which some memory agrees in every case: what is a claim about those cases becomes a base rate."""
+    return {"composition": run["composition"].with_columns(pl.lit(1, pl.UInt16).alias("agreeing_memories"))}
+
+
+def _rows_by_layer(frame: pl.DataFrame) -> list[np.ndarray]:
+    layers = frame["layer"].to_numpy()
+    return [np.flatnonzero(layers == layer) for layer in np.unique(layers)]
+
+
+def _with_residuals(refinement: pl.DataFrame, tops: np.ndarray) -> pl.DataFrame:
+    changed = refinement.with_columns(pl.Series("residual_top", tops.astype(np.uint32)))
+    return changed.with_columns(kinds().cast(refinement.schema["kind"]).alias("kind"))
+
+
+def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -> Iterator[tuple[str, Tables]]:
+    """Yield every baseline that needs no model, by name: a set of tables for each draw."""
+    for draw in range(DRAWS):
+        rng = generator(seed, f"random baselines {draw}")
+        yield "random_pairs", run | random_pairs(run, targets, rng)
+        yield "random_types", run | random_types(run, targets, len(counts), rng)
+    yield "unigram", run | unigram(run, targets, counts)
+    yield "every_case", run | every_case(run)
+
+
+def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Tables]]) -> pl.DataFrame:
+    """Return the table ``baselines``.
+
+    Args:
+        evidence: of the run, whose sizes and settings hold for baselines too.
+        measured: baselines by name, each with its tables; one that is drawn several times comes several times.
+    """
+    found: dict[tuple[str, str], list[Measurement]] = {}
+    for name, tables in measured:
+        for claim in claims:
+            if name in claim.baselines:
+                seed = evidence.seed if name == UNTRAINED else None  # a verdict hangs on these alone
+                seen = replace(evidence, tables=tables, seed=seed)
+                found.setdefault((claim.id, name), []).append(_measure(claim, seen))
+    rows, claims_by = [], {claim.id: claim for claim in claims}
+    for (claim_id, name), runs in found.items():
+        values = [one.value for one in runs if one.value is not None]
+        rows.append({
+            "claim": claim_id, "baseline": name, "measured": fmean(values) if values else None,
+            "low": min(values, default=None), "high": max(values, default=None), "runs": len(runs),
+            "holding": sum(holds(claims_by[claim_id], one) for one in runs),
+        })  # fmt: skip
+    return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
+
+
+def holds(claim: Claim, found: Measurement) -> bool:
+    """Return whether a baseline meets a claim: not where its direction may be chance, if the claim has a test."""
+    if claim.null is None or found.draws is None or not len(found.draws):
+        return found.ok is True
+    return found.ok is True and p_value(found.draws, claim.null, claim.alternative) < CHANCE
+
+
+def _measure(claim: Claim, evidence: Evidence) -> Measurement:
+    try:
+        return check_of(claim)(evidence, **{**claim.parameters, **claim.direction})
+    except Missing:
+        return Measurement()
+
+
+MEASURES: Mapping[str, Callable[[Tables, int, int], pl.DataFrame]] = {
+    "agreement": lambda tables, keys, seed: agreement(tables["values"], seed).select("layer", value="mean"),
+    "active": lambda tables, keys, seed: active_memories(tables["composition"], keys).select("layer", value="median"),
+    "zero_agreement": lambda tables, keys, seed: zero_agreement(tables["composition"], seed).select(
+        "layer", value="mean"
+    ),
+    "residual_predicts": lambda tables, keys, seed: residual_predicts(tables["refinement"], seed).select(
+        "layer", value="mean"
+    ),
+}
+
+
+def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> pl.DataFrame:
+    """Return the table ``control``: measures by layer of the untrained models, their mean, least and largest."""
+    out = pl.DataFrame({"layer": range(1, layers + 1)}, schema={"layer": pl.UInt8})
+    fires = pl.concat(t["values"].drop_nulls("agrees").group_by("layer").len() for t in untrained)
+    out = out.join(fires.group_by("layer").agg(keys=pl.col("len").min()), on="layer", how="left", maintain_order="left")
+    out = out.with_columns(pl.col("keys").fill_null(0), examples=pl.lit(min(t["examples"].height for t in untrained)))
+    for name, measure in MEASURES.items():
+        every = pl.concat(measure(tables, keys, seed) for tables in untrained)
+        value = pl.col("value")
+        spread = every.group_by("layer").agg(
+            value.sort().mean().alias(name), value.min().alias(f"{name}_low"), value.max().alias(f"{name}_high")
+        )
+        out = out.join(spread, on="layer", how="left", maintain_order="left")
+    return conform(out, TABLES["control"])

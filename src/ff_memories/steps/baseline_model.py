@@ -1,0 +1,127 @@
+"""The paper's measures of an untrained model of the same shape, on a sample of the text: what training adds nothing to.
+
+The same steps as in the run make the same tables. ``same_sample`` is the run's own model on that sample, which tells
+the sample's part from training's.
+"""
+
+import numpy as np
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import Execution, Input, Output, Wildcard
+from ff_memories.config import Settings
+from ff_memories.corpus import store
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.memories import composition as compositions
+from ff_memories.memories import mutations as mutants
+from ff_memories.memories import untrained
+from ff_memories.memories import values as predictions
+from ff_memories.memories.trigger_table import table as trigger_table
+from ff_memories.memories.triggers import trigger_examples
+from ff_memories.memories.values import other
+from ff_memories.model import converted
+from ff_memories.model.decoder import Decoder
+from ff_memories.model.loading import load_decoder
+from ff_memories.patterns import distance, proxy
+from ff_memories.patterns.embedding import train_counts
+from ff_memories.patterns.sample import read_keys
+
+SAME_SAMPLE, UNTRAINED = "same_sample", "untrained-"
+
+
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    dictionary: Input,
+    model: Wildcard,
+    values: Output,
+    mutations: Output,
+    examples: Output,
+    composition: Output,
+    refinement: Output,
+    annotations: Output,
+    labels: Output,
+    distances: Output,
+    execution: Execution,
+) -> None:
+    """Measure one model.
+
+    Args:
+        model: untrained-1, untrained-2, ...: weights drawn at random, each time others; or same_sample
+        labels: table pattern_labels
+        distances: table distance_labels
+    """
+    (text, numbers), types = untrained.sample(store.read(corpus), config.seed), Dictionary.read(dictionary)
+    own = load_decoder(weights, description, execution, config.precision)
+    decoder = _model(model, own, config, weights, description)
+    decoder.vocabulary.leave_out(types.never_trained())
+    shape, tied, options = decoder.description, config.triggers, config.composition
+    best = trigger_examples(
+        decoder, text, [(0, text.train)], top=tied.top, positions=tied.positions, per_sentence=tied.per_sentence,
+        duplicates=tied.duplicates, batch_tokens=execution.batch_tokens,
+    )  # fmt: skip
+    triggers = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
+    predicted = predictions.table(
+        decoder, decoder.vocabulary.reading(config.values.projection, config.values.projection_seed), triggers, text,
+        config.values.target, config.values.types,
+    )  # fmt: skip
+    chosen = mutants.sample(
+        triggers, shape.layers, shape.keys, keys_per_layer=min(config.mutations.keys_per_layer, untrained.MUTATED_KEYS),
+        top=config.mutations.top, random=config.mutations.random, single_token=config.mutations.single_token,
+        seed=config.seed,
+    )  # fmt: skip
+    mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
+    drawn = compositions.sample_examples(
+        text.lengths[text.train :], text.train, examples=min(options.examples, untrained.EXAMPLES),
+        sample=options.sample, positions=options.positions, seed=config.seed,
+    )  # fmt: skip
+    made = _composition(decoder, config, text, drawn, predicted, execution)
+    # the annotator is the run's own in all of them: it stands for people, who know what words mean
+    keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
+    annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
+    found, labelled = proxy.annotate(annotator, keys)
+    vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
+    closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
+    judged = distance.label(distance.compositions(made["refinement"], config.seed), types.types, closer)
+    place = numbers[made["examples"]["sentence"].to_numpy()]
+    made["examples"] = made["examples"].with_columns(pl.Series("sentence", place))  # as the run's corpus counts them
+    for path, frame in (
+        (values, predicted), (mutations, mutants.table(chosen.rows, mutated)), (examples, made["examples"]),
+        (composition, made["composition"]), (refinement, made["refinement"]), (annotations, found),
+        (labels, labelled), (distances, judged),
+    ):  # fmt: skip
+        tables.write(frame, path, decoder.precision)
+
+
+def _model(name: str, own: Decoder, config: Settings, weights: Input, description: Input) -> Decoder:
+    """Return the model of that name. Raises ``UserError`` where none has it."""
+    if name == SAME_SAMPLE:
+        return own
+    draw = name.removeprefix(UNTRAINED)
+    if draw == name or not draw.isdecimal():
+        raise UserError(f"--model: {name!r}", f"give {SAME_SAMPLE} or {UNTRAINED}1")
+    shape, trained = converted.load(weights, description)
+    fresh = untrained.untrained(shape, trained, config.seed, int(draw))
+    return Decoder(shape, fresh, own.device, precision=own.precision)
+
+
+def _composition(
+    decoder: Decoder, config: Settings, text: store.Corpus, drawn: pl.DataFrame, predicted: pl.DataFrame,
+    execution: Execution,
+) -> dict[str, pl.DataFrame]:  # fmt: skip
+    """Return the tables ``examples``, ``composition`` and ``refinement`` of the sample."""
+    types, grid = config.values.types, (decoder.description.layers, decoder.description.keys)
+    if config.values.projection == "random":  # the released code draws projections in its agreement script alone
+        tops = predictions.value_tops(decoder, decoder.vocabulary)
+    else:
+        decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
+        names = {types: "top_token", other(types): f"top_token_{other(types)}"}
+        tops = {choice: predicted[name].to_numpy().astype(np.int64).reshape(grid) for choice, name in names.items()}
+    seen = compositions.observe(
+        decoder, text, drawn, tops, layer_prediction=config.composition.layer_prediction,
+        memories=config.composition.memories, batch_tokens=execution.batch_tokens,
+    )  # fmt: skip
+    return compositions.tables(drawn, seen, text, types)

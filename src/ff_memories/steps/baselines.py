@@ -1,0 +1,49 @@
+"""What untrained models, random pairs and guesses make of every claim (tables `baselines` and `control`)."""
+
+import numpy as np
+
+from ff_memories import tables as schemas
+from ff_memories.base.parameters import Input, Inputs, Output
+from ff_memories.claims import baselines as measured
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.register import register
+from ff_memories.config import Settings
+from ff_memories.corpus import store
+from ff_memories.memories.targets import targets
+from ff_memories.model.info import read_info
+
+
+def run(
+    config: Settings,
+    info: Input,
+    dictionary: Input,
+    corpus: Input,
+    tables: Inputs,
+    models: Inputs,
+    baselines: Output,
+    control: Output,
+) -> None:
+    """Measure every claim's baselines.
+
+    Args:
+        tables: this run's triggers, values, examples, composition and refinement
+        models: the tables of untrained models, each model's in a folder of its name: untrained-1, ..., same_sample
+    """
+    own = {schemas.name_of(path): schemas.read(path) for path in tables}
+    described, text = read_info(info), store.read(corpus)
+    evidence = Evidence.of_run(config, described, dictionary, own)
+    of_models: dict[str, measured.Tables] = {}
+    for path in models:
+        of_models.setdefault(path.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
+    counts = np.bincount(text.tokens[: text.offsets[text.train]], minlength=described["vocab"])
+    known = targets(own["triggers"], text, config.values.target)
+    sets = [(_kind(name), made) for name, made in of_models.items()]
+    sets += measured.guesses(own, known, counts, config.seed)
+    schemas.write(measured.table(register(), evidence, sets), baselines)
+    untrained = [made for name, made in of_models.items() if _kind(name) == measured.UNTRAINED]
+    schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
+
+
+def _kind(folder: str) -> str:
+    """Return the baseline that a model's folder belongs to: ``untrained-2`` to ``untrained``."""
+    return folder.rstrip("0123456789").rstrip("-")

@@ -1,0 +1,187 @@
+"""Baselines: what the claims' own checks measure where nothing was learnt, against brute force."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ff_memories import tables
+from ff_memories.base.bootstrap import resamples
+from ff_memories.claims import baselines
+from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.register import register
+from ff_memories.claims.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
+from ff_memories.claims.verdicts import judge, verdicts
+
+LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60
+
+
+@pytest.fixture(scope="module")
+def run():
+    rng = np.random.default_rng(5)
+    layer, key = (a.ravel() for a in np.indices((LAYERS, KEYS)))
+    count = rng.integers(0, 6, LAYERS * KEYS)
+    rows = [(la + 1, k, r + 1, int(rng.integers(0, VOCAB))) for la, k, n in zip(layer, key, count, strict=True)
+            for r in range(n)]  # fmt: skip
+    triggers = pl.DataFrame(rows, schema={"layer": pl.UInt8, "key": pl.UInt16, "rank": pl.UInt16, "target": pl.UInt32},
+                            orient="row")  # fmt: skip
+    first = dict(((la, k), t) for la, k, t in triggers.filter(rank=1).select("layer", "key", "target").iter_rows())
+    values = pl.DataFrame({
+        "layer": layer + 1, "key": key, "top_token": rng.integers(0, VOCAB, len(key)),
+        "top_probability": rng.random(len(key)),
+        "next_token": [first.get((la, k)) for la, k in zip(layer + 1, key, strict=True)],
+        "next_token_rank": 0, "agrees": False, "agreeing_triggers": 0, "triggers": count,
+    })  # fmt: skip
+    refinement = pl.DataFrame({
+        "example": np.repeat(np.arange(EXAMPLES), LAYERS), "layer": np.tile(np.arange(1, LAYERS + 1), EXAMPLES),
+        **{name: rng.integers(0, 3, EXAMPLES * LAYERS) for name in ("residual_top", "ffn_top", "output_top")},
+        "model_top": 1, "residual_probability": rng.random(EXAMPLES * LAYERS), "kind": "residual",
+    })  # fmt: skip
+    made = {name: tables.conform(frame, tables.TABLES[name]) for name, frame in
+            {"values": values, "refinement": refinement}.items()}  # fmt: skip
+    return made, triggers
+
+
+def followed(values, triggers):
+    """Return (agrees, agreeing_triggers) of every value, by a loop over triggers."""
+    targets = {}
+    for layer, key, _, target in triggers.sort("layer", "key", "rank").iter_rows():
+        targets.setdefault((layer, key), []).append(target)
+    found = []
+    for row in values.iter_rows(named=True):
+        own = targets.get((row["layer"], row["key"]), [])
+        found.append((own[0] == row["top_token"] if own else None, sum(t == row["top_token"] for t in own)))
+    return found
+
+
+def told(values):
+    return list(values.select("agrees", "agreeing_triggers").iter_rows())
+
+
+def test_values_of_other_keys_are_the_same_values_of_the_same_layer(run):
+    own, triggers = run
+    made = baselines.random_pairs(own, triggers, np.random.default_rng(1))
+    assert told(made["values"]) == followed(made["values"], triggers)
+    for layer in range(1, LAYERS + 1):
+        before, after = (t["values"].filter(layer=layer).select("top_token", "top_probability") for t in (own, made))
+        assert sorted(before.iter_rows()) == sorted(after.iter_rows()) and list(before.iter_rows()) != list(
+            after.iter_rows()
+        )
+    assert made["values"]["next_token_rank"].null_count() == len(made["values"])
+    before, after = (t["refinement"].sort("layer", "example") for t in (own, made))
+    assert before.drop("residual_top", "kind").equals(after.drop("residual_top", "kind"))
+    for r, f, o, kind in after.select("residual_top", "ffn_top", "output_top", "kind").iter_rows():
+        assert kind == ("agreement" if r == f == o else "residual" if r == o else "ffn" if f == o else "composition")
+
+
+def test_a_guess_by_frequency_is_the_commonest_type_and_ranks_by_counts(run):
+    own, triggers = run
+    counts = np.array([3, 9, 9, 1, 0, 2, 5, 5, 4, 8, 7, 6])
+    made = baselines.unigram(own, triggers, counts)
+    assert set(made["values"]["top_token"]) == {1} and told(made["values"]) == followed(made["values"], triggers)
+    order = sorted(range(VOCAB), key=lambda t: (-counts[t], t))
+    for row in made["values"].iter_rows(named=True):
+        wanted = row["next_token"]
+        assert row["next_token_rank"] == (None if wanted is None else order.index(wanted))
+    assert set(made["refinement"]["residual_top"]) == {1}
+
+
+def test_a_random_type_agrees_one_time_in_v(run):
+    own, triggers = run
+    rates: list[float] = []
+    for draw in range(60):
+        made = baselines.random_types(own, triggers, VOCAB, np.random.default_rng(draw))
+        rates.append(float(made["values"]["agrees"].drop_nulls().to_numpy().mean()))
+    assert told(made["values"]) == followed(made["values"], triggers)
+    assert np.mean(rates) == pytest.approx(1 / VOCAB, abs=0.01)
+
+
+def test_the_table_has_mean_least_and_largest_of_all_draws(run):
+    own, triggers = run
+    evidence = Evidence(tables=own, layers=LAYERS, keys=KEYS, vocab=VOCAB)
+    counts = np.arange(VOCAB, 0, -1)
+    sets = [("untrained", own), ("untrained", own), ("same_sample", own)]
+    sets += baselines.guesses(own | {"composition": pl.DataFrame()}, triggers, counts, 3)
+    made = baselines.table(register(), evidence, sets)
+    by = {(r["claim"], r["baseline"]): r for r in made.iter_rows(named=True)}
+    assert {name for claim, name in by if claim == "K11"} == {
+        "untrained", "same_sample", "random_pairs", "unigram", "random_types"}  # fmt: skip
+    assert by["K11", "untrained"]["runs"] == 2 and by["K11", "random_pairs"]["runs"] == baselines.DRAWS
+    assert by["K1", "untrained"]["measured"] is None and by["K1", "untrained"]["holding"] == 0  # no mutations
+    for row in made.drop_nulls("measured").iter_rows(named=True):
+        assert row["low"] - 1e-12 <= row["measured"] <= row["high"] + 1e-12 and row["holding"] <= row["runs"]
+    own_rate = verdicts(register(), evidence, "surrogate").filter(claim="K11")["measured"].item()
+    assert by["K11", "untrained"]["measured"] == own_rate
+
+
+def test_a_direction_that_may_be_chance_meets_no_claim():
+    claim = next(claim for claim in register() if claim.id == "K9")
+    clear, chance = np.full(1000, 0.1), np.linspace(-0.1, 0.1, 1000)
+    assert baselines.holds(claim, Measurement(0.1, ok=True, draws=clear))
+    assert not baselines.holds(claim, Measurement(0.1, ok=True, draws=chance))
+    assert not baselines.holds(claim, Measurement(0.1, ok=False, draws=clear))
+    assert baselines.holds(claim, Measurement(0.1, ok=True)) and not baselines.holds(claim, Measurement(0.1))
+
+
+@pytest.mark.parametrize("holding, verdict", [(0, "holds"), (1, "holds"), (2, "holds_as_untrained"),
+                                              (3, "holds_as_untrained")])  # fmt: skip
+def test_a_claim_that_most_untrained_models_meet_holds_as_untrained(holding, verdict):
+    claim = next(claim for claim in register() if claim.directional)
+    row = {"holding": holding, "runs": 3}
+    assert judge(claim, Measurement(1.0, ok=True), "surrogate", row)[0] == verdict
+    assert judge(claim, Measurement(1.0, ok=False), "surrogate", row)[0] == "fails"
+    assert judge(claim, Measurement(1.0, ok=True), "paper", row)[0] == "reproduced"
+    assert judge(claim, Measurement(1.0, ok=True), "surrogate")[0] == "holds"
+
+
+def test_p_values_count_resamples_on_the_wrong_side():
+    draws = np.arange(1, 100) / 100
+    assert p_value(draws, 0, "greater") == 1 / 100 and p_value(draws, 0.5, "greater") == 51 / 100
+    assert p_value(draws, 0.5, "less") == (1 + 50) / 100 and p_value(-draws, 0, "less") == 1 / 100
+
+
+def test_holms_correction():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0] and holm([]) == [] and holm([0.2]) == [0.2]
+
+
+def test_resamples_of_shares_and_medians_are_those_of_whole_examples(run):
+    own, _ = run
+    frame = own["refinement"].select("example", "layer", "residual_probability", hit=pl.col("residual_top") == 1)
+    shares, middles = joint_shares(frame, 1), joint_medians(frame, "residual_probability", 1)
+    for layer in range(LAYERS):
+        part = frame.filter(layer=layer + 1)
+        assert shares[:, layer].mean() == pytest.approx(part["hit"].mean(), abs=0.01)
+        spread = np.sqrt(part["hit"].mean() * (1 - part["hit"].mean()) / EXAMPLES)
+        assert shares[:, layer].std() == pytest.approx(spread, rel=0.15)
+        values = part["residual_probability"].to_numpy()
+        naive = [np.sort(np.random.default_rng(s).choice(values, EXAMPLES))[(EXAMPLES - 1) // 2] for s in range(400)]
+        for draws in (middles[:, layer], medians(values, 1)):
+            assert set(draws) <= set(values)
+            assert np.percentile(draws, [10, 90]) == pytest.approx(np.percentile(naive, [10, 90]), abs=0.1)
+    assert not joint_shares(frame, None).size and not medians(values, None).size
+
+
+def test_rank_correlations_are_spearmans():
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(2)
+    x, draws = rng.random(9).tolist(), rng.integers(0, 4, (20, 9)).astype(float)
+    assert rank_correlations(x, draws) == pytest.approx([spearmanr(x, row).statistic for row in draws])
+    assert rank_correlations(x, np.ones((2, 9))).tolist() == [0, 0] and not len(rank_correlations(x, np.empty((0, 9))))
+
+
+def test_without_a_seed_nothing_is_drawn_again():
+    assert not len(resamples(np.arange(5.0), None)) and len(resamples(np.arange(5.0), 1)) == 1000
+
+
+def test_a_claim_has_a_corrected_p_value_if_and_only_if_it_is_judged_and_tested(run):
+    own, _ = run
+    made = verdicts(register(), Evidence(tables=own, layers=LAYERS, keys=KEYS, vocab=VOCAB), "surrogate")
+    tested = made.drop_nulls("p")
+    assert len(tested) and set(tested["verdict"]) <= {"holds", "fails"}
+    claims = {claim.id: claim for claim in register()}
+    assert all(claims[name].directional and claims[name].null is not None for name in tested["claim"])
+    assert made.filter(pl.col("p").is_null())["p_holm"].null_count() == len(made) - len(tested)
+    assert tested["p_holm"].to_list() == pytest.approx(holm(tested["p"].to_list()))
+    assert set(made.drop_nulls("low")["resampled"]) <= {claim.resampled for claim in register()}

@@ -1,0 +1,77 @@
+# What every claim is held against: untrained models of the same shape, random pairs and guesses.
+
+# three untrained models, and the run's own, on one sample of the text
+MODELS = ["same_sample", *(f"untrained-{draw}" for draw in (1, 2, 3))]
+
+
+rule baseline_model:
+    """The paper's measures of an untrained model, on a sample of the text."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+    output:
+        values=run_.path("baselines", "{model}", "values.parquet"),
+        mutations=run_.path("baselines", "{model}", "mutations.parquet"),
+        examples=run_.path("baselines", "{model}", "examples.parquet"),
+        composition=run_.path("baselines", "{model}", "composition.parquet"),
+        refinement=run_.path("baselines", "{model}", "refinement.parquet"),
+        annotations=run_.path("baselines", "{model}", "annotations.parquet"),
+        labels=run_.path("baselines", "{model}", "pattern_labels.parquet"),
+        distances=run_.path("baselines", "{model}", "distance_labels.parquet"),
+    log:
+        run_.path("logs", "baseline_model", "{model}.log"),
+    benchmark:
+        run_.path("logs", "baseline_model", "{model}.tsv")
+    wildcard_constraints:
+        model="|".join(MODELS),
+    conda:
+        "../envs/environment.yaml"
+    threads: compute_threads
+    resources:
+        **execution(),
+    params:
+        **run_.step(
+            "baseline_model",
+            "seed",
+            "triggers",
+            "mutations",
+            "patterns",
+            "values",
+            "composition",
+            "extraction",
+        ),
+    shell:
+        command("baseline-model")
+
+
+rule baselines:
+    """Every claim's measure of untrained models, of random pairs and of guesses."""
+    input:
+        tables=[
+            rules.triggers.output.triggers,
+            rules.values.output.values,
+            rules.composition.output.examples,
+            rules.composition.output.composition,
+            rules.composition.output.refinement,
+        ],
+        models=expand(rules.baseline_model.output, model=MODELS),
+        corpus=rules.corpus.output.corpus,
+        info=rules.model.output.info,
+        dictionary=run_.dictionary,
+    output:
+        baselines=run_.table("baselines"),
+        control=run_.table("control"),
+    log:
+        run_.path("logs", "baselines.log"),
+    benchmark:
+        run_.path("logs", "baselines.tsv")
+    conda:
+        "../envs/environment.yaml"
+    params:
+        **run_.step(
+            "baselines", "seed", "mutations", "composition", "values", "extraction"
+        ),
+    shell:
+        command("baselines")
