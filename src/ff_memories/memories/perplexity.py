@@ -1,0 +1,55 @@
+"""How well the run's model predicts its validation text: what any claim about the model is to be read with."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from ff_memories.base.progress import Progress
+from ff_memories.base.seeds import generator
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories import batching
+from ff_memories.model.buffers import halved, retry_smaller
+from ff_memories.model.decoder import Batch, Decoder
+
+SENTENCES = 2000  # validation sentences at most
+
+
+def perplexity(decoder: Decoder, corpus: Corpus, seed: int, batch_tokens: int) -> dict[str, Any]:
+    """Return the model's perplexity on validation sentences, each by itself after ``</s>``, as in the experiments.
+
+    Every token of a sentence counts, its end does not. ``perplexity`` is null where there is no token. The keys
+    ``tokens``, ``sentences`` and ``context`` say what was measured.
+    """
+    every = np.arange(corpus.train, len(corpus))
+    chosen = np.sort(generator(seed, "perplexity").permutation(every)[:SENTENCES])
+    lengths = corpus.lengths[chosen]
+    nats, vocabulary = np.zeros(len(chosen)), decoder.vocabulary.reading("adaptive")
+
+    def run(part: np.ndarray) -> None:
+        batch = Batch.pack([corpus.sentence(chosen[i]) for i in part], decoder.device)
+        x = decoder.embed(batch)
+        for layer in decoder.layers:
+            residual = layer.attend(x, batch)
+            x = residual + layer.combine(layer.coefficients(residual))
+        first = batch.positions == batch.positions[0]
+        inner = ~first.roll(-1)  # the last row of a sentence predicts its end
+        found = vocabulary.predict(vocabulary.output(x[inner]), batch.tokens.roll(-1)[inner], rank=False)
+        own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
+        surprise = -found.target_probability.double().log().cpu()
+        nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()
+
+    order = np.argsort(lengths, kind="stable")
+    with torch.inference_mode(), Progress(len(chosen), "sentences", "perplexity") as progress:
+        for part in batching.sequences(lengths, order, batch_tokens):
+            retry_smaller(run, part, len(part), halved)
+            progress.step(len(part))
+    tokens = int(lengths.sum())
+    mean = math.fsum(nats) / tokens if tokens else None
+    return {
+        "perplexity": None if mean is None else float(f"{math.exp(min(mean, 700)):.6g}"),
+        "tokens": tokens,
+        "sentences": len(chosen),
+        "context": "validation sentences, each by itself",
+    }
