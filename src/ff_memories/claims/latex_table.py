@@ -11,15 +11,16 @@ from ff_memories.claims.register import register
 def to_latex(claims: pl.DataFrame, scope: str) -> str:
     """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
     units = {claim.id: claim.unit for claim in register()}
-    lines = opened("longtable", "l", 0.28, 0.18, 0.13, "r", "l")
+    lines = opened("longtable", "l", 0.26, 0.16, 0.13, "r", "r", "l")
     if scope == "surrogate":
-        lines.append(r"\multicolumn{6}{l}{\textbf{surrogate model: not the paper's}} \\")
-    lines += [r"Claim & Statement & The paper & This run & $n$ & Verdict \\", r"\midrule", r"\endhead"]
+        lines.append(r"\multicolumn{7}{l}{\textbf{surrogate model: not the paper's}} \\")
+    lines += [r"Claim & Statement & The paper & This run & $n$ & Untrained & Verdict \\", r"\midrule", r"\endhead"]
     for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
         unit, interval = units[row["claim"]], spread(row["low"], row["high"], units[row["claim"]])
         found = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
         cells = [row["claim"], row["statement"], row["paper_value"], found]
-        cells += ["–" if row["n"] is None else f"{row['n']:,}", row["verdict"].replace("_", " ")]
+        cells += ["–" if row["n"] is None else f"{row['n']:,}", measured(row["baseline"], unit)]
+        cells += [row["verdict"].replace("_", " ")]
         lines.append(" & ".join(map(_typeset, cells)) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{longtable}", ""])
 

@@ -8,7 +8,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.model.converted import Description, Weights
 
 # What is measured of an untrained model: enough to tell it from a trained one, in seconds.
-SENTENCES, MUTATED_KEYS, EXAMPLES = 2000, 10, 500
+SENTENCES, MUTATED_KEYS, MUTATED_TRIGGERS, EXAMPLES = 2000, 10, 25, 500
 
 
 def untrained(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:

@@ -70,8 +70,8 @@ def run(
     )  # fmt: skip
     chosen = mutants.sample(
         triggers, shape.layers, shape.keys, keys_per_layer=min(config.mutations.keys_per_layer, untrained.MUTATED_KEYS),
-        top=config.mutations.top, random=config.mutations.random, single_token=config.mutations.single_token,
-        seed=config.seed,
+        top=min(config.mutations.top, untrained.MUTATED_TRIGGERS), random=config.mutations.random,
+        single_token=config.mutations.single_token, seed=config.seed,
     )  # fmt: skip
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
     drawn = compositions.sample_examples(

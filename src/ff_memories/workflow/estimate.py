@@ -149,7 +149,9 @@ def steps(
     shaded = min(train, cells * config.gallery.shaded * SENTENCE // 2) * forward / 2
     gallery = shaded + 13 * cells * head  # every word's probability, whose sums take longer than the products
     mutated = config.mutations.keys_per_layer * shape.layers * config.mutations.top * 3 * SENTENCE // 2
-    sampled = untrained.SENTENCES * SENTENCE + untrained.MUTATED_KEYS * shape.layers * config.mutations.top * SENTENCE
+    sampled = (
+        untrained.SENTENCES * SENTENCE + untrained.MUTATED_KEYS * shape.layers * untrained.MUTATED_TRIGGERS * SENTENCE
+    )
     examples = config.composition.examples
     layered = examples * (SENTENCE * forward + 3 * shape.layers * head)
     out = [Step("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
