@@ -25,6 +25,7 @@ from ff_memories.figures.registry import DRAWN, FIGURES, caption
 
 LAYERS, KEYS = 16, 12
 SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".csv")
+THEIRS = re.compile(r"paper(?:'s range)? \(")  # in a legend
 SECTIONS = {
     "seed": 1,
     "mutations": {"keys_per_layer": 2, "top": 3, "random": "any", "single_token": "skip", "mean": "of_ratios"},
@@ -212,7 +213,7 @@ def test_empty_tables_give_a_figure_that_says_no_data(figure):
     shown = texts(drawing(figure, {name: frame.clear() for name, frame in synthetic().items()}))
     assert "no data" in shown
     assert SURROGATE_MARK in shown
-    assert "paper:" not in shown
+    assert not THEIRS.search(shown)
 
 
 def test_unknown_agreement_leaves_figures_4_to_6_without_data():
@@ -229,7 +230,7 @@ def test_unknown_agreement_leaves_figures_4_to_6_without_data():
 def test_other_depths_are_drawn_with_all_their_layers_and_without_the_papers_values(layers):
     for figure in ("figure3", "figure7", "figure11"):
         svg = drawing(figure, layers=layers)
-        assert "paper:" not in texts(svg)
+        assert not THEIRS.search(texts(svg))
         assert f" {min(layers, 45)} " in f" {texts(svg)} "
 
 
@@ -280,8 +281,8 @@ def test_peoples_labels_take_the_place_of_the_proxys():
     both = {"pattern_labels": pl.concat([proxy, people])}
     frame = draw.data(both, Settings(SECTIONS), looking("figure2"))
     assert frame.filter(pl.col("series") == "none")["mean"].to_list() == [1.0] * LAYERS
-    assert "labels by people" in texts(drawing("figure2", both))
-    assert "automatic proxy" in texts(drawing("figure2", {"pattern_labels": proxy}))
+    assert "labels: people" in texts(drawing("figure2", both))
+    assert "labels: automatic proxy" in texts(drawing("figure2", {"pattern_labels": proxy}))
 
 
 def test_n_is_shown_and_counts_only_known_agreement():
@@ -302,10 +303,10 @@ def test_options_are_honoured():
     frames = chosen("figure6", synthetic())
     few, many = (draw.data(frames, Settings(SECTIONS), looking("figure6", bins=bins)) for bins in (3, 30))
     assert len(few) == 3 < len(many)
-    assert "axis cut at 9,000" in texts(drawing("figure5", rank_limit=9000))
+    assert "axis cut at rank 9,000" in texts(drawing("figure5", rank_limit=9000))
     assert max(map(int, re.findall(r"(\d+)k", texts(drawing("figure5", rank_limit=9000))))) == 8
-    assert "paper: stated in text" in texts(drawing("figure4"))
-    assert "paper:" not in texts(drawing("figure4", paper_values=False))
+    assert "paper (stated in text)" in texts(drawing("figure4"))
+    assert not THEIRS.search(texts(drawing("figure4", paper_values=False)))
 
 
 @pytest.mark.parametrize(("figure", "options"), [("figure4", {"bins": 5}), ("figure6", {"rank_limit": 5})])
@@ -400,7 +401,7 @@ def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
     assert [row[name] for name in ("median", "trimmed", "others")] == pytest.approx([-0.2] * 3)
     low, high = draw.bulk_axis(frame, draw.beyond_the_bulk(frame))
     assert -0.3 < low < -0.2 and 0 < high < 0.1
-    said = chart.replace('", "', " ")  # lines of the notes
+    said = chart.replace('", "', " ").replace("\u00a0", " ")  # lines of the notes
     assert "means of layers 6 (up to +1,711 %), for keys near zero" in said
 
 
@@ -421,20 +422,49 @@ def test_robust_means_of_mutations_are_those_of_a_brute_force():
         assert row["mean"] == pytest.approx(np.mean(keys))
 
 
-def test_the_papers_values_of_one_range_do_not_cover_each_other():
-    chart = render.spec(
-        draw.chart(
-            draw.data(chosen("figure3", synthetic()), Settings(SECTIONS), looking("figure3")), looking("figure3")
-        )
-    )
-    places = [
-        (row["from"], row["middle"])
-        for layer in chart["layer"]
+def marks_of(figure: str, **look) -> list[tuple[str, dict]]:
+    """Return the kind of mark and each row that a figure draws of the paper's values."""
+    context = looking(figure, **look)
+    spec = render.spec(draw.chart(draw.data(chosen(figure, synthetic()), Settings(SECTIONS), context), context))
+    return [
+        (layer["mark"]["type"], row)
+        for layer in spec["layer"]
         for row in layer.get("data", {}).get("values", [])
-        if "paper" in row
+        if "form" in row
     ]
-    spans = {place for place in places if place[0] not in (1, 16)}
-    assert len({x for x, _ in spans}) == len(spans) == 2
+
+
+@pytest.mark.parametrize("figure", sorted(set(paper.all_values()["figure"])))
+def test_only_a_single_value_of_the_paper_is_a_mark_and_a_range_is_a_band(figure):
+    """A mark in the middle of a range would read as a datum."""
+    drawn = marks_of(figure, surrogate=False)
+    assert len({str(row) for _, row in drawn}) == paper.all_values().filter(pl.col("figure") == figure).height
+    for kind, row in drawn:
+        wide = row["low"] < row["high"]
+        assert kind == ("bar" if wide else "rule" if row["from"] < row["to"] else "point")
+        assert row["paper"] in texts(drawing(figure, surrogate=False))
+        assert row["paper"].startswith("paper's range" if wide else "paper (")
+
+
+def test_ranks_of_the_papers_vocabulary_are_laid_over_ours_as_shares():
+    context = replace(looking("figure5"), vocab=20_000)
+    frame = draw.data(chosen("figure5", synthetic()), Settings(SECTIONS), context)
+    for name in ("low", "q1", "median", "q3", "high"):
+        assert (frame[f"{name}_share"] * 20_000).to_list() == pytest.approx(frame[name].to_list())
+    spec = json.dumps(render.spec(draw.chart(frame, context)))
+    theirs = paper.values("figure5", LAYERS, surrogate=True)
+    for rank in theirs["high"]:
+        assert f'"high": {rank / paper.vocabulary()}' in spec
+
+
+def test_a_limit_of_ranks_cuts_an_axis_of_shares():
+    context = replace(looking("figure5", rank_limit=5_000), vocab=20_000)
+    frame = draw.data(chosen("figure5", synthetic()), Settings(SECTIONS), context)
+    spec = render.spec(draw.chart(frame, context))
+    domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in spec["layer"]
+               if "scale" in layer.get("encoding", {}).get("y", {})]  # fmt: skip
+    assert domains == [[0, 0.25]]
+    assert "axis cut at rank 5,000" in texts(render.svg(spec, "figure5"))
 
 
 def test_figure_6_starts_where_its_values_start():

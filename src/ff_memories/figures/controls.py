@@ -1,33 +1,55 @@
-"""What chance alone or an untrained model would give, as faint lines."""
+"""What chance alone or untrained models would give, as faint lines behind the figure's own marks."""
 
 import altair as alt
 import polars as pl
 
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.marks import HALO, Options, layer_axis, source
+from ff_memories.figures.marks import Options, layer_axis, source
 from ff_memories.figures.theme import FAINT
 
 LINE: Options = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "opacity": 1}
+BAND: Options = {"color": FAINT, "opacity": 0.15}
 DASHES = {"chance": [1.5, 1.5], "untrained": [4, 2]}
-UNTRAINED = "dashed: untrained model"
+ENDS = ("low", "high")
 
 
 def with_untrained(frame: pl.DataFrame, control: pl.DataFrame, measure: str) -> pl.DataFrame:
-    """Return a frame by layer with the column ``untrained``, a measure of the table ``control``."""
-    known = control.select("layer", pl.col(measure).alias("untrained"))
+    """Return a frame by layer with the column ``untrained``, a measure of the table ``control``.
+
+    Where the table has the measure's least and largest value over seeds, so has the frame: ``untrained_low`` and
+    ``untrained_high``.
+    """
+    names = {measure: "untrained"} | {f"{measure}_{end}": f"untrained_{end}" for end in ENDS}
+    known = control.select("layer", *(pl.col(a).alias(b) for a, b in names.items() if a in control.columns))
     return frame.join(known, on="layer", how="left", maintain_order="left")
 
 
 def by_layer(frame: pl.DataFrame, context: FigureContext) -> list[alt.Chart]:
-    """Return a line through each of the columns ``chance`` and ``untrained`` that the frame has."""
+    """Return a line through each of the columns ``chance`` and ``untrained`` that the frame has, and its band."""
     lines = []
+    if _banded(frame):
+        known = alt.Chart(source(frame.select("layer", *_ends()).drop_nulls()))
+        lines.append(known.mark_area(**BAND).encode(x=layer_axis(context), y="untrained_low:Q", y2="untrained_high:Q"))
     for name in [name for name in DASHES if name in frame.columns]:
-        known = frame.select("layer", name).drop_nulls()
-        base = alt.Chart(source(known)).encode(x=layer_axis(context), y=f"{name}:Q")
-        lines += [base.mark_line(**HALO), base.mark_line(**LINE | {"strokeDash": DASHES[name]})]
+        known = alt.Chart(source(frame.select("layer", name).drop_nulls()))
+        line = known.mark_line(**LINE | {"strokeDash": DASHES[name]})
+        lines.append(line.encode(x=layer_axis(context), y=f"{name}:Q"))
     return lines
+
+
+def untrained(frame: pl.DataFrame) -> str:
+    """Return the line that says what the dashed line is, and its band where there is one."""
+    return "dashed: untrained model" + ("s, band: least to largest" if _banded(frame) else "")
 
 
 def level(value: float) -> list[alt.Chart]:
     """Return a line across the figure."""
     return [alt.Chart(source([{"chance": value}])).mark_rule(**LINE).encode(y="chance:Q")]
+
+
+def _ends() -> list[str]:
+    return [f"untrained_{end}" for end in ENDS]
+
+
+def _banded(frame: pl.DataFrame) -> bool:
+    return set(_ends()) <= set(frame.columns)

@@ -1,6 +1,5 @@
 """Every figure: for each, the frame that is drawn (from tables, through ``measures``) and its chart."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,12 +9,14 @@ import polars as pl
 
 from ff_memories.base.errors import UserError
 from ff_memories.claims import measures
+from ff_memories.claims.evidence import of_types
 from ff_memories.config import Settings
-from ff_memories.figures import controls, projection_seeds, sensitivity
+from ff_memories.figures import beside, controls, overlay, paper, projection_seeds, sensitivity
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.links import linked
 from ff_memories.figures.marks import (
     INTERVAL,
+    SEEN_THROUGH,
     Options,
     bars,
     boxes,
@@ -25,25 +26,24 @@ from ff_memories.figures.marks import (
     share_axis,
     source,
     stacks,
-    stamped,
+    tag,
     tooltips,
     x_title,
 )
-from ff_memories.figures.overlay import paper_marks, paper_marks_by_probability
-from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_GREY, ORANGE
+from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREY, ORANGE
 from ff_memories.patterns.annotators import ANNOTATOR, marks
 
 Tables = dict[str, pl.DataFrame]
 
 LABEL_NAMES = {"shallow": "shallow", "both": "shallow + semantic", "semantic": "semantic", "none": "not covered"}
-KIND_NAMES = {kind: kind for kind in measures.KINDS}
+KIND_NAMES = dict(
+    zip(measures.KINDS, ["residual", "agreement (both)", "composition (neither)", "ffn (feed-forward)"], strict=True)
+)
 LABEL_COLOURS = [BLUE, GREEN, ORANGE, LIGHT_GREY]
 KIND_COLOURS = [BLUE, GREEN, ORANGE, BLACK]
 MUTATION_COLOURS = dict(zip(measures.MUTATIONS, [BLUE, ORANGE, BLACK], strict=True))  # as in the paper, for print
-WHOSE = {
-    "AUTOMATIC PROXY": "labels of an automatic proxy, not of people",
-    "SIMULATED": "labels by simulated annotators",
-}
+EDGES = f"lines: {INTERVAL}s of the lowest and the uppermost share"
+SHARE = "_share"  # of the vocabulary: what a column of ranks has behind its name
 BULK = 0.05  # how far keys near zero may move a mean that the axis of Figure 3 still follows
 RANDOM_KEYS = 0.5  # a key from a symmetric distribution, without bias, is as often above zero as below
 
@@ -77,10 +77,12 @@ def pattern_data(tables: Tables, settings: Settings, context: FigureContext) -> 
 def pattern_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 2: stacked bars."""
     who = marks(frame["annotators"][0].split(", ")) if frame.height else []
-    whose = WHOSE[who[0]] if who else "labels by people"
-    notes = [counted(frame, context, "trigger examples"), whose, f"lines: {INTERVAL} of the share below, over keys"]
+    whose = f"labels: {', '.join(who).lower() or 'people'}"
+    notes = [counted(frame, context, "trigger examples"), f"{EDGES}, over keys"]
+    theirs = overlay.by_layer(context, covered=True)
     shown = stacks(frame, context, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
-    return finish(shown + paper_marks(context, halo=True) + stamped(who, context), context, frame, notes)
+    said = tag(whose) if frame.height else []
+    return finish(theirs.behind + shown + theirs.above + said, context, frame, notes)
 
 
 def mutation_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -109,7 +111,7 @@ def off_axis(beyond: pl.DataFrame) -> list[str]:
         return []
     layers = ", ".join(map(str, beyond["layer"].unique().sort()))
     most = max(beyond["mean"].to_list(), key=abs)
-    return [f"not followed by the axis: means of layers {layers} (up to {100 * most:+,.0f} %), for keys near zero"]
+    return [f"not followed by the axis: means of layers {layers} (up to {100 * most:+,.0f}\u00a0%), for keys near zero"]
 
 
 def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
@@ -126,7 +128,7 @@ def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     if frame.is_empty():
         y = share_axis("mean", ["change in", "memory coefficient"], [-1, 0])
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
-    marks = [
+    lines = [
         base.mark_line(strokeWidth=1.2, clip=True).encode(y=y, stroke=stroke, strokeDash=dash),
         base.mark_rule(strokeWidth=0.8, clip=True).encode(y="low:Q", y2="high:Q", stroke=stroke),
         base.mark_point(shape="stroke", size=30, strokeWidth=0.9, opacity=1, clip=True).encode(
@@ -137,7 +139,8 @@ def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
         ),
     ]
     notes = [counted(frame, context, "keys"), f"bars: {INTERVAL} over keys", "ticks: medians", *off_axis(beyond)]
-    return finish(marks + paper_marks(context, MUTATION_COLOURS), context, frame, notes)
+    theirs = overlay.by_layer(context, MUTATION_COLOURS)
+    return finish(theirs.behind + lines + theirs.above, context, frame, notes)
 
 
 def _with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:
@@ -149,47 +152,92 @@ def agreement_data(tables: Tables, settings: Settings, context: FigureContext) -
     """Figure 4: agreement rate per layer, and what it would be by ``chance``, values paired with others' triggers."""
     rates = measures.agreement(tables["values"], settings.seed)
     rates = _with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
-    return controls.with_untrained(rates, tables["control"], "agreement")
+    rates = controls.with_untrained(rates, tables["control"], "agreement")
+    return beside.with_other(
+        rates, tables["values"], "agrees", "mean", lambda values: measures.agreement(values, settings.seed)
+    )
 
 
 def agreement_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 4: bars with intervals."""
     notes = [
         counted(frame, context, "values"),
-        f"lines: {INTERVAL}; {controls.UNTRAINED}",
-        "dotted: values and triggers paired at random",
+        f"lines: {INTERVAL}; {controls.untrained(frame)}",
+        "dotted: what pairing values and triggers of different keys at random would give",
     ]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
-    return finish(
-        bars(frame, context, y) + controls.by_layer(frame, context) + paper_marks(context, halo=True),
-        context,
-        frame,
-        notes,
-    )
+    return _rates(frame, context, y, notes)
+
+
+def _rates(frame: pl.DataFrame, context: FigureContext, y: alt.Y, notes: list[str]) -> alt.LayerChart:
+    """Return bars by layer: before the paper's bands and what chance gives, behind all other marks."""
+    theirs = overlay.by_layer(context)
+    marks = [
+        *theirs.behind,
+        *controls.by_layer(frame, context),
+        *bars(frame, context, y),
+        *beside.by_layer(frame, "mean", context),
+        *theirs.above,
+    ]
+    return finish(marks, context, frame, notes + beside.note(frame, "mean"))
 
 
 def rank_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 5: quartiles of the next token's rank per layer."""
-    return measures.next_token_ranks(tables["values"])
+    """Figure 5: quartiles of the next token's rank per layer, also as a share of the vocabulary where that is known."""
+    values = tables["values"]
+    frame = beside.with_other(
+        measures.next_token_ranks(values), values, "next_token_rank", "median", measures.next_token_ranks
+    )
+    if not context.vocab:
+        return frame
+    ranks = [name for name in frame.columns if name not in ("layer", "n")]
+    return frame.with_columns((pl.col(name) / context.vocab).alias(f"{name}{SHARE}") for name in ranks)
 
 
 def rank_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Figure 5: boxes; ``rank_limit`` cuts the axis."""
-    limit = context.options.rank_limit
-    most = limit or (1 if frame.is_empty() else None)
+    """Figure 5: boxes, of shares of the vocabulary where its size is known; ``rank_limit``, a rank, cuts the axis."""
+    limit, size = context.options.rank_limit, context.vocab or 1
+    most = limit / size if limit else (1 if frame.is_empty() else None)
     scale = alt.Scale(domain=[0, most], nice=False) if most else alt.Scale(zero=True)
+    title = [f"rank of the {context.target} token,", "share of the vocabulary"]
     y = alt.Y(
-        "low:Q", title=["rank of", f"the {context.target} token"], scale=scale, axis=alt.Axis(format="~s", tickCount=6)
+        "low:Q",
+        title=title if context.vocab else title[0].rstrip(","),
+        scale=scale,
+        axis=alt.Axis(format="~%" if context.vocab else "~s", tickCount=6),
     )
-    notes = [counted(frame, context, "values"), _box_note(f", axis cut at {limit:,}" if limit else "")]
+    drawn = frame.with_columns(
+        pl.col(name).alias(name.removesuffix(SHARE)) for name in frame.columns if name.endswith(SHARE)
+    )
+    notes = [counted(frame, context, "values"), _box_note(f", axis cut at rank {limit:,}" if limit else "")]
     if context.vocab:
-        notes.append(f"a token drawn at random: median rank {(context.vocab - 1) / 2:,.0f}")
-    return finish(boxes(frame, context, y) + paper_marks(context, limit=limit or math.inf), context, frame, notes)
+        notes.append("rank 0 is the top; tokens drawn at random: median 50\u00a0%")
+    theirs = overlay.by_layer(context, scale=1 / paper.vocabulary() if context.vocab else 1)
+    marks = theirs.behind + boxes(drawn, context, y) + beside.by_layer(drawn, "median", context) + theirs.above
+    return finish(marks, context, frame, notes + beside.note(frame, "median"))
 
 
 def probability_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 6: agreement rate per interval of the top probability, over the values of all layers."""
-    return measures.agreement_by_probability(tables["values"], context.bins, settings.seed)
+    """Figure 6: agreement rate per interval of the top probability, over the values of all layers.
+
+    By the other choice of ``values.types`` too, in the same intervals: ``mean_...`` and ``n_...``, where it is known.
+    """
+    values = tables["values"]
+    frame = measures.agreement_by_probability(values, context.bins, settings.seed)
+    types = beside.other(values, "agrees")
+    if types is None or frame.is_empty():
+        return frame
+    width = frame["bin"][0] - frame["left"][0]
+    known = of_types(values, types).drop_nulls("agrees").with_columns(
+        (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1).alias("place")
+    )  # fmt: skip
+    rates = known.group_by("place").agg(pl.col("agrees").mean().alias(f"mean_{types}"), pl.len().alias(f"n_{types}"))
+    placed = frame.with_columns((pl.col("bin") / width).round().alias("place"))
+    both = placed.join(rates, on="place", how="full", coalesce=True).filter(pl.col("place") <= context.bins)
+    return both.sort("place").select(
+        ((pl.col("place") - 1) * width).alias("left"), (pl.col("place") * width).alias("bin"),
+        *(c for c in frame.columns if c not in ("left", "bin")), f"mean_{types}", f"n_{types}",
+    ).with_columns(pl.col("n").fill_null(0))  # fmt: skip
 
 
 def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
@@ -211,18 +259,23 @@ def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         return alt.X(f"{field}:Q", title=x_title(context, "top prediction probability"), scale=limits, axis=ticks)
 
     inset = (edges[-1] - first) / context.bins * 0.06
+    middle = (pl.col("left") + pl.col("bin")) / 2
     drawn = frame.with_columns(
         (pl.col("left") + inset).alias("from"),
         (pl.col("bin") - inset).alias("to"),
-        ((pl.col("left") + pl.col("bin")) / 2).alias("middle"),
+        middle.alias("middle"),
+        (middle - 4 * inset).alias("tick_from"),
+        (middle + 4 * inset).alias("tick_to"),
         pl.max_horizontal("mean", "high").alias("upper"),
     )
-    most = pl.concat([drawn["upper"], context.paper_values["high"]]).to_frame().max().item() or 1
+    types = beside.other(frame, "mean")
+    tops = [drawn["upper"], context.paper_values["high"], *([frame[f"mean_{types}"]] if types else [])]
+    most = max((float(top) for values in tops for top in values.drop_nulls()), default=0) or 1
     y = share_axis("mean", "agreement rate", [0, 1.15 * most])
     base = alt.Chart(source(linked(drawn, context.figure)))
     count: Options = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
     marks = [
-        base.mark_rect(color=BLUE).encode(
+        base.mark_rect(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=SEEN_THROUGH).encode(
             x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame), href="href:N"
         ),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(x=x("middle"), y="low:Q", y2="high:Q"),
@@ -231,7 +284,9 @@ def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         ),
     ]
     notes = ["above each bar: n, values in the interval", f"lines: {INTERVAL}; ticks: right edges"]
-    return finish(marks + paper_marks_by_probability(context, x("from")), context, frame, notes)
+    marks += beside.across(drawn, "mean", x("tick_from"))
+    theirs = overlay.by_probability(context, x("from"))
+    return finish(theirs.behind + marks + theirs.above, context, frame, notes + beside.note(frame, "mean"))
 
 
 def active_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -246,28 +301,33 @@ def active_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     notes = [
         counted(frame, context, "examples") + f", {context.keys:,} memories",
         _box_note(),
-        f"dotted: keys drawn at random; {controls.UNTRAINED}",
+        f"dotted: keys drawn at random; {controls.untrained(frame)}",
     ]
-    marks = boxes(frame, context, share_axis("low", "active memories", [0, 1]))
-    return finish(
-        controls.level(RANDOM_KEYS) + marks + controls.by_layer(frame, context) + paper_marks(context),
-        context,
-        frame,
-        notes,
-    )
+    theirs = overlay.by_layer(context)
+    marks = [
+        *theirs.behind,
+        *controls.level(RANDOM_KEYS),
+        *controls.by_layer(frame, context),
+        *boxes(frame, context, share_axis("low", "active memories", [0, 1])),
+        *theirs.above,
+    ]
+    return finish(marks, context, frame, notes)
 
 
 def zero_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
     rates = measures.zero_agreement(tables["composition"], settings.seed)
-    return controls.with_untrained(rates, tables["control"], "zero_agreement")
+    rates = controls.with_untrained(rates, tables["control"], "zero_agreement")
+    return beside.with_other(
+        rates, tables["composition"], "agreeing_memories", "mean",
+        lambda composition: measures.zero_agreement(composition, settings.seed),
+    )  # fmt: skip
 
 
 def zero_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 8: bars with intervals."""
-    notes = [counted(frame, context, "examples"), f"lines: {INTERVAL}; {controls.UNTRAINED}"]
-    marks = bars(frame, context, share_axis("mean", ["examples with", "zero agreement"], [0, 1]))
-    return finish(marks + controls.by_layer(frame, context) + paper_marks(context, halo=True), context, frame, notes)
+    notes = [counted(frame, context, "examples"), f"lines: {INTERVAL}; {controls.untrained(frame)}"]
+    return _rates(frame, context, share_axis("mean", ["examples with", "zero agreement"], [0, 1]), notes)
 
 
 def residual_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -281,11 +341,10 @@ def residual_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     """Figure 9: bars with intervals."""
     notes = [
         counted(frame, context, "examples"),
-        f"lines: {INTERVAL}; {controls.UNTRAINED}",
-        "dotted: examples paired at random",
+        f"lines: {INTERVAL}; {controls.untrained(frame)}",
+        "dotted: what pairing residuals and outputs of different examples at random would give",
     ]
-    marks = bars(frame, context, share_axis("mean", ["residual predicts", "the output"], [0, 1]))
-    return finish(marks + controls.by_layer(frame, context) + paper_marks(context, halo=True), context, frame, notes)
+    return _rates(frame, context, share_axis("mean", ["residual predicts", "the output"], [0, 1]), notes)
 
 
 def confidence_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -297,7 +356,8 @@ def confidence_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerCh
     """Figure 10: boxes."""
     y = alt.Y("low:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=6))
     notes = [counted(frame, context, "examples"), _box_note()]
-    return finish(boxes(frame, context, y) + paper_marks(context), context, frame, notes)
+    theirs = overlay.by_layer(context)
+    return finish(theirs.behind + boxes(frame, context, y) + theirs.above, context, frame, notes)
 
 
 def kind_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -307,9 +367,10 @@ def kind_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.
 
 def kind_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 11: stacked bars."""
-    notes = [counted(frame, context, "examples"), f"lines: {INTERVAL} of the share below"]
-    marks = stacks(frame, context, "examples", KIND_NAMES, KIND_COLOURS)
-    return finish(marks + paper_marks(context, halo=True), context, frame, notes)
+    notes = [counted(frame, context, "examples"), EDGES]
+    theirs = overlay.by_layer(context, covered=True)
+    shown = stacks(frame, context, "examples", KIND_NAMES, KIND_COLOURS)
+    return finish(theirs.behind + shown + theirs.above, context, frame, notes)
 
 
 def _box_note(more: str = "") -> str:

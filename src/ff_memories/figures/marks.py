@@ -3,24 +3,34 @@
 Every chart is layered on one pair of axes, fits its width exactly, and carries its n and its scope within the image.
 """
 
-import textwrap
 from typing import Any
 
 import altair as alt
 import polars as pl
 
 from ff_memories.figures.context import SURROGATE_MARK, FigureContext
+from ff_memories.figures.headlines import headline
 from ff_memories.figures.links import linked
 from ff_memories.figures.registry import caption
-from ff_memories.figures.theme import BLACK, BLUE, INK
+from ff_memories.figures.theme import BLACK, BLUE, HEADLINE, INK, LIGHT_BLUE, NOTE
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
 INTERVAL = "95% bootstrap interval"
+SEEN_THROUGH = 0.75  # bars and boxes leave the lines and bands behind them to be seen
 HALO: Options = {
     "stroke": "white",
     "strokeWidth": 2.2,
     "opacity": 0.9,
 }  # under a thin line that crosses marks of any colour
+WIDTHS = (
+    ("ijl'|", 0.23),
+    (" .,:;!ftI/\u00a0", 0.29),
+    ("r-()[]", 0.34),
+    ("mwMW%", 0.89),
+    ("ABCDEFGHKNOPQRSUVXYZ+", 0.72),
+)
+OTHERS = 0.56  # digits and most small letters
+THIN: Options = {"color": INK, "strokeWidth": 0.6}
 
 
 def x_title(context: FigureContext, title: str) -> list[str]:
@@ -30,13 +40,30 @@ def x_title(context: FigureContext, title: str) -> list[str]:
 
 
 def wrapped(text: str, points: float, size: float) -> list[str]:
-    """Return the text in lines that fit into so many points, by the font's average letter."""
-    return textwrap.wrap(text, max(12, int(points / (0.47 * size))))
+    """Return the text in lines that fit into so many points, cut at spaces (not at those that do not break)."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".lstrip(" ")
+        lines = [*lines[:-1], longer] if not lines[-1] or length(longer, size) <= points else [*lines, word]
+    return lines
+
+
+def balanced(text: str, points: float, size: float) -> list[str]:
+    """Return the text in as few lines as fit, of about the same length: no word is left alone on the last one."""
+    lines = wrapped(text, points, size)
+    while len(narrower := wrapped(text, points - size, size)) == len(lines) > 1:
+        lines, points = narrower, points - size
+    return lines
+
+
+def length(text: str, size: float) -> float:
+    """Return about how many points a text takes in the figures' font, rather more than fewer."""
+    return size * sum(next((width for letters, width in WIDTHS if letter in letters), OTHERS) for letter in text)
 
 
 def legend_columns(context: FigureContext, labels: list[str]) -> int:
     """Return in how many columns a legend of these labels fits: one row of all of them, else two columns or one."""
-    widths, room = [20 + 3.4 * len(label) for label in labels], context.width - 30
+    widths, room = [18 + length(label, 7) for label in labels], context.width - 45  # the legend starts at the axis
     if sum(widths) <= room:
         return len(labels)
     return 2 if 2 * max(widths) <= room else 1
@@ -48,7 +75,7 @@ def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:
         f"{field}:O",
         title=x_title(context, "layer"),
         scale=alt.Scale(domain=list(range(1, context.layers + 1)), padding=0.2),
-        axis=alt.Axis(labelAngle=0, labelOverlap="parity"),
+        axis=alt.Axis(labelAngle=0, labelOverlap="parity", bandPosition=0.5),
     )
 
 
@@ -83,7 +110,9 @@ def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Char
     """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     return [
-        base.mark_bar(color=BLUE).encode(y=y, tooltip=tooltips(frame), href="href:N"),
+        base.mark_bar(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=SEEN_THROUGH).encode(
+            y=y, tooltip=tooltips(frame), href="href:N"
+        ),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(y="low:Q", y2="high:Q"),
     ]
 
@@ -96,7 +125,7 @@ def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Cha
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     return [
         base.mark_rule(color=INK, strokeWidth=0.7, clip=True).encode(y=y, y2="high:Q"),
-        base.mark_bar(color="#8FC1E0", stroke=BLUE, strokeWidth=0.7, clip=True).encode(
+        base.mark_bar(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=SEEN_THROUGH, clip=True).encode(
             y="q1:Q", y2="q3:Q", tooltip=tooltips(frame), href="href:N"
         ),
         base.mark_tick(color=BLACK, thickness=1.4, width={"band": 1}, clip=True).encode(y="median:Q"),
@@ -106,11 +135,13 @@ def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Cha
 def stacks(
     frame: pl.DataFrame, context: FigureContext, title: str, names: dict[str, str], colours: list[str]
 ) -> list[alt.Chart]:
-    """Return stacked shares per layer, each segment but the last with the interval of its share at its upper end.
+    """Return stacked shares per layer, the lowest and the uppermost segment with the interval of its share.
 
     ``frame`` has ``layer``, ``series`` (a key of ``names``, which gives order and legend), ``start``, ``end``,
-    ``mean``, ``low``, ``high``. Intervals stand side by side so that those of thin segments stay apart.
+    ``mean``, ``low``, ``high``. Those two start or end at a fixed place, so that their intervals are those of an edge;
+    they stand side by side. An interval for each segment would be a tangle.
     """
+    x = layer_axis(context)
     labels = list(names.values())
     named = linked(frame, context.figure).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
     fill = alt.Color(
@@ -119,48 +150,56 @@ def stacks(
         scale=alt.Scale(domain=labels, range=colours),
         legend=alt.Legend(columns=legend_columns(context, labels)),
     )
-    base = alt.Chart(source(named)).encode(x=layer_axis(context))
+    base = alt.Chart(source(named)).encode(x=x)
     segments = base.mark_bar(stroke="white", strokeWidth=0.3).encode(
         y=share_axis("start", title, [0, 1]), y2="end:Q", color=fill, tooltip=tooltips(frame), href="href:N"
     )
-    step = context.width / context.layers / 8
+    step = context.width / context.layers / 12
+    lowest, uppermost = (named.filter(pl.col("series") == label) for label in (labels[0], labels[-1]))
+    start, end = pl.col("start"), pl.col("end")
+    ends = [
+        (lowest.select("layer", low=start + pl.col("low"), high=start + pl.col("high")), -step),
+        (uppermost.select("layer", low=end - pl.col("high"), high=end - pl.col("low")), step),
+    ]
     return [segments] + [
-        alt.Chart(source(_ends(named.filter(pl.col("series") == label))))
-        .mark_rule(color=INK, strokeWidth=0.8, xOffset=step * (index - (len(labels) - 2) / 2), clip=True)
-        .encode(x=layer_axis(context), y="from:Q", y2="to:Q")
-        for index, label in enumerate(labels[:-1])  # the last one ends at 100 % whatever its share
+        alt.Chart(source(part)).mark_rule(**look, xOffset=aside, clip=True).encode(x=x, y="low:Q", y2="high:Q")
+        for part, aside in ends
+        for look in (HALO | {"strokeWidth": 1.4}, THIN)
     ]
 
 
-def _ends(part: pl.DataFrame) -> pl.DataFrame:
-    low, high = pl.col("start") + pl.col("low"), pl.col("start") + pl.col("high")
-    return part.select("layer", low.alias("from"), high.alias("to"))
-
-
-def stamped(words: list[str], context: FigureContext) -> list[alt.Chart]:
-    """Return the words across the foot of the plot, where no crop takes them away and no interval lies under them."""
-    size = min(17.0, (context.width - 60) / (0.62 * max(map(len, words), default=1)))
-    place: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height * 0.88"}, "fontSize": size}
-    halo: Options = {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round", "opacity": 0.8}
-    ink: Options = {"color": INK, "opacity": 0.9}
-    return [
-        alt.Chart(source([{}])).mark_text(text=" · ".join(words), **place, **look_) for look_ in (halo, ink) if words
-    ]
+def tag(text: str) -> list[alt.Chart]:
+    """Return a few words in the plot's lower corner, within the axes: no crop takes them away."""
+    ground: Options = {"x": {"expr": f"width - {length(text, 7) + 8}"}, "x2": {"expr": "width - 3"}, "cornerRadius": 2}
+    height: Options = {"y": {"expr": "height - 14"}, "y2": {"expr": "height - 3"}, "color": "white", "opacity": 0.9}
+    place: Options = {"x": {"expr": f"width - {length(text, 7) / 2 + 5.5}"}, "y": {"expr": "height - 8.5"}}
+    nothing = alt.Chart(source([{}]))
+    return [nothing.mark_rect(**ground, **height), nothing.mark_text(text=text, **place, baseline="middle")]
 
 
 def finish(layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
-    """Return the whole figure at its exact width, notes above it; one without data says so in its middle."""
+    """Return the whole figure at its exact width: above it what it shows in this run, and notes.
+
+    One without data says so in its middle.
+    """
     if frame.is_empty():
         middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
         layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
+    shown = headline(context.figure, frame, context)
     return (
         alt.layer(*layers)
-        .resolve_scale(color="independent", stroke="independent", shape="independent", strokeDash="independent")
+        .resolve_scale(
+            color="independent", fill="independent", stroke="independent", shape="independent", strokeDash="independent"
+        )
         .properties(
             description=caption(context.figure, context.target),
             width=context.width,
             height=context.height,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-            title=alt.TitleParams(text=[line for note in notes for line in wrapped(note, context.width, 7)]),
+            title=alt.TitleParams(
+                text=balanced(shown, context.width, HEADLINE),
+                subtitle=[line for note in notes for line in wrapped(note, context.width, NOTE)],
+            ),
+            usermeta={"headline": shown},
         )
     )

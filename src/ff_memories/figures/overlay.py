@@ -1,6 +1,9 @@
-"""The paper's own values over ours: hollow marks, with the outline of the layers and range each holds for."""
+"""The paper's own values beside ours: a band for a range, a line for one value of many layers, a mark for one of one.
 
-import math
+A mark stands only where the paper gives a single value: one in the middle of a range would read as a datum.
+"""
+
+from typing import NamedTuple
 
 import altair as alt
 import polars as pl
@@ -8,97 +11,117 @@ import polars as pl
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import HALO, layer_axis, legend_columns, source
 from ff_memories.figures.paper import READ_OFF, STATED
-from ff_memories.figures.theme import BLACK
+from ff_memories.figures.theme import BAND, BLACK
 
-LEGEND = {STATED: "paper: stated in text", READ_OFF: "paper: read off figure"}
+SAID = {STATED: "stated in text", READ_OFF: "read off figure"}
 SHAPES = {STATED: "diamond", READ_OFF: "circle"}
 DASHES: dict[str, list[float]] = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
+SYMBOLS = {"band": "M-1,-0.6L1,-0.6L1,0.6L-1,0.6Z", "line": "M-1,0L1,0"}  # in the legend; of a mark, its shape
+LIGHT = 0.4  # where two ranges lie over each other, both are seen
 
 
-def paper_marks(
-    context: FigureContext, colours: dict[str, str] | None = None, limit: float = math.inf, halo: bool = False
-) -> list[alt.Chart]:
+class Overlay(NamedTuple):
+    """What stands behind our marks and what before them."""
+
+    behind: list[alt.Chart]
+    above: list[alt.Chart]
+
+
+def by_layer(
+    context: FigureContext, colours: dict[str, str] | None = None, scale: float = 1, covered: bool = False
+) -> Overlay:
     """Return the paper's values by layer, or nothing where there are none to show.
 
-    The mark's shape tells values stated in the text from our readings of the paper's figures, and so does the
-    outline's dash. ``colours`` gives the colour of each series where the figure has several; else all are black.
-    Values whose middle lies beyond ``limit``, the end of the axis, are left out. A ``halo`` keeps the outlines apart
-    from bars that they cross.
+    Args:
+        context: of the figure.
+        colours: of each series, where the figure has several; else all are black.
+        scale: what the values are multiplied with, for an axis of another unit.
+        covered: whether our marks hide whatever is behind them: outlines of ranges then cross them.
     """
-    known = context.paper_values.filter((pl.col("low") + pl.col("high")) / 2 <= limit)
-    known = known.rename({"first_layer": "from", "last_layer": "to"})
-    place = pl.int_range(pl.len()).over("from", "to") + 1  # series with one range: side by side, not one over another
-    middle = pl.col("from") + (pl.col("to") - pl.col("from")) * place // (pl.len().over("from", "to") + 1)
-    return _marks(context, known, middle, layer_axis(context, "from"), colours, halo)
+    known = context.paper_values.rename({"first_layer": "from", "last_layer": "to"})
+    known = known.with_columns(pl.col("low", "high") * scale)
+    return _overlay(context, known, layer_axis(context, "from"), colours, covered)
 
 
-def paper_marks_by_probability(context: FigureContext, x: alt.X) -> list[alt.Chart]:
-    """Return the paper's values by top probability on the axis ``x``, whose field is ``from``."""
+def by_probability(context: FigureContext, x: alt.X) -> Overlay:
+    """Return the paper's values by top probability, on the axis ``x``, whose field is ``from``."""
     known = context.paper_values.rename({"left": "from", "right": "to"})
-    return _marks(context, known, (pl.col("from") + pl.col("to")) / 2, x)
+    return _overlay(context, known, x)
 
 
-def _marks(
+def _overlay(
     context: FigureContext,
     known: pl.DataFrame,
-    middle: pl.Expr,
     x: alt.X,
     colours: dict[str, str] | None = None,
-    halo: bool = False,
-) -> list[alt.Chart]:
+    covered: bool = False,
+) -> Overlay:
     if known.is_empty():
-        return []
-    present = [name for name in LEGEND if name in known["known"]]
-    shapes = alt.Scale(domain=[LEGEND[name] for name in present], range=[SHAPES[name] for name in present])
-    dashes = alt.Scale(domain=list(DASHES), range=list(DASHES.values()))
-    stroke: alt.Stroke | alt.StrokeValue = alt.StrokeValue(BLACK)
-    if colours:
-        scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-        stroke = alt.Stroke("series:N", legend=None, scale=scale)
-    points = known.select(
-        "series", "low", "high",
-        middle.alias("from"),
-        ((pl.col("low") + pl.col("high")) / 2).alias("middle"),
-        pl.col("known").replace_strict(LEGEND).alias("paper"),
+        return Overlay([], [])
+    form = (
+        pl.when(pl.col("low") < pl.col("high")).then(pl.lit("band"))
+        .when(pl.col("from") < pl.col("to")).then(pl.lit("line")).otherwise(pl.lit("mark"))
     )  # fmt: skip
-    base = alt.Chart(source(points)).encode(x=x, y="middle:Q")
-    sides = alt.Chart(source(_outline(known))).encode(x=x, x2="to", y="low:Q", y2="high:Q")
-    ground = [sides.mark_rule(**HALO, clip=True)] if halo else []
-    outline = sides.mark_rule(strokeWidth=0.8, clip=True).encode(
-        stroke=stroke, strokeDash=alt.StrokeDash("known:N", legend=None, scale=dashes)
+    known = known.with_columns(form.alias("form"))
+    known = known.with_columns(
+        pl.Series("paper", [named(*row) for row in known.select("form", "known", "named").iter_rows()])
     )
-    # Two marks in one place: a filled and stroked one would have a legend without its stroke.
-    inside = base.mark_point(filled=True, color="white", size=22, opacity=1).encode(
-        shape=alt.Shape("paper:N", legend=None, scale=shapes)
+    names = colours or {}
+    paint = alt.Scale(domain=list(names), range=list(names.values()))
+    stroke = alt.Stroke("series:N", legend=None, scale=paint) if colours else alt.StrokeValue(BLACK)
+    fill = alt.Fill("series:N", legend=None, scale=paint) if colours else alt.FillValue(BAND)
+    dash = alt.StrokeDash("known:N", legend=None, scale=alt.Scale(domain=list(DASHES), range=list(DASHES.values())))
+    start, end = x.bandPosition(0), alt.X2("to", bandPosition=1)
+    tip = ["paper:N", "series:N", "low:Q", "high:Q"]
+
+    def of(form: str) -> alt.Chart:
+        return alt.Chart(source(known.filter(pl.col("form") == form)))
+
+    bands, lines = (
+        of("band").encode(x=start, x2=end, y="low:Q", y2="high:Q"),
+        of("line").encode(x=start, x2=end, y="low:Q"),
     )
-    legend = alt.Legend(
-        symbolStrokeColor=BLACK, symbolStrokeWidth=0.9, symbolSize=26, columns=legend_columns(context, shapes.domain)
-    )
-    hollow = base.mark_point(filled=False, color=BLACK, strokeWidth=0.9, size=22, opacity=1).encode(
-        shape=alt.Shape("paper:N", title=None, scale=shapes, legend=legend),
-        stroke=stroke,
-        tooltip=["paper:N", "series:N", "low:Q", "high:Q"],
-    )
-    return [*ground, outline, inside, hollow]
+    ground = bands.mark_bar(opacity=0.15 if colours else LIGHT, clip=True).encode(fill=fill, tooltip=tip)
+    under = bands.mark_bar(fillOpacity=0, clip=True, **HALO)
+    outline = bands.mark_bar(fillOpacity=0, strokeWidth=0.7, clip=True).encode(stroke=stroke, strokeDash=dash)
+    rules = [
+        lines.mark_rule(clip=True, **HALO),
+        lines.mark_rule(strokeWidth=0.9, clip=True).encode(stroke=stroke, strokeDash=dash, tooltip=tip),
+    ]
+    shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
+    marks = (
+        of("mark").mark_point(fill="white", strokeWidth=0.9, size=22, opacity=1)
+        .encode(x=x, y="low:Q", stroke=stroke, tooltip=tip)
+        .encode(shape=alt.Shape("known:N", legend=None, scale=shapes))
+    )  # fmt: skip
+    edges = [under, outline] if covered else [outline]
+    above = [*rules, marks, _legend(context, known, covered)]
+    return Overlay([], [*edges, *above]) if covered else Overlay([ground, *edges], above)
 
 
-def _outline(known: pl.DataFrame) -> pl.DataFrame:
-    """Return the four sides of each entry's rectangle as segments; of a single value one side or none is left."""
-    sides = [
-        ("from", "to", "low", "low"),
-        ("from", "to", "high", "high"),
-        ("from", "from", "low", "high"),
-        ("to", "to", "low", "high"),
-    ]
-    parts = [
-        known.select(
-            pl.col("known", "series"),
-            pl.col(a).alias("from"),
-            pl.col(b).alias("to"),
-            pl.col(c).alias("low"),
-            pl.col(d).alias("high"),
-        )
-        for a, b, c, d in sides
-    ]
-    lines = pl.concat(parts).unique(maintain_order=True)
-    return lines.filter((pl.col("from") != pl.col("to")) | (pl.col("low") != pl.col("high")))
+def named(form: str, known: str, name: str) -> str:
+    """Return what the legend calls the paper's values of one form, by how they are known and what they are of."""
+    whose = "paper's range" if form == "band" else "paper"
+    return f"{whose} ({SAID[known]})" + (f": {name}" if name else "")
+
+
+def _legend(context: FigureContext, known: pl.DataFrame, covered: bool) -> alt.Chart:
+    """Return a chart of which nothing is seen but its legend: each form's symbol with its filling and its dash."""
+    rows = known.select("paper", "form", "known").unique(maintain_order=True).to_dicts()
+    labels = [row["paper"] for row in rows]
+    legend = alt.Legend(symbolStrokeWidth=0.8, symbolSize=34, symbolOpacity=1, columns=legend_columns(context, labels))
+    band = "white" if covered else f"{BAND}{round(255 * LIGHT):02x}"
+    looks: dict[str, list[str] | list[list[float]]] = {
+        "shape": [SYMBOLS.get(row["form"]) or SHAPES[row["known"]] for row in rows],
+        "fill": [band if row["form"] == "band" else "white" for row in rows],
+        "stroke": [BLACK for _ in rows],
+        "strokeDash": [[] if row["form"] == "mark" else DASHES[row["known"]] for row in rows],
+    }
+    channels = {"shape": alt.Shape, "fill": alt.Fill, "stroke": alt.Stroke, "strokeDash": alt.StrokeDash}
+    unseen = alt.Chart(source([{"paper": label} for label in labels])).mark_point(opacity=0)
+    return unseen.encode(
+        **{
+            name: channel("paper:N", title=None, scale=alt.Scale(domain=labels, range=looks[name]), legend=legend)
+            for name, channel in channels.items()
+        }
+    )

@@ -1,8 +1,9 @@
-"""The paper's own values where they are known, for the hollow marks that stand beside ours."""
+"""The paper's own values where they are known, for the bands, lines and hollow marks that stand beside ours."""
 
 import tomllib
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import polars as pl
 
@@ -12,19 +13,32 @@ STATED, READ_OFF = "stated", "read off the figure"
 SCHEMA = {
     "figure": pl.String, "series": pl.String, "first_layer": pl.Int64, "last_layer": pl.Int64,
     "left": pl.Float64, "right": pl.Float64, "low": pl.Float64, "high": pl.Float64, "known": pl.String,
+    "named": pl.String,
 }  # fmt: skip
+
+
+@cache
+def _held() -> dict[str, Any]:
+    return tomllib.loads(files("ff_memories.figures").joinpath("paper_values.toml").read_text(encoding="utf-8"))
+
+
+def vocabulary() -> int:
+    """Return V, the number of token types of the paper's model."""
+    return int(_held()["vocabulary"])
 
 
 @cache
 def all_values() -> pl.DataFrame:
     """Return every entry of ``paper_values.toml``, one row each, in the file's order."""
-    text = files("ff_memories.figures").joinpath("paper_values.toml").read_text(encoding="utf-8")
     rows = []
-    for entry in tomllib.loads(text)["value"]:
+    for entry in _held()["value"]:
         first, last = entry.get("layers", (None, None))
         left, right = entry.get("probability", (None, None))
         low, high = entry["range"] if "range" in entry else (entry["value"], entry["value"])
-        rows.append((entry["figure"], entry["series"], first, last, left, right, low, high, entry["known"]))
+        rows.append(
+            (entry["figure"], entry["series"], first, last, left, right, low, high, entry["known"],
+             entry.get("named", ""))
+        )  # fmt: skip
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from ff_memories.figures import theme
+from ff_memories.figures import font, theme
 
 VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
@@ -23,6 +23,7 @@ HATCHES = {
     theme.BLACK: '<path d="M0,2 h4" stroke="white" stroke-width="0.7"/>',
 }
 STACKED = ("figure2", "figure11")
+PIXELS = 4  # to a point
 
 
 @cache
@@ -115,7 +116,7 @@ def embedded_fonts(document: bytes) -> set[str]:
     return {name.decode().rpartition("+")[2] for name in re.findall(rb"/FontName\s*/([^\s/>]+)", text)}
 
 
-def png(drawing: str, scale: float = 2) -> bytes:
+def png(drawing: str, scale: float = PIXELS) -> bytes:
     """Return the drawing as pixels, ``scale`` of them per point."""
     use_own_font()
     return vl_convert.svg_to_png(drawing, scale=scale)
@@ -127,7 +128,7 @@ def files(chart: alt.TopLevelMixin, figure: str) -> dict[str, bytes]:
     drawing = svg(specification, figure)
     return {
         ".pdf": pdf(drawing),
-        ".svg": drawing.encode(),
+        ".svg": font.carried(drawing).encode(),
         ".png": png(drawing),
         ".vl.json": (json.dumps(specification, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(),
     }

@@ -4,6 +4,7 @@ import altair as alt
 
 # ACL style: one column and the whole text block, in points (a Vega pixel is a PDF point); the height is of the axes.
 COLUMN_WIDTH, TEXT_WIDTH, HEIGHT = 218, 453, 115
+HEADLINE, NOTE = 9, 7  # sizes of the title, which says what the figure shows, and of the notes under it
 
 # vl-convert carries Liberation Sans (SIL Open Font License) inside, so drawing needs no font of the machine.
 # The families after it serve browsers, which show the SVG and HTML with a metric-compatible font.
@@ -14,6 +15,8 @@ FAMILIES = f"{FONT}, Arial, Helvetica, sans-serif"
 # lightness: black 0, blue 46, green 58, orange 71, light grey 88.
 BLACK, BLUE, GREEN, ORANGE, LIGHT_GREY = "#000000", "#0072B2", "#009E73", "#E69F00", "#DDDDDD"
 INK, FAINT = "#1A1A1A", "#595959"
+LIGHT_BLUE = "#8FC1E0"  # of boxes and bars that something behind them is seen through
+BAND = "#E3B867"  # the paper's ranges, behind our marks
 
 
 @alt.theme.register("ff_memories", enable=True)
@@ -39,8 +42,9 @@ def paper_style() -> alt.theme.ThemeConfig:
                 "layout": {"top": {"direction": "vertical", "anchor": "start", "margin": 2}},
             },
             "title": {
-                "anchor": "start", "frame": "bounds", "fontSize": 7, "fontWeight": "normal", "color": FAINT,
-                "lineHeight": 9, "offset": 4,
+                "anchor": "start", "frame": "bounds", "fontSize": HEADLINE, "fontWeight": "normal", "color": INK,
+                "lineHeight": 11, "subtitleFontSize": NOTE, "subtitleColor": FAINT, "subtitleLineHeight": 9,
+                "subtitlePadding": 2, "offset": 4,
             },
             "text": {"fontSize": 7, "color": INK},
         }

@@ -1,6 +1,6 @@
 """Draw one figure from tables: PDF, SVG, PNG, its specification and its numbers.
 
-Writes OUT.pdf, OUT.svg, OUT.png (two pixels a point), OUT.vl.json (Vega-Lite with the data inside) and OUT.csv (the
+Writes OUT.pdf, OUT.svg, OUT.png (four pixels a point), OUT.vl.json (Vega-Lite with the data inside) and OUT.csv (the
 frame that is drawn). The same tables, model info and config give the same bytes.
 """
 

@@ -1,0 +1,206 @@
+"""What each figure shows on a run, in a sentence made from the frame it draws: another frame, another sentence."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import polars as pl
+
+from ff_memories.figures.context import FigureContext
+
+NO_DATA = "There is no data to show"
+SAME = 0.1  # relative: a median rank that is lower by less is no better one
+HALF = 0.5
+
+
+def headline(name: str, frame: pl.DataFrame, context: FigureContext) -> str:
+    """Return what a figure shows, chosen by the numbers of the frame that ``draw.data`` made for it."""
+    return NO_DATA if frame.is_empty() else HEADLINES[name](frame, context)
+
+
+def percent(share: float, signed: bool = False) -> str:
+    """Return a share as percent, with a decimal below ten where it has one: ``2.4 %``, ``81 %``, ``−79 %``."""
+    value = round(100 * share, 1 if abs(share) < 0.0995 else 0) + 0.0  # no negative zero
+    return f"{value:{'+' if signed and value else ''}.4g}\u00a0%".replace("-", "\u2212")
+
+
+def in_layer(row: Mapping[str, Any], column: str, signed: bool = False) -> str:
+    """Return a value with its layer: ``81 % in layer 16``."""
+    return f"{percent(row[column], signed)}\u00a0in\u00a0layer\u00a0{row['layer']}"
+
+
+def first_and_last(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of the lowest and the highest layer that the frame has; one row of a single layer."""
+    ends = frame.filter(pl.col("layer").is_in([frame["layer"].min(), frame["layer"].max()]))
+    return ends.sort("layer").to_dicts()
+
+
+def both_ends(frame: pl.DataFrame, column: str, signed: bool = False) -> str:
+    """Return what a column is in the lowest and in the highest layer."""
+    return ", ".join(in_layer(row, column, signed) for row in first_and_last(frame))
+
+
+def extremes(frame: pl.DataFrame, column: str) -> str:
+    """Return a column's range over layers, with the layers where it is least and most."""
+    low, high = frame.sort(column, "layer").row(0, named=True), frame.sort(column, "layer").row(-1, named=True)
+    if low["layer"] == high["layer"]:
+        return in_layer(low, column)
+    return f"{in_layer(low, column)} to {in_layer(high, column)}"
+
+
+def patterns(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 2: whether semantic patterns are more common in upper layers."""
+    shares = (
+        frame.filter(pl.col("series").is_in(["semantic", "both"]))
+        .group_by("layer").agg(pl.col("mean").sum().clip(0, 1)).sort("layer")
+    )  # fmt: skip
+    upper = pl.col("layer") > context.layers / 2
+    low, high = (shares.filter(part)["mean"].to_list() for part in (~upper, upper))
+    if not low or not high:
+        return f"Semantic patterns: {extremes(shares, 'mean')}"
+    below, above = sum(low) / len(low), sum(high) / len(high)
+    said = "more" if above > below else "no more"
+    return (
+        f"Semantic patterns are {said} common in upper layers: "
+        f"{percent(above)} of triggers, {percent(below)} in lower layers"
+    )
+
+
+def mutations(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 3: which token's removal changes coefficients most, by its medians, which no key near zero moves."""
+    most = frame.group_by("mutation").agg(pl.col("median").abs().mean()).sort("median", "mutation")["mutation"][-1]
+    token = "A random" if most == "random" else f"The {most}"
+    return f"{token} token matters most: {both_ends(frame.filter(pl.col('mutation') == most), 'mean', signed=True)}"
+
+
+def agreement(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 4: where values agree most with their top triggers, and whether that is more than chance."""
+    peak = frame.sort("mean", "layer", descending=[True, False]).row(0, named=True)
+    if not peak["mean"]:
+        return f"No value predicts its top trigger's {context.target} token"
+    said = (
+        f"Values predict the {context.target} token most often in layer\u00a0{peak['layer']}: {percent(peak['mean'])}"
+    )
+    if context.layers == 1:
+        said = f"Values predict the {context.target} token in {percent(peak['mean'])} of cases"
+    if peak["chance"] is None:
+        return said
+    rank = "above" if peak["mean"] > peak["chance"] else "not above"
+    return f"{said}, {rank} chance ({percent(peak['chance'])})"
+
+
+def ranks(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 5: whether the target ranks better in upper layers."""
+    ends = first_and_last(frame)
+    size = context.vocab or 1
+    said = [
+        f"{percent(row['median'] / size) if context.vocab else format(row['median'], ',.0f')} "
+        f"in layer\u00a0{row['layer']}"
+        for row in ends
+    ]
+    unit = " of the vocabulary" if context.vocab else ""
+    said[0] = said[0].replace(" in layer", f"{unit} in layer", 1)
+    where = f"its median rank is {', '.join(said)}"
+    if len(ends) == 1:
+        return f"Of the {context.target} token, {where}"
+    higher = ends[-1]["median"] < (1 - SAME) * ends[0]["median"]
+    return f"The {context.target} token ranks {'higher' if higher else 'no higher'} in upper layers: {where}"
+
+
+def probabilities(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 6: whether values above the lowest interval of the probability agree more often than those in it."""
+    known = frame.drop_nulls("mean").sort("bin")
+    lowest, others = known.row(0, named=True), known[1:]
+    if others.is_empty():
+        return f"Values agree in {percent(lowest['mean'])} of cases"
+    above = float((others["mean"] * others["n"]).sum()) / int(others["n"].sum())
+    said = "more often" if above > lowest["mean"] else "no more often"
+    return (
+        f"Values surer than {lowest['bin']:.2g} agree {said}: "
+        f"{percent(above)}, and {percent(lowest['mean'])} of the others"
+    )
+
+
+def active(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 7: how many memories are active."""
+    return f"{_most(frame, 'median', 'memories')} active: medians of {extremes(frame, 'median')}"
+
+
+def zero(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 8: how often no memory predicts what its layer predicts."""
+    low, high = frame["mean"].to_numpy().min(), frame["mean"].to_numpy().max()
+    where = "Mostly" if low > HALF else "In some layers, mostly" if high > HALF else "Sometimes"
+    if high == 0:
+        return "Some memory always predicts what its layer predicts"
+    return f"{where} no memory predicts what its layer predicts: {extremes(frame, 'mean')}"
+
+
+def residual(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 9: whether the residual predicts the output more often in upper layers, and without training."""
+    ends = first_and_last(frame)
+    last = ends[-1]
+    bare = last.get("untrained")
+    without = "" if bare is None else f" (untrained:\u00a0{percent(bare)})"
+    if len(ends) == 1:
+        return f"The residual predicts the output in {in_layer(last, 'mean')}{without}"
+    said = "more" if last["mean"] > ends[0]["mean"] else "no more"
+    return f"The residual predicts the output {said} often in upper layers: {both_ends(frame, 'mean')}{without}"
+
+
+def confidence(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 10: whether the residual grows surer of the output."""
+    ends = first_and_last(frame)
+    said = "grows" if ends[-1]["median"] > ends[0]["median"] else "does not grow"
+    if len(ends) == 1:
+        return f"The residual's median probability of the output: {both_ends(frame, 'median')}"
+    return f"The residual {said} surer of the output: median probability {both_ends(frame, 'median')}"
+
+
+def kinds(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 11: whose prediction most outputs follow, over all layers."""
+    says = {
+        "residual": "the residual alone",
+        "agreement": "both residual and feed-forward",
+        "composition": "neither residual nor feed-forward",
+        "ffn": "the feed-forward alone",
+    }
+    total = frame.group_by("series").agg(pl.col("mean").mean()).sort("mean", "series")
+    top = total.row(-1, named=True)["series"]
+    often = "Most outputs follow" if total["mean"][-1] > HALF else "The most frequent case: outputs follow"
+    return f"{often} {says[top]}: {extremes(frame.filter(pl.col('series') == top), 'mean')}"
+
+
+def choices(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Our own figure of choices: how many claims get another verdict by any of them."""
+    claims, flips = frame["claim"].n_unique(), frame.filter(pl.col("flip") != "")["claim"].n_unique()
+    return f"Some choice changes the verdict of {flips} of {claims} claims" if flips else "No choice changes a verdict"
+
+
+def projections(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Our own figure of random projections: in how many layers the trained median lies outside of their whiskers."""
+    known = frame.drop_nulls("trained")
+    outside = known.filter(~pl.col("trained").is_between("low", "high")).height
+    return f"The trained softmax's median lies outside of the random projections' in {outside} of {known.height} layers"
+
+
+def _most(frame: pl.DataFrame, column: str, what: str) -> str:
+    """Return how many of something are meant, by the range of their shares over layers."""
+    values = frame[column].to_numpy()
+    if values.max() < HALF:
+        return f"A minority of {what} is"
+    return f"Most {what} are" if values.min() > HALF else f"In some layers, half or more of the {what} are"
+
+
+HEADLINES: dict[str, Callable[[pl.DataFrame, FigureContext], str]] = {
+    "figure2": patterns,
+    "figure3": mutations,
+    "figure4": agreement,
+    "figure5": ranks,
+    "figure6": probabilities,
+    "figure7": active,
+    "figure8": zero,
+    "figure9": residual,
+    "figure10": confidence,
+    "figure11": kinds,
+    "sensitivity": choices,
+    "projection_seeds": projections,
+}
