@@ -8,7 +8,7 @@ _REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 
 
 def inline(source: str, name: str, label: str) -> str:
-    """Return an SVG document as an element of a page.
+    """Return an SVG document as an element of a page, without its font: the page has that once (``font.face``).
 
     Args:
         source: the SVG file's text.
@@ -26,7 +26,7 @@ def inline(source: str, name: str, label: str) -> str:
     if root.tag != f"{{{SVG}}}svg":
         raise ValueError(f"not SVG: its root is {root.tag}")
     for parent in root.iter():
-        for child in [c for c in parent if str(c.tag).endswith(("}script", "}foreignObject"))]:
+        for child in [c for c in parent if str(c.tag).endswith(("}script", "}foreignObject", "}style"))]:
             parent.remove(child)
     for element in root.iter():
         element.attrib.update({key: _prefixed(key, value, name) for key, value in element.attrib.items()})

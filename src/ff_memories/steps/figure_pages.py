@@ -3,17 +3,15 @@
 The pages are made where they are looked at: the JavaScript in one is 200 times as long as its specification.
 """
 
-import html
 import json
 import re
 from pathlib import Path
-
-import vl_convert
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Inputs, Outputs
 from ff_memories.figures.registry import title
+from ff_memories.report.interactive import figure_page
 
 
 def run(specs: Inputs, pages: Outputs) -> None:
@@ -34,8 +32,7 @@ def interactive(spec: Path) -> str:
     try:
         drawn = json.loads(spec.read_text(encoding="utf-8"))
         version = re.findall(r"/v(\d+\.\d+)", drawn["$schema"])[0]
-        name = f"{title(spec.name.removesuffix('.vl.json'))}: {drawn['description']}"
+        caption = drawn["description"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{spec}: not readable ({error})", rebuild_hint(str(spec))) from None
-    text = vl_convert.vegalite_to_html(drawn, vl_version=version, bundle=True)
-    return re.sub(r"<title>.*?</title>", lambda _: f"<title>{html.escape(name)}</title>", text, count=1)
+    return figure_page(title(spec.name.removesuffix(".vl.json")), caption, drawn, version)
