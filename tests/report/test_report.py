@@ -7,6 +7,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
 from reports import (
     ANNOTATIONS,
@@ -31,6 +32,7 @@ from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.claims.register import register
+from ff_memories.figures.other_types import SAID
 from ff_memories.figures.registry import FIGURES
 from ff_memories.report import table1, table2, table3
 from ff_memories.report.cost import costs
@@ -74,6 +76,48 @@ def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_pro
     (row,) = table1.table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
     assert (row.pattern, row.mark) == ("theirs", "")
     assert [p.marked for p in row.passages] == [HOSTILE[1], "a[U+202E]b"]
+
+
+def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers():
+    """The clearest of each: what its own pattern covers, less what its patterns of the other type do."""
+    semantic = {"type": "semantic"}
+    held = [
+        annotation([1, 2, 3], "ends a", key=1), annotation([1, 2, 3], "ends b", key=2),
+        annotation([1, 2], "topic b", key=2, pattern=2) | semantic, annotation([3], "topic c", key=3) | semantic,
+        annotation([1], "ends d", layer=9), annotation([1, 3], "topic e", layer=16, key=1) | semantic,
+    ]  # fmt: skip
+    rows = table1.table1(frame("annotations", *held), LABELS, TRIGGERS, texts(), 16)
+    assert [row.pattern for row in rows] == ["ends a", "topic c", "ends d", "topic e"]
+    assert [row.type for row in rows] == ["shallow", "semantic"] * 2
+    rows = table1.table1(frame("annotations", *held[:2]), LABELS, TRIGGERS, texts(), 16)
+    assert [row.pattern for row in rows] == ["ends a"]
+
+
+def test_tables_1_and_3_say_once_that_no_person_found_their_patterns():
+    rows = table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
+    found = table3.annotated_key(ANNOTATIONS, TRIGGERS, texts(), 5)
+    for made in (render("table1.html.j2", rows=rows, scope="paper"), table1.to_latex(rows, "paper"),
+                 render("table3.html.j2", found=found, scope="paper"), table3.to_latex(found, "paper")):  # fmt: skip
+        assert made.count("automatic proxy") == 1
+
+
+@pytest.mark.parametrize("types, said", [("trained", "without never-trained"), ("all", "with never-trained")])
+def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, said):
+    own = value(4, agreeing=0, triggers=2)
+    names = ("top_token", "top_probability", "next_token_rank", "agrees", "agreeing_triggers")
+    other = {f"{n}_{types}": own[n] for n in names} | {f"top_token_{types}": 7, f"agreeing_triggers_{types}": 1}
+    kinds = tables.TABLES["values"].optional
+    values = frame("values", own).with_columns(pl.lit(v).cast(kinds[n]).alias(n) for n, v in other.items())
+    assert table2.other_types(values) == types and table2.other_types(frame("values", own)) is None
+    (row,) = table2.table2(values, TRIGGERS, texts(), "next")
+    assert (row.precision, row.other.precision) == (0, 0.5)
+    html = render("table2.html.j2", rows=[row], scope="paper", target="next", other=SAID[types])
+    assert said in html and "50 %" in html.replace("\u202f", " ").replace("\u00a0", " ")
+    (read,) = csv.DictReader(io.StringIO(table2.to_csv([row], "paper", types)))
+    assert read[f"precision_{types}"] == "0.5" and read["precision"] == "0"
+    tex = table2.to_latex([row], "surrogate", types)
+    assert said in tex.lower() and tex.count(" & ") == 8
+    assert table2.to_csv([row], "paper", types).splitlines()[0].startswith("layer,key,prediction,top_probability,")
 
 
 def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_before_the_proxy():

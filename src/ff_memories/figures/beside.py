@@ -8,18 +8,10 @@ import polars as pl
 from ff_memories.claims.evidence import of_types
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import Options, layer_axis, source
+from ff_memories.figures.other_types import SAID, other
 from ff_memories.figures.theme import BLACK
 
 LOOK: Options = {"color": "white", "stroke": BLACK, "strokeWidth": 0.5, "opacity": 1, "clip": True}
-SAID = {
-    "trained": "hollow ticks: without never-trained types",
-    "all": "hollow ticks: with never-trained types, too",
-}
-
-
-def other(frame: pl.DataFrame, column: str) -> str | None:
-    """Return the choice by which a frame has this column once more, under the choice's suffix."""
-    return next((types for types in SAID if f"{column}_{types}" in frame.columns), None)
 
 
 def _chart(frame: pl.DataFrame, column: str) -> alt.Chart:
@@ -62,4 +54,4 @@ def across(frame: pl.DataFrame, column: str, x: alt.X) -> list[alt.Chart]:
 def note(frame: pl.DataFrame, column: str) -> list[str]:
     """Return the line that says what the ticks are, where there are any."""
     types = other(frame, column)
-    return [SAID[types]] if types else []
+    return [f"hollow ticks: {SAID[types]}"] if types else []

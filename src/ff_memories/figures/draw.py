@@ -30,6 +30,7 @@ from ff_memories.figures.marks import (
     tooltips,
     x_title,
 )
+from ff_memories.figures.other_types import other
 from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREY, ORANGE
 from ff_memories.patterns.annotators import ANNOTATOR, marks
 
@@ -224,7 +225,7 @@ def probability_data(tables: Tables, settings: Settings, context: FigureContext)
     """
     values = tables["values"]
     frame = measures.agreement_by_probability(values, context.bins, settings.seed)
-    types = beside.other(values, "agrees")
+    types = other(values, "agrees")
     if types is None or frame.is_empty():
         return frame
     width = frame["bin"][0] - frame["left"][0]
@@ -268,7 +269,7 @@ def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         (middle + 4 * inset).alias("tick_to"),
         pl.max_horizontal("mean", "high").alias("upper"),
     )
-    types = beside.other(frame, "mean")
+    types = other(frame, "mean")
     tops = [drawn["upper"], context.paper_values["high"], *([frame[f"mean_{types}"]] if types else [])]
     most = max((float(top) for values in tops for top in values.drop_nulls()), default=0) or 1
     y = share_axis("mean", "agreement rate", [0, 1.15 * most])

@@ -1,4 +1,4 @@
-"""Table 1: keys of some layers, the pattern that most of their triggers show, and three of those."""
+"""Table 1: in lower and in upper layers, a key with a shallow and one with a semantic pattern, and three triggers."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,9 @@ import polars as pl
 
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
-from ff_memories.claims.layers import at
-from ff_memories.patterns.annotators import ANNOTATOR, marks
+from ff_memories.patterns.annotators import ANNOTATOR, TYPES, marks
 from ff_memories.report.passages import Passage, Texts
 
-PAPER_LAYERS = (1, 6, 10, 13, 16)  # of which the paper's Table 1 shows a key each
 PREFIXES = 3
 
 
@@ -38,35 +36,53 @@ def said(annotator: str) -> str:
     return ", ".join(marks([annotator])).lower()
 
 
+def not_by_people(mark: str, columns: int) -> list[str]:
+    """Return the line of a LaTeX table that says, once, whose patterns it shows where no person found them."""
+    return [f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{not by people: {mark}}}}} \\\\"] if mark else []
+
+
 def table1(
     annotations: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, layers: int
 ) -> list[Row]:
-    """Return one row for each of the paper's layers, at the same relative depth, in which a key has a pattern.
+    """Return up to four rows: of the lower and of the upper half of the layers, a shallow and a semantic key.
 
-    The key is the one whose pattern covers most triggers. People's annotations are shown before the proxy's.
+    So the table shows what the paper says: shallow patterns below, semantic ones above. Each key is the one with the
+    clearest pattern of its type: it covers most triggers more than the key's patterns of the other type do. People's
+    annotations are shown before the proxy's.
     """
     people = annotations.filter(pl.col("annotator") != ANNOTATOR)
     found = people if people.height else annotations
-    clearest = found.with_columns(pl.col("ranks").list.len().alias("covered")).sort(
-        ["layer", "covered", "key", "annotator", "pattern"], descending=[False, True, False, False, False]
-    )
+    whose, covered = ["annotator", "layer", "key"], pl.col("covered")
+    found = found.with_columns(pl.col("ranks").list.len().cast(pl.Int64).alias("covered"))
+    of_type = [covered.filter(pl.col("type") == kind).max().over(whose).fill_null(0) for kind in TYPES]
+    margin = pl.when(pl.col("type") == TYPES[0]).then(covered - of_type[1]).otherwise(covered - of_type[0])
+    order = ["margin", "covered", "layer", "key", "annotator", "pattern"]
+    clearest = found.with_columns(margin.alias("margin")).sort(order, descending=[True, True, *[False] * 4])
+    upper = 2 * pl.col("layer").cast(pl.Int64) > layers
     rows = []
-    for layer in sorted({at(paper, layers) for paper in PAPER_LAYERS}):
-        for row in clearest.filter(pl.col("layer") == layer).head(1).iter_rows(named=True):
-            one = (pl.col("layer") == layer) & (pl.col("key") == row["key"])
-            shown = triggers.filter(one & pl.col("rank").is_in(row["ranks"])).sort("rank").head(PREFIXES)
-            rows.append(
-                Row(
-                    layer,
-                    row["key"],
-                    escape_invisible(row["description"]),
-                    row["type"],
-                    row["annotator"],
-                    row["covered"],
-                    labels.filter(one & (pl.col("annotator") == row["annotator"])).height,
-                    tuple(texts.passage(s, p) for s, p in shown.select("sentence", "position").iter_rows()),
-                )
+    for part in (~upper, upper):
+        for kind in TYPES:
+            rows += _rows(clearest.filter(part, pl.col("type") == kind).head(1), labels, triggers, texts)
+    return rows
+
+
+def _rows(found: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, texts: Texts) -> list[Row]:
+    rows = []
+    for row in found.iter_rows(named=True):
+        one = (pl.col("layer") == row["layer"]) & (pl.col("key") == row["key"])
+        shown = triggers.filter(one & pl.col("rank").is_in(row["ranks"])).sort("rank").select("sentence", "position")
+        rows.append(
+            Row(
+                row["layer"],
+                row["key"],
+                escape_invisible(row["description"]),
+                row["type"],
+                row["annotator"],
+                row["covered"],
+                labels.filter(one & (pl.col("annotator") == row["annotator"])).height,
+                tuple(dict.fromkeys(texts.passage(s, p) for s, p in shown.iter_rows()))[:PREFIXES],
             )
+        )
     return rows
 
 
@@ -85,15 +101,12 @@ def to_latex(rows: list[Row], scope: str) -> str:
     lines = opened("tabular", "l", 0.24, 0.58)
     if scope == "surrogate":
         lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
+    lines += not_by_people(rows[0].mark if rows else "", 3)
     lines += [r"Key & Pattern & Example trigger prefixes \\", r"\midrule"]
     for row in rows:
-        heads = [f"$\\mathbf{{k}}_{{{row.key}}}^{{{row.layer}}}$", f"{latex(row.pattern)} ({_kind(row)})"]
+        heads = [f"$\\mathbf{{k}}_{{{row.key}}}^{{{row.layer}}}$", f"{latex(row.pattern)} ({row.type})"]
         for passage in row.passages:
             before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
             lines.append(f"{heads[0]} & {heads[1]} & {before} \\textbf{{{latex(passage.marked)}}} \\\\")
             heads = ["", ""]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _kind(row: Row) -> str:
-    return f"{row.type}, {row.mark}" if row.mark else row.type

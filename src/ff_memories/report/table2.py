@@ -9,12 +9,26 @@ import polars as pl
 from ff_memories.base.escaping import csv_text
 from ff_memories.base.latex import latex, opened
 from ff_memories.claims.measures import predictive_values
+from ff_memories.figures.other_types import SAID, other
 from ff_memories.report.passages import Passage, Texts
 
 
 @dataclass(frozen=True)
+class Other:
+    """What a value predicts by the other choice of ``values.types``, and its precision over the same triggers."""
+
+    prediction: str
+    probability: float
+    agreeing: int
+    precision: float | None
+
+
+@dataclass(frozen=True)
 class Row:
-    """One value, with its precision over its key's ``triggers`` (``None`` without any) and one trigger."""
+    """One value, with its precision over its key's ``triggers`` (``None`` without any) and one trigger.
+
+    ``other``: the same by the other choice of ``values.types``, where the table of values knows it.
+    """
 
     layer: int
     key: int
@@ -25,6 +39,7 @@ class Row:
     precision: float | None
     passage: Passage | None
     agrees: bool
+    other: Other | None = None
 
 
 def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: str, most: int = 100) -> list[Row]:
@@ -35,7 +50,7 @@ def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: s
     Args:
         target: what a value's prediction is compared with: ``next``, the token after the trigger, or ``last``.
     """
-    rows = []
+    rows, types = [], other_types(values)
     for value in predictive_values(values, most).iter_rows(named=True):
         of_key = triggers.filter((pl.col("layer") == value["layer"]) & (pl.col("key") == value["key"])).sort("rank")
         agreeing = _targets(of_key, texts, target) == value["top_token"]
@@ -51,9 +66,25 @@ def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: s
                 value["precision"],
                 _passage(texts, shown, target) if shown else None,
                 bool(agreeing.any()),
+                _other(value, types, texts) if types else None,
             )
         )
     return rows
+
+
+def other_types(values: pl.DataFrame) -> str | None:
+    """Return the other choice of ``values.types`` whose columns the table has, ``trained`` or ``all``, if any."""
+    return other(values, "top_token")
+
+
+def _other(value: dict[str, Any], types: str, texts: Texts) -> Other:
+    agreeing, triggers = value[f"agreeing_triggers_{types}"], value["triggers"]
+    return Other(
+        texts.word(value[f"top_token_{types}"]),
+        value[f"top_probability_{types}"],
+        agreeing,
+        agreeing / triggers if triggers else None,
+    )
 
 
 def _targets(triggers: pl.DataFrame, texts: Texts, target: str) -> np.ndarray:
@@ -71,26 +102,37 @@ def _passage(texts: Texts, trigger: dict[str, Any], target: str) -> Passage:
     return texts.passage(trigger["sentence"], trigger["position"] + known, marked=known)
 
 
-def to_csv(rows: list[Row], scope: str) -> str:
-    """Return Table 2 as CSV, one line per value."""
+def to_csv(rows: list[Row], scope: str, types: str | None = None) -> str:
+    """Return Table 2 as CSV, one line per value; by the other choice of types, columns with its name at their end."""
     header = ["layer", "key", "prediction", "top_probability", "agreeing_triggers", "triggers", "precision", "trigger",
-              "target_token", "agrees", "scope"]  # fmt: skip
-    return csv_text(header, (
-        [r.layer, r.key, r.prediction, f"{r.probability:.6g}", r.agreeing, r.triggers,
-         None if r.precision is None else f"{r.precision:.6g}", r.passage and r.passage.plain,
-         r.passage and r.passage.marked, str(r.agrees).lower(), scope]
+              "token", "agrees", "scope"]  # fmt: skip
+    more = ("prediction", "top_probability", "agreeing_triggers", "precision")
+    return csv_text([*header, *(f"{name}_{types}" for name in more if types)], (
+        [r.layer, r.key, r.prediction, f"{r.probability:.6g}", r.agreeing, r.triggers, _share(r.precision),
+         r.passage and r.passage.plain, r.passage and r.passage.marked, str(r.agrees).lower(), scope,
+         *([r.other.prediction, f"{r.other.probability:.6g}", r.other.agreeing, _share(r.other.precision)]
+           if r.other else [])]
         for r in rows
     ))  # fmt: skip
 
 
-def to_latex(rows: list[Row], scope: str) -> str:
+def _share(precision: float | None) -> str | None:
+    return None if precision is None else f"{precision:.6g}"
+
+
+def to_latex(rows: list[Row], scope: str, types: str | None = None) -> str:
     """Return Table 2 as a LaTeX ``tabular`` (its packages in the first line)."""
-    lines = opened("tabular", "l", "l", "r", 0.55)
+    lines = opened("tabular", "l", "l", "r", *(["l"] if types else []), 0.4 if types else 0.55)
     if scope == "surrogate":
-        lines.append(r"\multicolumn{4}{l}{\textbf{surrogate model: not the paper's}} \\")
-    lines += [r"Value & Prediction & Precision (n) & Trigger example \\", r"\midrule"]
+        columns = 5 if types else 4
+        lines.append(f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{surrogate model: not the paper's}}}} \\\\")
+    beside = f" & {SAID[types].capitalize()}" if types else ""
+    lines += [f"Value & Prediction & Precision (n){beside} & Trigger example \\\\", r"\midrule"]
     for row in rows:
-        precision = "--" if row.precision is None else f"{100 * row.precision:.0f}\\,\\% ({row.triggers})"
+        precision = "--" if row.precision is None else f"{_percent(row.precision)} ({row.triggers})"
+        if row.other:
+            known = "" if row.other.precision is None else f" ({_percent(row.other.precision)})"
+            precision += f" & {latex(row.other.prediction)}{known}"
         before = marked = ""
         if row.passage:
             before = " ".join(filter(None, [r"\dots" if row.passage.cut else "", latex(row.passage.before)]))
@@ -98,3 +140,7 @@ def to_latex(rows: list[Row], scope: str) -> str:
         lines.append(f"$\\mathbf{{v}}_{{{row.key}}}^{{{row.layer}}}$ & {latex(row.prediction)} & {precision} & "
                      f"{before}{marked} \\\\")  # fmt: skip
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}\\,\\%"

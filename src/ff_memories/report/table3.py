@@ -8,7 +8,7 @@ from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
 from ff_memories.patterns.annotators import ANNOTATOR, TYPES
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.table1 import said
+from ff_memories.report.table1 import not_by_people, said
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,8 @@ def to_latex(found: AnnotatedKey | None, scope: str) -> str:
     lines = opened("tabular", "r", "l", 0.75)
     if scope == "surrogate":
         lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
-    for n, text, kind in patterns:
-        label = f"{kind}, {mark}" if mark else kind
-        lines.append(f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({label})}} \\\\")
+    lines += not_by_people(mark, 3)
+    lines += [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
     lines += [r"\midrule", r"Rank & Patterns & Trigger prefix \\", r"\midrule"]
     for rank, held, passage in prefixes:
         before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))

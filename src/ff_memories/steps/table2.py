@@ -4,6 +4,7 @@ from ff_memories import tables
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
+from ff_memories.figures.other_types import SAID
 from ff_memories.model.info import read_info
 from ff_memories.report import table2
 from ff_memories.report.passages import Texts
@@ -31,7 +32,10 @@ def run(
     """
     scope, texts = read_info(info)["scope"], Texts.read(sentences, corpus, dictionary)
     target = config.values.target
-    found = table2.table2(tables.read(values), tables.read(triggers), texts, target)
-    write_whole(html, render("table2.html.j2", rows=found[:rows], scope=scope, target=target))
-    write_whole(csv, table2.to_csv(found, scope))
-    write_whole(tex, table2.to_latex(found[:rows], scope))
+    known = tables.read(values)
+    types = table2.other_types(known)
+    found = table2.table2(known, tables.read(triggers), texts, target)
+    said = types and SAID[types]
+    write_whole(html, render("table2.html.j2", rows=found[:rows], scope=scope, target=target, other=said))
+    write_whole(csv, table2.to_csv(found, scope, types))
+    write_whole(tex, table2.to_latex(found[:rows], scope, types))
