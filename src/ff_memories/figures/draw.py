@@ -228,17 +228,15 @@ def probability_data(tables: Tables, settings: Settings, context: FigureContext)
     types = other(values, "agrees")
     if types is None or frame.is_empty():
         return frame
-    width = frame["bin"][0] - frame["left"][0]
-    known = of_types(values, types).drop_nulls("agrees").with_columns(
-        (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1).alias("place")
-    )  # fmt: skip
+    width, place = frame["bin"][0] - frame["left"][0], pl.col("place")
+    edge = pl.col("top_probability").cast(pl.Float64) / width
+    known = of_types(values, types).drop_nulls("agrees").with_columns(edge.ceil().clip(1).alias("place"))
     rates = known.group_by("place").agg(pl.col("agrees").mean().alias(f"mean_{types}"), pl.len().alias(f"n_{types}"))
     placed = frame.with_columns((pl.col("bin") / width).round().alias("place"))
-    both = placed.join(rates, on="place", how="full", coalesce=True).filter(pl.col("place") <= context.bins)
-    return both.sort("place").select(
-        ((pl.col("place") - 1) * width).alias("left"), (pl.col("place") * width).alias("bin"),
-        *(c for c in frame.columns if c not in ("left", "bin")), f"mean_{types}", f"n_{types}",
-    ).with_columns(pl.col("n").fill_null(0))  # fmt: skip
+    both = placed.join(rates, on="place", how="full", coalesce=True).filter(place <= context.bins).sort("place")
+    return both.with_columns(
+        pl.col("left").fill_null((place - 1) * width), pl.col("bin").fill_null(place * width), pl.col("n").fill_null(0)
+    ).drop("place")
 
 
 def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:

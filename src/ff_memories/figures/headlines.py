@@ -56,7 +56,7 @@ def patterns(frame: pl.DataFrame, context: FigureContext) -> str:
     upper = pl.col("layer") > context.layers / 2
     low, high = (shares.filter(part)["mean"].to_list() for part in (~upper, upper))
     if not low or not high:
-        return f"Semantic patterns: {extremes(shares, 'mean')}"
+        return f"Triggers show a semantic pattern: {extremes(shares, 'mean')}"
     below, above = sum(low) / len(low), sum(high) / len(high)
     said = "more" if above > below else "no more"
     return (
@@ -141,7 +141,8 @@ def residual(frame: pl.DataFrame, context: FigureContext) -> str:
     bare = last.get("untrained")
     without = "" if bare is None else f" (untrained:\u00a0{percent(bare)})"
     if len(ends) == 1:
-        return f"The residual predicts the output in {in_layer(last, 'mean')}{without}"
+        share = percent(last["mean"])
+        return f"In layer\u00a0{last['layer']}, the residual predicts the output in {share} of cases{without}"
     said = "more" if last["mean"] > ends[0]["mean"] else "no more"
     return f"The residual predicts the output {said} often in upper layers: {both_ends(frame, 'mean')}{without}"
 

@@ -1,0 +1,126 @@
+"""What stands beside or behind a figure's own marks: the other choice of types, untrained models, the font."""
+
+import base64
+import json
+import re
+
+import polars as pl
+import pytest
+from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts
+
+from ff_memories import tables
+from ff_memories.claims import measures
+from ff_memories.config import Settings
+from ff_memories.figures import draw, font, other_types, render
+from ff_memories.report.svg import inline
+
+MEASURES = {"figure4": "agreement", "figure7": "active", "figure8": "zero_agreement", "figure9": "residual_predicts"}
+SHOWN = {"figure4": "mean", "figure5": "median", "figure6": "mean", "figure8": "mean"}
+
+
+def knowing(types: str) -> dict[str, pl.DataFrame]:
+    """Return the synthetic tables with the columns of the other choice of types: every second value agrees."""
+    frames = synthetic()
+    values, composition = frames["values"], frames["composition"]
+    own = [name.removesuffix(f"_{types}") for name in tables.TABLES["values"].optional if name.endswith(f"_{types}")]
+    values = values.with_columns(pl.col(name).alias(f"{name}_{types}") for name in own)
+    values = values.with_columns((pl.col("key") % 2 == 0).alias(f"agrees_{types}"))
+    composition = composition.with_columns(pl.lit(0, dtype=pl.UInt16).alias(f"agreeing_memories_{types}"))
+    known = {"values": values, "composition": composition}
+    return frames | {name: tables.conform(frame, tables.TABLES[name]) for name, frame in known.items()}
+
+
+def made(figure: str, frames: dict[str, pl.DataFrame], **look) -> tuple[pl.DataFrame, dict]:
+    """Return a figure's frame and specification."""
+    context = looking(figure, **look)
+    frame = draw.data(chosen(figure, frames), Settings(SECTIONS), context)
+    return frame, render.spec(draw.chart(frame, context))
+
+
+@pytest.mark.parametrize("figure", SHOWN)
+@pytest.mark.parametrize("types", other_types.SAID)
+def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
+    column = f"{SHOWN[figure]}_{types}"
+    frame, spec = made(figure, knowing(types))
+    without, bare = made(figure, synthetic())
+    assert frame.select(without.columns).equals(without) and column not in without.columns
+    ticks = [layer for layer in spec["layer"] if layer.get("encoding", {}).get("y", {}).get("field") == column]
+    assert ticks and [row[column] for row in ticks[0]["data"]["values"]] == frame[column].drop_nulls().to_list()
+    said = texts(render.svg(spec, figure))
+    assert f"hollow ticks: {other_types.SAID[types]}" in said
+    assert "hollow ticks" not in texts(render.svg(bare, figure))
+
+
+def test_the_other_choice_is_measured_as_the_runs_own_is():
+    frames = knowing("trained")
+    agreeing, _ = made("figure4", frames)
+    assert agreeing["mean_trained"].to_list() == [0.5] * LAYERS
+    assert made("figure8", frames)[0]["mean_trained"].to_list() == [1.0] * LAYERS
+    ranks, _ = made("figure5", frames)
+    assert ranks["median_trained"].to_list() == ranks["median"].to_list()  # the same ranks in both columns
+    bins, _ = made("figure6", frames)
+    assert bins["n_trained"].to_list() == bins["n"].to_list()
+
+
+def test_an_interval_that_only_the_other_choice_fills_is_drawn_and_empty_of_the_runs_own():
+    """Values that lose their most probable token fall into lower intervals, of which the run's own may be empty."""
+    values = knowing("trained")["values"].with_columns(
+        pl.lit(4e-4, dtype=pl.Float32).alias("top_probability"),
+        pl.lit(1e-4, dtype=pl.Float32).alias("top_probability_trained"),
+    )
+    frame, spec = made("figure6", {"values": values})
+    assert frame["n"].to_list() == [0, values.height] and frame["mean"].to_list()[0] is None
+    assert frame["n_trained"].to_list() == [values.height, None] and frame["mean_trained"][0] == 0.5
+    assert "no data" not in texts(render.svg(spec, "figure6"))
+    over = values.with_columns(pl.lit(9e-4, dtype=pl.Float32).alias("top_probability_trained"))
+    assert made("figure6", {"values": over})[0]["n_trained"].to_list() == [None]  # beyond the run's own intervals
+
+
+@pytest.mark.parametrize("figure", MEASURES)
+def test_untrained_models_of_several_seeds_are_a_faint_band_behind_the_bars(figure):
+    frames, measure = synthetic(), MEASURES[figure]
+    ends = {f"{measure}_low": pl.col(measure) / 2, f"{measure}_high": (1 + pl.col(measure)) / 2}
+    frames["control"] = frames["control"].with_columns(value.alias(name) for name, value in ends.items())
+    _, spec = made(figure, frames)
+    marks = [layer["mark"]["type"] for layer in spec["layer"]]
+    (band,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "area"]
+    assert [row["untrained_low"] for row in band["data"]["values"]] == (frames["control"][measure] / 2).to_list()
+    assert band["mark"]["opacity"] < 0.3
+    assert marks.index("area") < marks.index("bar", marks.index("area"))
+    assert "band: least to largest" in texts(render.svg(spec, figure))
+    alone, line = made(figure, synthetic())
+    assert "area" not in json.dumps(line) and "untrained_low" not in alone.columns
+    assert "dashed: untrained model" in texts(render.svg(line, figure))
+
+
+def test_an_untrained_model_without_agreement_leaves_a_gap_and_no_error():
+    frames = synthetic()
+    nothing = pl.lit(None, dtype=pl.Float64)
+    frames["control"] = frames["control"].with_columns(agreement=nothing, agreement_low=nothing, agreement_high=nothing)
+    assert "untrained" in texts(render.svg(made("figure4", frames)[1], "figure4"))
+
+
+def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():
+    svg = font.carried(drawing("figure4"))
+    (held,) = re.findall(r"url\(data:font/woff2;base64,([\w+/=]+)\)", svg)
+    assert base64.b64decode(held)[:4] == b"wOF2"
+    assert svg.count("@font-face") == 1 and "agreement rate" in texts(svg)
+    assert re.findall(r'@font-face\{font-family:"([^"]+)"', font.face()) == ["Liberation Sans"]
+    assert inline(svg, "figure4", "it").count("@font-face") == 0
+
+
+def test_a_png_has_four_pixels_a_point():
+    data = render.png(drawing("figure4"))
+    assert int.from_bytes(data[16:20], "big") == 4 * 218
+
+
+def test_robust_axis_of_figure_3_ignores_only_means_of_keys_near_zero():
+    rows = measures.mutation_changes(synthetic()["mutations"], "of_ratios", 1)
+    rows = rows.with_columns(pl.col("mutation").cast(pl.String))
+    assert draw.beyond_the_bulk(rows).is_empty()
+    far = rows.with_columns(
+        pl.when(pl.col("layer") == 3).then(5.0).otherwise("mean").alias("mean"),
+        pl.when(pl.col("layer") == 3).then(1).otherwise("near_zero").alias("near_zero"),
+    )
+    low, high = draw.bulk_axis(far, draw.beyond_the_bulk(far))
+    assert -1.2 < low < high < 1

@@ -1,0 +1,142 @@
+"""A figure's title says what its frame shows: change the numbers and the sentence changes."""
+
+import json
+
+import polars as pl
+import pytest
+from drawings import KEYS, SECTIONS, chosen, looking, synthetic
+
+from ff_memories.config import Settings
+from ff_memories.figures import draw, headlines, render
+from ff_memories.figures.context import FigureContext
+from ff_memories.figures.headlines import NO_DATA, headline, percent
+from ff_memories.figures.registry import DRAWN, FIGURES
+
+FOUR = looking("figure4", layers=4)
+
+
+def said(name, context=FOUR, **columns):
+    """Return the headline of a frame of these columns, without spaces that do not break."""
+    return headline(name, pl.DataFrame(columns), context).replace("\u00a0", " ")
+
+
+def test_every_figure_has_a_headline():
+    assert set(headlines.HEADLINES) == set(DRAWN)
+
+
+@pytest.mark.parametrize(
+    "share, shown",
+    [(0, "0 %"), (0.024, "2.4 %"), (-0.79, "−79 %"), (0.8149, "81 %"), (1, "100 %"), (0.0996, "10 %"), (-1e-9, "0 %")],
+)
+def test_shares_read_as_percent(share, shown):
+    assert percent(share) == shown.replace(" ", "\u00a0")
+
+
+def test_patterns():
+    series = {"layer": [1, 1, 4, 4], "series": ["semantic", "both"] * 2}
+    assert "are more common in upper layers: 60 % of triggers, 30 %" in said(
+        "figure2", **series, mean=[0.1, 0.2, 0.4, 0.2]
+    )
+    assert "no more common in upper layers" in said("figure2", **series, mean=[0.4, 0.2, 0.1, 0.2])
+    assert (
+        said("figure2", layer=[4], series=["both"], mean=[0.2]) == "Triggers show a semantic pattern: 20 % in layer 4"
+    )
+
+
+def test_mutations():
+    frame = {"layer": [1, 1, 4, 4], "mutation": ["first", "last"] * 2}
+    strong, weak = [-0.1, -0.83, -0.2, -0.79], [-0.9, -0.2, -0.8, 0.1]
+    assert said("figure3", **frame, mean=strong, median=strong) == (
+        "The last token matters most: −83 % in layer 1, −79 % in layer 4"
+    )
+    assert said("figure3", **frame, mean=weak, median=weak).startswith("The first token matters most: −90 %")
+    up = {"layer": [1], "mutation": ["random"], "mean": [0.5], "median": [0.5]}
+    assert said("figure3", **up) == "A random token matters most: +50 % in layer 1"
+
+
+def test_agreement():
+    layers = {"layer": [1, 2], "mean": [0.01, 0.024]}
+    assert said("figure4", **layers, chance=[0.0, 0.002]) == (
+        "Values predict the next token most often in layer 2: 2.4 %, above chance (0.2 %)"
+    )
+    assert "not above chance (3 %)" in said("figure4", **layers, chance=[0.0, 0.03])
+    assert "chance" not in said("figure4", **layers, chance=pl.Series([None, None], dtype=pl.Float64))
+    assert said("figure4", layer=[1], mean=[0.0], chance=[0.0]) == "No value predicts its top trigger's next token"
+    last = FigureContext("figure4", 4, KEYS, True, FOUR.options, target="last")
+    assert "last token" in said("figure4", last, **layers, chance=[0.0, 0.0])
+
+
+def test_ranks():
+    known = FigureContext("figure5", 4, KEYS, True, FOUR.options, vocab=1000)
+    assert said("figure5", known, layer=[1, 4], median=[500.0, 20.0]) == (
+        "The next token ranks higher in upper layers: its median rank is 50 % of the vocabulary in layer 1, "
+        "2 % in layer 4"
+    )
+    assert "no higher" in said("figure5", known, layer=[1, 4], median=[500.0, 490.0])
+    assert said("figure5", layer=[1, 4], median=[5000.0, 20.0]).endswith("5,000 in layer 1, 20 in layer 4")
+    assert said("figure5", known, layer=[1], median=[20.0]).startswith("Of the next token, its median rank is 2 %")
+
+
+def test_probabilities():
+    bins = {"left": [0.0, 0.1, 0.2], "bin": [0.1, 0.2, 0.3], "n": [10, 3, 1]}
+    assert (
+        said("figure6", **bins, mean=[0.01, 0.2, 0.4])
+        == "Values surer than 0.1 agree more often: 25 %, and 1 % of the others"
+    )
+    assert "no more often" in said("figure6", **bins, mean=[0.5, 0.2, 0.4])
+    assert said("figure6", left=[0.0], bin=[0.1], n=[1], mean=[0.5]) == "Values agree in 50 % of cases"
+
+
+@pytest.mark.parametrize(
+    "medians, begins",
+    [([0.1, 0.3], "A minority of memories is active: medians of 10 % in layer 1 to 30 % in layer 2"),
+     ([0.6, 0.8], "Most memories are active"), ([0.4, 0.8], "In some layers, half or more of the memories are active")],
+)  # fmt: skip
+def test_active_memories(medians, begins):
+    assert said("figure7", layer=[1, 2], median=medians).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    "means, begins",
+    [([0.6, 0.86], "Mostly no memory"), ([0.2, 0.86], "In some layers, mostly no memory"),
+     ([0.2, 0.3], "Sometimes no memory"), ([0.0, 0.0], "Some memory always")],
+)  # fmt: skip
+def test_zero_agreement(means, begins):
+    assert said("figure8", layer=[1, 2], mean=means).startswith(begins)
+
+
+def test_residuals():
+    assert said("figure9", layer=[1, 4], mean=[0.02, 0.81], untrained=[0.01, 0.78]) == (
+        "The residual predicts the output more often in upper layers: 2 % in layer 1, 81 % in layer 4 (untrained: 78 %)"
+    )
+    assert "no more often" in said("figure9", layer=[1, 4], mean=[0.9, 0.81])
+    assert said("figure9", layer=[3], mean=[0.9]) == "In layer 3, the residual predicts the output in 90 % of cases"
+    assert "grows surer" in said("figure10", layer=[1, 4], median=[0.1, 0.2])
+    assert "does not grow surer" in said("figure10", layer=[1, 4], median=[0.1, 0.1])
+
+
+def test_kinds():
+    cases = {"layer": [1, 1, 2, 2], "series": ["residual", "ffn"] * 2}
+    assert said("figure11", **cases, mean=[0.6, 0.4, 0.9, 0.1]) == (
+        "Most outputs follow the residual alone: 60 % in layer 1 to 90 % in layer 2"
+    )
+    assert "the feed-forward alone" in said("figure11", **cases, mean=[0.1, 0.9, 0.2, 0.8])
+    assert "most frequent case" in said("figure11", **cases, mean=[0.1, 0.2, 0.2, 0.4])
+
+
+def test_our_own_figures():
+    assert "of 1 of 2 claims" in said("sensitivity", claim=["K1", "K2"], flip=["to holds", ""])
+    assert said("sensitivity", claim=["K1"], flip=[""]) == "No choice changes a verdict"
+    seeds = {"layer": [1, 2], "low": [1.0, 1.0], "high": [3.0, 3.0]}
+    assert said("projection_seeds", **seeds, trained=[2.0, 9.0]).endswith("in 1 of 2 layers")
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("layers", [1, 2, 16])
+def test_the_title_is_the_headline_and_the_specification_has_it_whole(figure, layers):
+    context = looking(figure, layers=layers)
+    frame = draw.data(chosen(figure, synthetic(layers)), Settings(SECTIONS), context)
+    spec = render.spec(draw.chart(frame, context))
+    assert spec["usermeta"]["headline"] == headline(figure, frame, context) == " ".join(spec["title"]["text"])
+    assert "None" not in json.dumps(spec["title"]) and "nan" not in json.dumps(spec["title"])
+    assert headline(figure, frame.clear(), context) == NO_DATA

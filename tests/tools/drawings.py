@@ -1,0 +1,79 @@
+"""Small random tables of every kind that figures read, and figures of them."""
+
+import html
+import re
+
+import numpy as np
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.claims import measures
+from ff_memories.config import FigureOptions, Settings
+from ff_memories.figures import draw, render
+from ff_memories.figures.context import FigureContext
+from ff_memories.figures.registry import FIGURES
+
+LAYERS, KEYS = 16, 12
+SECTIONS = {
+    "seed": 1,
+    "mutations": {"keys_per_layer": 2, "top": 3, "random": "any", "single_token": "skip", "mean": "of_ratios"},
+    "figures": {},
+}
+
+
+def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]:
+    """Return small random tables of every kind that figures read."""
+    rng = np.random.default_rng(0)
+    cell = {"layer": np.repeat(np.arange(1, layers + 1), keys), "key": np.tile(np.arange(keys), layers)}
+    n = layers * keys
+    triggers = pl.DataFrame(cell).join(pl.DataFrame({"rank": [1, 2, 3]}), how="cross")
+    mutated = triggers.join(pl.DataFrame({"mutation": measures.MUTATIONS}), how="cross")
+    change = rng.uniform(-1, 0.2, len(mutated))
+    case = {"example": np.repeat(np.arange(keys), layers), "layer": np.tile(np.arange(1, layers + 1), keys)}
+    tokens = {name: rng.integers(0, 3, n) for name in ("residual_top", "ffn_top", "output_top", "model_top")}
+    frames = {
+        "values": pl.DataFrame(cell).with_columns(
+            top_token=pl.lit(7), top_probability=pl.Series(rng.uniform(5e-5, 4e-4, n)), next_token=pl.lit(7),
+            next_token_rank=pl.Series(rng.integers(0, 20_000, n)), agrees=pl.Series(rng.random(n) < 0.3),
+            agreeing_triggers=pl.lit(1), triggers=pl.lit(3),
+        ),
+        "mutations": mutated.with_columns(
+            removed=pl.lit(1), coefficient=pl.lit(2.0), mutated=pl.Series(2 * (1 + change)), change=pl.Series(change)
+        ),
+        "pattern_labels": triggers.with_columns(
+            annotator=pl.lit("proxy"), label=pl.Series(rng.choice(measures.LABELS, len(triggers)))
+        ),
+        "composition": pl.DataFrame(case).with_columns(
+            active=pl.Series(rng.integers(0, keys + 1, n)), ffn_top=pl.lit(1), output_top=pl.lit(1),
+            agreeing_memories=pl.Series(rng.integers(0, 2, n)),
+        ),
+        "control": pl.DataFrame({"layer": np.arange(1, layers + 1), "keys": keys, "examples": 5}).with_columns(
+            pl.Series(measure, rng.random(layers))
+            for measure in ("agreement", "active", "zero_agreement", "residual_predicts")
+        ),
+        "refinement": pl.DataFrame(case | tokens).with_columns(
+            residual_probability=pl.Series(rng.random(n)), kind=pl.Series(rng.choice(measures.KINDS, n))
+        ),
+    }  # fmt: skip
+    typed = {name: frame.select(pl.col(c).cast(t) for c, t in tables.TABLES[name].columns.items())
+             for name, frame in frames.items()}  # fmt: skip
+    return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in typed.items()}
+
+
+def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options) -> FigureContext:
+    return FigureContext(figure, layers, KEYS, surrogate, FigureOptions(**options))
+
+
+def drawing(figure: str, frames: dict[str, pl.DataFrame] | None = None, **look) -> str:
+    """Return the SVG of a figure of the synthetic tables."""
+    look = looking(figure, **look)
+    frame = draw.data(chosen(figure, frames or synthetic(look.layers)), Settings(SECTIONS), look)
+    return render.svg(render.spec(draw.chart(frame, look)), figure)
+
+
+def chosen(figure: str, frames: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    return {name: frames[name] for name in FIGURES[figure].tables}
+
+
+def texts(svg: str) -> str:
+    return html.unescape(" ".join(re.findall(r"<(?:text|tspan)\b[^>]*>([^<]+)<", svg)))
