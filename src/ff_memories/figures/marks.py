@@ -61,12 +61,17 @@ def length(text: str, size: float) -> float:
     return size * sum(next((width for letters, width in WIDTHS if letter in letters), OTHERS) for letter in text)
 
 
+def legend_fits(context: FigureContext, labels: list[str]) -> bool:
+    """Return whether a legend's row of these labels fits above the plot: it starts at the axis."""
+    return sum(18 + length(label, 7) for label in labels) <= context.width - 45
+
+
 def legend_columns(context: FigureContext, labels: list[str]) -> int:
     """Return in how many columns a legend of these labels fits: one row of all of them, else two columns or one."""
-    widths, room = [18 + length(label, 7) for label in labels], context.width - 45  # the legend starts at the axis
-    if sum(widths) <= room:
+    if legend_fits(context, labels):
         return len(labels)
-    return 2 if 2 * max(widths) <= room else 1
+    longest = max(labels, key=lambda label: length(label, 7))
+    return 2 if legend_fits(context, [longest] * 2) else 1
 
 
 def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:

@@ -9,11 +9,12 @@ import altair as alt
 import polars as pl
 
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.marks import HALO, layer_axis, legend_columns, source
+from ff_memories.figures.marks import HALO, layer_axis, legend_columns, legend_fits, source
 from ff_memories.figures.paper import READ_OFF, STATED
 from ff_memories.figures.theme import BAND, BLACK
 
 SAID = {STATED: "stated in text", READ_OFF: "read off figure"}
+BRIEFLY = {STATED: "text", READ_OFF: "figure"}
 SHAPES = {STATED: "diamond", READ_OFF: "circle"}
 DASHES: dict[str, list[float]] = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
 SYMBOLS = {"band": "M-1,-0.6L1,-0.6L1,0.6L-1,0.6Z", "line": "M-1,0L1,0"}  # in the legend; of a mark, its shape
@@ -64,7 +65,9 @@ def _overlay(
     )  # fmt: skip
     known = known.with_columns(form.alias("form"))
     known = known.with_columns(
-        pl.Series("paper", [named(*row) for row in known.select("form", "known", "named").iter_rows()])
+        pl.Series(
+            "paper", [called(context, **row) for row in known.select("form", "known", "named").iter_rows(named=True)]
+        )
     )
     names = colours or {}
     paint = alt.Scale(domain=list(names), range=list(names.values()))
@@ -99,10 +102,11 @@ def _overlay(
     return Overlay([], [*edges, *above]) if covered else Overlay([ground, *edges], above)
 
 
-def named(form: str, known: str, name: str) -> str:
-    """Return what the legend calls the paper's values of one form, by how they are known and what they are of."""
-    whose = "paper's range" if form == "band" else "paper"
-    return f"{whose} ({SAID[known]})" + (f": {name}" if name else "")
+def called(context: FigureContext, form: str, known: str, named: str) -> str:
+    """Return what the legend calls the paper's values of one form, in as many words as the figure has room for."""
+    of = f": {named}" if named else ""
+    whole = ("paper's range" if form == "band" else "paper") + f" ({SAID[known]}){of}"
+    return whole if legend_fits(context, [whole]) else f"paper ({BRIEFLY[known]}){of}"
 
 
 def _legend(context: FigureContext, known: pl.DataFrame, covered: bool) -> alt.Chart:

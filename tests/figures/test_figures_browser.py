@@ -1,0 +1,126 @@
+"""Figures in a real browser: nothing is cut off, no words lie over others, and a figure's own page fills its window."""
+
+import json
+from dataclasses import replace
+from itertools import product
+
+import polars as pl
+import pytest
+from drawings import SECTIONS, chosen, looking, synthetic
+
+from ff_memories import tables
+from ff_memories.config import Settings
+from ff_memories.figures import draw, font, render
+from ff_memories.figures.registry import FIGURES
+from ff_memories.steps import figure_pages
+
+browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+
+pytestmark = pytest.mark.browser
+FAULTS = """
+const svg = document.querySelector("svg"), whole = svg.getBoundingClientRect(), faults = [];
+const all = [...svg.querySelectorAll("text, .role-legend-symbol path")].filter((t) => getComputedStyle(t).opacity > 0);
+const seen = all.map((t) => [t.textContent || "a symbol", t.getBoundingClientRect()]).filter(([, b]) => b.width);
+const within = (b) => b.left > whole.left - 0.5 && b.right < whole.right + 0.5;
+for (const [name, b] of seen)
+  if (!within(b) || b.top < whole.top - 0.5 || b.bottom > whole.bottom + 0.5) faults.push(`cut off: ${name}`);
+seen.forEach(([one, a], i) => seen.slice(i + 1).forEach(([other, b]) => {
+  const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+  const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+  if (wide > 0.5 && high > 1) faults.push(`${one} over ${other}`);
+}));
+return [seen.length, faults];
+"""
+LOOKS = {
+    "a surrogate": {}, "the paper's own": {"surrogate": False}, "no paper": {"paper_values": False},
+    "1 layer": {"layers": 1}, "2 layers": {"layers": 2}, "96 layers": {"layers": 96}, "wide": {"width": 453},
+    "narrow": {"width": 160},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    with browsing.browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def everything(layers: int) -> dict[str, pl.DataFrame]:
+    """Return the synthetic tables with every optional column that a figure knows."""
+    frames = synthetic(layers)
+    for name in ("values", "composition"):
+        kinds = [n for n in tables.TABLES[name].optional if n.endswith("_trained")]
+        frames[name] = frames[name].with_columns(pl.col(n.removesuffix("_trained")).alias(n) for n in kinds)
+    measures = [name for name, kind in tables.TABLES["control"].columns.items() if kind == pl.Float64]
+    ends = list(product(measures, ("low", "high")))
+    frames["control"] = frames["control"].with_columns(pl.col(m).alias(f"{m}_{end}") for m, end in ends)
+    return frames
+
+
+def drawn(figure: str, target: str = "next", vocab: int | None = 10_288, empty: bool = False, **look) -> dict:
+    """Return a figure's specification, with all optional columns."""
+    context = replace(looking(figure, **look), target=target, vocab=vocab)
+    frames = {name: frame.clear() if empty else frame for name, frame in everything(context.layers).items()}
+    return render.spec(draw.chart(draw.data(chosen(figure, frames), Settings(SECTIONS), context), context))
+
+
+def faults(driver, spec: dict, figure: str, folder) -> list[str]:
+    """Return what is cut off or lies over something else in the still figure, as a browser shows it."""
+    page = folder / "it.html"
+    page.write_text(f"<!DOCTYPE html><body>{font.carried(render.svg(spec, figure))}", encoding="utf-8")
+    driver.get(page.as_uri())
+    driver.execute_async_script("document.fonts.ready.then(arguments[0])")
+    assert driver.execute_script("return [...document.fonts].map((f) => f.status)") == ["loaded"]
+    count, found = driver.execute_script(FAULTS)
+    assert count > 3
+    return found
+
+
+@pytest.mark.parametrize("figure, look", list(product(FIGURES, LOOKS)))
+def test_no_words_are_cut_off_or_lie_over_others(driver, tmp_path, figure, look):
+    assert faults(driver, drawn(figure, **LOOKS[look]), figure, tmp_path) == []
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("case", [{"target": "last"}, {"empty": True}, {"vocab": None}], ids=str)
+def test_nor_in_rare_cases(driver, tmp_path, figure, case):
+    assert faults(driver, drawn(figure, **case), figure, tmp_path) == []
+
+
+def test_a_fault_is_found(driver, tmp_path):
+    spec = drawn("figure11")
+    spec["title"]["text"] = ["a title that is far too long for its figure, " * 5]
+    assert any(fault.startswith("cut off: a title") for fault in faults(driver, spec, "figure11", tmp_path))
+
+
+def opened(driver, tmp_path, figure: str) -> dict:
+    """Open a figure's own page and return where its panel is, and its window."""
+    (tmp_path / f"{figure}.vl.json").write_text(json.dumps(drawn(figure)), encoding="utf-8")
+    page = tmp_path / f"{figure}.html"
+    figure_pages.run([tmp_path / f"{figure}.vl.json"], [page])
+    driver.get(page.as_uri())
+    browsing.until(lambda: driver.execute_script("return document.querySelector('#figure svg[role=img]') !== null"))
+    return driver.execute_script(
+        "const b = document.querySelector('#figure svg').getBoundingClientRect();"
+        "return {width: b.width, height: b.height, window: innerWidth, tall: innerHeight,"
+        " out: document.documentElement.scrollWidth > document.documentElement.clientWidth}"
+    )
+
+
+@pytest.mark.parametrize("figure", ["figure2", "figure6", "figure9"])
+def test_a_figures_own_page_fills_its_window(driver, tmp_path, figure):
+    seen = opened(driver, tmp_path, figure)
+    assert seen["width"] > 0.85 * seen["window"] and seen["height"] < seen["tall"] and not seen["out"]
+    assert not browsing.console(driver) and browsing.violations(driver) == []
+    assert driver.execute_script(FAULTS)[1] == []
+
+
+def test_a_figures_own_page_is_whole_on_a_phone_and_dark_in_the_dark(tmp_path):
+    with browsing.browser(tmp_path / "b") as other:
+        browsing.media(other, prefers_color_scheme="dark")
+        browsing.phone(other)
+        seen = opened(other, tmp_path, "figure11")
+        assert seen["width"] > 0.85 * seen["window"] and not seen["out"]
+        ground = "return getComputedStyle(document.querySelector(arguments[0])).backgroundColor"
+        assert other.execute_script(ground, "#figure") == "rgb(255, 255, 255)"
+        assert other.execute_script(ground, "body") == "rgb(21, 24, 28)"
+        assert browsing.violations(other) == []
