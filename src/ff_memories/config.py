@@ -246,8 +246,8 @@ class FigureOptions(Section):
     width: int | None = Field(None, ge=160, le=900, description="points; null: a column of the paper")
     height: int | None = Field(None, ge=60, le=900, description="points")
     bins: int | None = Field(None, ge=2, le=100, description="figure 6: equal intervals of the top probability")
-    rank_limit: int | None = Field(None, ge=1, description="figure 5: top of the rank axis; null: from the data")
-    paper_values: bool = Field(True, description="overlay the paper's values as hollow marks")
+    rank_limit: int | None = Field(None, ge=1, description="figure 5: rank at the top of the axis; null: from the data")
+    paper_values: bool = Field(True, description="show the paper's values, ranges as bands")
 
 
 class Config(Section):

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import polars as pl
 import pytest
@@ -31,7 +32,7 @@ seen.forEach(([one, a], i) => seen.slice(i + 1).forEach(([other, b]) => {
 }));
 return [seen.length, faults];
 """
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "a surrogate": {}, "the paper's own": {"surrogate": False}, "no paper": {"paper_values": False},
     "1 layer": {"layers": 1}, "2 layers": {"layers": 2}, "96 layers": {"layers": 96}, "wide": {"width": 453},
     "narrow": {"width": 160},

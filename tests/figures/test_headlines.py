@@ -81,7 +81,7 @@ def test_probabilities():
     bins = {"left": [0.0, 0.1, 0.2], "bin": [0.1, 0.2, 0.3], "n": [10, 3, 1]}
     assert (
         said("figure6", **bins, mean=[0.01, 0.2, 0.4])
-        == "Values surer than 0.1 agree more often: 25 %, and 1 % of the others"
+        == "Values surer than 0.1 agree more often: 25 %, against 1 % of the others"
     )
     assert "no more often" in said("figure6", **bins, mean=[0.5, 0.2, 0.4])
     assert said("figure6", left=[0.0], bin=[0.1], n=[1], mean=[0.5]) == "Values agree in 50 % of cases"

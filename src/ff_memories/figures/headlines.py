@@ -116,7 +116,7 @@ def probabilities(frame: pl.DataFrame, context: FigureContext) -> str:
     said = "more often" if above > lowest["mean"] else "no more often"
     return (
         f"Values surer than {lowest['bin']:.2g} agree {said}: "
-        f"{percent(above)}, and {percent(lowest['mean'])} of the others"
+        f"{percent(above)}, against {percent(lowest['mean'])} of the others"
     )
 
 
