@@ -89,7 +89,7 @@ def test_probabilities():
 
 @pytest.mark.parametrize(
     "medians, begins",
-    [([0.1, 0.3], "A minority of memories is active: medians of 10 % in layer 1 to 30 % in layer 2"),
+    [([0.1, 0.3], "A minority of memories is active: median 10 % in layer 1 to 30 % in layer 2"),
      ([0.6, 0.8], "Most memories are active"), ([0.4, 0.8], "In some layers, half or more of the memories are active")],
 )  # fmt: skip
 def test_active_memories(medians, begins):

@@ -39,7 +39,7 @@ def by_layer(frame: pl.DataFrame, context: FigureContext) -> list[alt.Chart]:
 
 def untrained(frame: pl.DataFrame) -> str:
     """Return the line that says what the dashed line is, and its band where there is one."""
-    return "dashed: untrained model" + ("s, band: least to largest" if _banded(frame) else "")
+    return "dashed: untrained model" + ("s; band: least to largest over seeds" if _banded(frame) else "")
 
 
 def level(value: float) -> list[alt.Chart]:

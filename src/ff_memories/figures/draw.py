@@ -163,7 +163,8 @@ def agreement_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerCha
     """Figure 4: bars with intervals."""
     notes = [
         counted(frame, context, "values"),
-        f"lines: {INTERVAL}; {controls.untrained(frame)}",
+        f"lines: {INTERVAL}",
+        controls.untrained(frame),
         "dotted: what pairing values and triggers of different keys at random would give",
     ]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
@@ -325,7 +326,7 @@ def zero_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.
 
 def zero_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 8: bars with intervals."""
-    notes = [counted(frame, context, "examples"), f"lines: {INTERVAL}; {controls.untrained(frame)}"]
+    notes = [counted(frame, context, "examples"), f"lines: {INTERVAL}", controls.untrained(frame)]
     return _rates(frame, context, share_axis("mean", ["examples with", "zero agreement"], [0, 1]), notes)
 
 
@@ -340,7 +341,8 @@ def residual_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     """Figure 9: bars with intervals."""
     notes = [
         counted(frame, context, "examples"),
-        f"lines: {INTERVAL}; {controls.untrained(frame)}",
+        f"lines: {INTERVAL}",
+        controls.untrained(frame),
         "dotted: what pairing residuals and outputs of different examples at random would give",
     ]
     return _rates(frame, context, share_axis("mean", ["residual predicts", "the output"], [0, 1]), notes)

@@ -122,7 +122,7 @@ def probabilities(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def active(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 7: how many memories are active."""
-    return f"{_most(frame, 'median', 'memories')} active: medians of {extremes(frame, 'median')}"
+    return f"{_most(frame, 'median', 'memories')} active: median {extremes(frame, 'median')}"
 
 
 def zero(frame: pl.DataFrame, context: FigureContext) -> str:

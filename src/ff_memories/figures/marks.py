@@ -111,14 +111,19 @@ def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
     return alt.Data(values=frame.fill_nan(None).to_dicts() if isinstance(frame, pl.DataFrame) else frame)
 
 
+def thin(context: FigureContext) -> float:
+    """Return how wide the lines of a layer's marks are: where there are many layers, thin enough to see the marks."""
+    return min(0.7, context.width / context.layers / 12)
+
+
 def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
     """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     return [
-        base.mark_bar(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=SEEN_THROUGH).encode(
+        base.mark_bar(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=thin(context), fillOpacity=SEEN_THROUGH).encode(
             y=y, tooltip=tooltips(frame), href="href:N"
         ),
-        base.mark_rule(color=BLACK, strokeWidth=0.8).encode(y="low:Q", y2="high:Q"),
+        base.mark_rule(color=BLACK, strokeWidth=thin(context)).encode(y="low:Q", y2="high:Q"),
     ]
 
 
@@ -129,10 +134,10 @@ def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Cha
     """
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     return [
-        base.mark_rule(color=INK, strokeWidth=0.7, clip=True).encode(y=y, y2="high:Q"),
-        base.mark_bar(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=SEEN_THROUGH, clip=True).encode(
-            y="q1:Q", y2="q3:Q", tooltip=tooltips(frame), href="href:N"
-        ),
+        base.mark_rule(color=INK, strokeWidth=thin(context), clip=True).encode(y=y, y2="high:Q"),
+        base.mark_bar(
+            color=LIGHT_BLUE, stroke=BLUE, strokeWidth=thin(context), fillOpacity=SEEN_THROUGH, clip=True
+        ).encode(y="q1:Q", y2="q3:Q", tooltip=tooltips(frame), href="href:N"),
         base.mark_tick(color=BLACK, thickness=1.4, width={"band": 1}, clip=True).encode(y="median:Q"),
     ]
 
