@@ -6,8 +6,8 @@ function sized() {
   const width = Math.max(spec.width, (place.clientWidth - ROUND) / ZOOM);
   const room = (innerHeight - place.getBoundingClientRect().top - scrollY - 100) / ZOOM - HEAD;
   const height = Math.max(spec.height, Math.min(room, 0.6 * width));
-  const whole = spec.usermeta.headline; // in one line where it fits
-  const text = whole.length * spec.config.title.fontSize * 0.55 < width ? [whole] : spec.title.text;
+  const whole = spec.usermeta?.headline; // in one line where it fits
+  const text = whole && whole.length * spec.config.title.fontSize * 0.55 < width ? [whole] : spec.title.text;
   return { ...spec, width, height, title: { ...spec.title, text } };
 }
 
