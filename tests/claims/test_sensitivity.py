@@ -188,7 +188,7 @@ def test_the_report_has_the_section_only_where_choices_were_measured(tmp_path):
     code, path = made_report(tmp_path, more=["--sensitivity", f"{tmp_path}/sensitivity.parquet"])
     html = path.read_text()
     assert code == 0 and 'id="choices"' not in without and 'id="choices"' in html and not Tags(html).open
-    assert "2 choices, of which 2 move" in html and "values.projection: flat" in html
+    assert "2 alternative choices, one at a time. 2 of them move" in html and "values.projection: flat" in html
 
 
 def test_a_part_that_there_is_not_is_refused_by_name(planted_run):

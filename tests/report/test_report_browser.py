@@ -1,5 +1,7 @@
 """The report in a real browser, opened from its file: its figures come alive, nothing complains, axe finds no fault."""
 
+import base64
+import re
 import shutil
 
 import pytest
@@ -82,15 +84,34 @@ def test_it_opens_at_once_and_stays_small(report, driver):
     assert 0 < took < 2000
 
 
-def test_claims_stand_beside_their_figure_where_there_is_room_and_below_it_on_a_phone(report, driver):
+def test_it_is_short_on_a_phone_and_on_paper(report, driver):
+    driver.get(report.as_uri())
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    assert 3 < len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))) <= 12
+    browsing.phone(driver)
+    driver.get(report.as_uri())
+    assert driver.execute_script("return document.documentElement.scrollHeight") <= 12_000
+
+
+def test_a_link_opens_what_is_folded(report, driver):
+    shown = "return document.getElementById(arguments[0]).checkVisibility({contentVisibilityAuto: true})"
+    driver.get(report.as_uri())
+    for place in ("K24", "methods", "figure3-provenance", "table2"):
+        assert not driver.execute_script(shown, place)
+        driver.execute_script("location.hash = arguments[0]", place)
+        browsing.until(lambda: driver.execute_script(shown, place))  # noqa: B023
+    driver.get(f"{report.as_uri()}?fresh#K30")
+    browsing.until(lambda: driver.execute_script(shown, "K30"))
+
+
+def test_figures_stand_side_by_side_where_there_is_room_and_slide_on_a_phone(report, driver):
     places = (
-        "return [...document.querySelectorAll('.beside')].filter((b) => b.children.length > 1)"
-        ".map((b) => [...b.children].map((c) => c.getBoundingClientRect()))"
-        ".map(([f, c]) => [c.left >= f.right, c.top >= f.bottom])"
+        "return [...document.querySelectorAll('.figures')].map((f) => [...f.children].slice(0, 2))"
+        ".map((pair) => pair.map((f) => f.getBoundingClientRect())).map(([a, b]) => [a.right <= b.left, b.right])"
     )
     driver.get(report.as_uri())
     wide = driver.execute_script(places)
-    assert wide and all(beside and not below for beside, below in wide)
+    assert len(wide) == 4 and all(beside and right <= 1280 for beside, right in wide)
     browsing.phone(driver)
     driver.get(report.as_uri())
-    assert all(below and not beside for beside, below in driver.execute_script(places))
+    assert all(beside and right > 390 for beside, right in driver.execute_script(places))

@@ -102,12 +102,24 @@ CONFIG: dict[str, Any] = {
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/></svg>'
 
 
-def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=()):
+def claims_table(scope="surrogate", measured=0.25, **verdicts):
+    """A table of all claims: those named have this verdict, and a number unless there is nothing to measure."""
+    rows = [
+        {"claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
+         "scope": scope, "verdict": verdicts.get(claim.id, "not_attempted"),
+         "measured": measured if claim.id in verdicts else None}
+        for claim in register()
+    ]  # fmt: skip
+    return tables.conform(pl.DataFrame(rows, schema=tables.TABLES["claims"].columns), tables.TABLES["claims"])
+
+
+def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=(), judged=None):
     info = {"scope": info_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
             "final_norm": False, "max_positions": 64, "heads": 2,
             "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
     (folder / "info.json").write_text(json.dumps(info))
-    judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)
+    if judged is None:
+        judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)
     tables.write(judged.with_columns(pl.lit("<script>x</script>").alias("reason")), folder / "claims.parquet")
     tables.write(tables.counts("corpus", {"too_<b>long</b>": 12345}), folder / "counts.parquet")
     for name in ("figure2", "figure3"):
@@ -117,5 +129,6 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
         cli.main(["report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
                   "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
-                  "--html", f"{folder}/report/report.html", *more])  # fmt: skip
+                  "--html", f"{folder}/report/report.html",
+                  "--summary", f"{folder}/summary.md", *more])  # fmt: skip
     return end.value.code, folder / "report/report.html"

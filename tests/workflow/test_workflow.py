@@ -51,13 +51,14 @@ def test_on_a_cluster_the_same_makes_a_step_due():
         assert own[key] == cluster[key]
 
 
-def test_a_finished_run_ends_with_its_verdicts(planted_copy):
+def test_a_finished_run_ends_with_its_answers(planted_copy):
     shown = snakemake(planted_copy, "--forcerun", "report").stderr.strip().splitlines()
     claims = json.loads((planted_copy / "results/planted/claims.json").read_text())
     given = Counter(claim["verdict"] for claim in claims.values())
-    said = next(line for line in shown if line.startswith("planted (surrogate): "))
-    assert f"{given['holds']} hold, {given['fails']} fail" in said
-    assert said.endswith("; report: results/planted/report/report.html")
+    said = next(n for n, line in enumerate(shown) if line.startswith(f"This run tests {len(claims)} claims"))
+    assert f"of the {given['holds'] + given['fails']} judged claims" in shown[said + 1]
+    assert shown[said + 3].endswith(" Report: results/planted/report/report.html")
+    assert shown[said + 4].startswith("Keys and what triggers them (section 3.2): ")
 
 
 def test_after_a_run_there_is_nothing_to_do(planted_run):

@@ -90,7 +90,7 @@ rule table2:
 
 
 rule report:
-    """The report: verdicts first, then the paper's sections with this run's figures and numbers."""
+    """The report: the run's answers, then the paper's sections with figures and numbers; and the same in short."""
     input:
         claims=rules.claims.output.claims,
         counts=rules.claims.output.out_counts,
@@ -99,6 +99,7 @@ rule report:
         sensitivity=(
             rules.sensitivity_table.output.sensitivity if run_.measures_choices else []
         ),
+        baselines=[],
         table1=rules.table1.output.html,
         table2=rules.table2.output.html,
         table3=rules.table3.output.html,
@@ -110,6 +111,7 @@ rule report:
             category="Report",
             labels={"page": "every claim and its verdict, figures, methods"},
         ),
+        summary=run_.path("summary.md"),
     log:
         run_.path("logs", "report.log"),
     benchmark:

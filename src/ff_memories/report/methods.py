@@ -37,9 +37,16 @@ PREFIXES = {
 }
 
 
-def methods(config: Settings, info: dict[str, Any]) -> list[str]:
-    """Return the paragraphs of the methods section: text, triggers, mutations, patterns, values, composition."""
-    return [_model(info), _corpus(config), _triggers(config), _keys(config), _values(config), _composition(config)]
+TESTS = "P-values are one-sided, corrected by Holm over the judged claims that have a test."
+
+
+def methods(config: Settings, info: dict[str, Any], tested: bool = False) -> list[str]:
+    """Return the paragraphs of the methods section: text, triggers, mutations, patterns, values, composition.
+
+    ``tested``: whether claims have p-values.
+    """
+    last = f"{_composition(config)} {TESTS}" if tested else _composition(config)
+    return [_model(info), _corpus(config), _triggers(config), _keys(config), _values(config), last]
 
 
 def _model(info: dict[str, Any]) -> str:

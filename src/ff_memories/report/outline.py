@@ -2,8 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
-from ff_memories.claims.register import Claim
+import polars as pl
+
+from ff_memories.claims import summary
+from ff_memories.claims.order import natural
+from ff_memories.claims.register import Claim, register
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (\d+)")
@@ -11,7 +16,7 @@ _PLACE = re.compile(r"(Figure|Table) (\d+)")
 
 @dataclass(frozen=True)
 class Section:
-    """One section: its number in the paper, our title for it, and what stands in it."""
+    """One section: its number in the paper, our title for it, and what stands in it, the most telling first."""
 
     number: str
     title: str
@@ -22,17 +27,38 @@ class Section:
 SECTIONS = (
     Section("3.2", "Keys and what triggers them",
             "Do keys respond to patterns that people recognise, and to which part of a prefix?",
-            ("figure2", "table1", "table3", "figure3")),
+            ("figure3", "figure2", "table1", "table3")),
     Section("4", "Values and what they predict",
             "Does a value, read as a distribution over the vocabulary, predict what follows its key's triggers?",
             ("figure4", "figure5", "figure6", "table2")),
     Section("5.1", "Memories of one layer together",
             "Is a layer's output the work of a single memory, or of many?",
-            ("figure7", "figure8")),
+            ("figure8", "figure7")),
     Section("5.2", "Predictions from layer to layer",
-            "How does the residual stream arrive at the model's output?",
+            "In which layers does the residual stream arrive at the model's output?",
             ("figure9", "figure10", "figure11")),
 )  # fmt: skip
+TABLES = {
+    "table1": "keys with clear patterns, and triggers that show them",
+    "table2": "the values that predict with the highest probability",
+    "table3": "one key with all its patterns",
+}
+
+
+def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the `claims` table's rows in natural order, each with its unit, what was measured, and its place."""
+    known = {claim.id: claim for claim in register()}
+    return [
+        row
+        | {
+            "verdict": summary.shown(row["verdict"], row["measured"]),
+            "measured_as": known[row["claim"]].measured_as,
+            "unit": known[row["claim"]].unit,
+            "section": section_of(known[row["claim"]]),
+            "part": part_of(known[row["claim"]]),
+        }
+        for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
+    ]
 
 
 def section_of(claim: Claim) -> str:

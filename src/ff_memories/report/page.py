@@ -1,39 +1,50 @@
 """The report: everything that its template shows, gathered from tables, model info and config."""
 
+import json
+import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from ff_memories.claims.order import natural
-from ff_memories.claims.register import register
+from ff_memories.claims import summary
 from ff_memories.config import Settings
 from ff_memories.figures.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
-from ff_memories.report import interactive
+from ff_memories.report import interactive, outline
 from ff_memories.report.annotation import annotation_section
-from ff_memories.report.methods import SOURCES, methods
-from ff_memories.report.outline import SECTIONS, Section, part_of, section_of
+from ff_memories.report.answers import answer, five
+from ff_memories.report.markdown import markdown
+from ff_memories.report.methods import methods
 from ff_memories.report.rendering import render
-from ff_memories.report.sensitivity import choices_section
+from ff_memories.report.sensitivity import choices_section, influence
 from ff_memories.report.svg import inline
 
-VERDICTS = {
+MARKS = {
     "reproduced": "✓", "not_reproduced": "✗", "holds": "✓", "holds_as_untrained": "≈", "fails": "✗", "measured": "·",
     "not_applicable": "–", "not_attempted": "○",
 }  # fmt: skip
 MEANINGS = {
     "reproduced": "the paper's own model and text give what the paper reports",
-    "not_reproduced": "they do not",
+    "not_reproduced": "the paper's own model and text do not give what the paper reports",
     "holds": "this model shows the direction that the claim states",
     "holds_as_untrained": "this model shows it, and so does an untrained one",
     "fails": "this model does not show the direction that the claim states",
-    "measured": "a number without a verdict, for only the paper's own model could reproduce it",
+    "measured": "a number, but no verdict",
     "not_applicable": "there is nothing to measure here",
-    "not_attempted": "its data was not gathered in this run",
+    "not_attempted": "this run did not gather what the claim needs",
+}
+BASELINES = {
+    "untrained": "Untrained models",
+    "same_sample": "This model, on the sample of the text that the untrained models see",
+    "random_pairs": "Values paired with other keys' triggers",
+    "unigram": "Guessing by how frequent words are",
+    "random_types": "Guessing words at random",
+    "every_case": "All cases, whether a memory agrees or not",
 }
 FACTS = {
     "layers": "layers", "model": "width", "keys": "keys and values in each layer", "heads": "attention heads",
@@ -43,7 +54,15 @@ FACTS = {
 }  # fmt: skip
 
 
-def page(
+@dataclass(frozen=True)
+class Report:
+    """A run's report as a page, and what it says in short as Markdown."""
+
+    html: str
+    markdown: str
+
+
+def report(
     claims: pl.DataFrame,
     counts: pl.DataFrame,
     figures: Mapping[str, str],
@@ -56,8 +75,9 @@ def page(
     scores: pl.DataFrame | None = None,
     specifications: Mapping[str, str] | None = None,
     configfile: str | None = None,
-) -> str:
-    """Return the report as one HTML page that needs nothing but itself.
+    baselines: pl.DataFrame | None = None,
+) -> Report:
+    """Return the report as one HTML page that needs nothing but itself, and its short form.
 
     Args:
         claims, counts: tables.
@@ -71,67 +91,106 @@ def page(
         scores: the table ``annotation_scores``.
         specifications: of the figures that are interactive, by name; the others stay as they are drawn.
         configfile: the run's config file, for the commands; ``None`` where Snakemake takes it without being told.
+        baselines: the table, where the run has it.
     """
-    rows = [_row(row) for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"]))]
-    specs = {name: Markup(interactive.embedded(text)) for name, text in (specifications or {}).items()}
-    parts = {
-        name: _figure(name, svg, figures_at, config.values.target) | {"spec": specs.get(name)}
-        for name, svg in figures.items()
-    }
-    script = interactive.script() if specs else None
-    parts |= {name: {"title": name.replace("table", "Table "), "table": Markup(html)} for name, html in tables.items()}
-    for name, part in parts.items():
-        part |= {"name": name, "command": _command(configfile, targets.get(name)), "claims": _of_part(rows, name)}
-        if "links" in part and name in targets:
-            part["links"].append(("provenance", f"#{name}-provenance"))
-        part |= {"target": targets.get(name), "tables": DRAWN[name].tables if name in DRAWN else ()}
-    own = Counter(row["verdict"] for row in rows)
-    return render(
+    parts = _parts(figures, tables, specifications or {}, config, figures_at, targets, configfile)
+    choices = None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity"))
+    rows = [row | _more(row, choices, baselines) for row in outline.rows(claims)]
+    sections = [_section(section, parts, rows, figures, choices) for section in outline.SECTIONS]
+    answers = five(rows, counts, config, info, choices)
+    script = interactive.script() if specifications else None
+    tally = Counter(row["verdict"] for row in rows)
+    html = render(
         "report.html.j2",
         run=config.run,
         fidelity=config.fidelity,
         scope=info["scope"],
         model=config.model.source or "the run's own checkpoint",
-        summary=_summary(config, info),
         facts=_facts(config, info),
-        rows=rows,
-        tally=[(verdict, own[verdict]) for verdict in VERDICTS if own[verdict]],
-        marks=VERDICTS,
+        answers=answers,
+        tally=[(verdict, tally[verdict]) for verdict in MARKS if tally[verdict]],
+        marks=MARKS,
         meanings=MEANINGS,
-        sections=[_section(section, parts, rows) for section in SECTIONS],
-        sensitivity=None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity")),
+        word=summary.word,
+        linked=_linked,
+        sections=sections,
+        sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
-        methods=methods(config, dict(info)),
+        methods=methods(config, dict(info), bool(claims["p_holm"].count())),
         claims_command=_command(configfile, targets.get("claims")),
         policy=Markup(interactive.policy(script)),
         script=script and Markup(script),
-        made=[part for part in parts.values() if part["target"]],
-        live=[part for part in parts.values() if part.get("spec")],
-        figures_at=figures_at,
+        live=[part for part in parts.values() if part["spec"]],
+        compared=any(row["baseline"] is not None for row in rows),
     )
+    heading = summary.line(config.run, info["scope"], Counter(claims["verdict"]))
+    short = [(f"{s.title} (section {s.number})", answer(s.number, rows, most=1)) for s in outline.SECTIONS]
+    return Report(html, markdown(heading, info["scope"] == "surrogate", answers, short, rows))
 
 
-def _section(section: Section, parts: Mapping[str, dict[str, Any]], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _parts(
+    figures: Mapping[str, str], tables: Mapping[str, str], specifications: Mapping[str, str], config: Settings,
+    figures_at: str, targets: Mapping[str, str], configfile: str | None,
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """Return what the template shows of each figure and table."""
+    parts = {name: _figure(name, svg, figures_at, config.values.target) for name, svg in figures.items()}
+    parts |= {
+        name: {"title": f"{name.replace('table', 'Table ')}: {outline.TABLES[name]}", "table": Markup(html)}
+        for name, html in tables.items()
+    }
+    for name, part in parts.items():
+        spec, target = specifications.get(name), targets.get(name)
+        part |= {"name": name, "target": target, "command": _command(configfile, target)}
+        part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
+        part |= {"spec": spec and Markup(interactive.embedded(spec)), "headline": spec and _headline(spec)}
+        if "links" in part and target:
+            part["links"].append(("provenance", f"#{name}-provenance"))
+    return parts
+
+
+def _headline(specification: str) -> str | None:
+    """Return the sentence that a figure's specification carries on what it shows in this run, if it has one."""
+    said = json.loads(specification).get("usermeta", {}).get("headline")
+    return said if isinstance(said, str) else None
+
+
+def _section(
+    section: outline.Section, parts: Mapping[str, dict[str, Any]], rows: Sequence[dict[str, Any]],
+    figures: Mapping[str, str], choices: dict[str, Any] | None,
+) -> dict[str, Any]:  # fmt: skip
     shown = [parts[name] for name in section.parts if name in parts]
-    names = {part["name"] for part in shown}
-    others = [row for row in rows if row["section"] == section.number and row["part"] not in names]
-    return {"section": section, "parts": shown, "text_claims": others}
-
-
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    claim = next(claim for claim in register() if claim.id == row["claim"])
-    return row | {
-        "measured_as": claim.measured_as,
-        "unit": claim.unit,
-        "section": section_of(claim),
-        "part": part_of(claim),
-        "directional": claim.directional,
+    own = [row for row in rows if row["section"] == section.number]
+    picture = next((name for name in section.parts if name in figures), None)
+    return {
+        "section": section,
+        "answer": answer(section.number, rows),
+        "figures": [part for part in shown if "svg" in part],
+        "tables": [part for part in shown if "table" in part],
+        "parts": [part for part in shown if part["target"]],
+        "rows": own,
+        "influence": choices and influence(choices["strongest"], [row["claim"] for row in own]),
+        # a copy, since the figure itself may come alive
+        "picture": picture and Markup(inline(figures[picture], f"small-{picture}", title(picture))),
     }
 
 
-def _of_part(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    return [row for row in rows if row["part"] == name]
+def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.DataFrame | None) -> dict[str, Any]:
+    """Return what a claim's details show beside its row: all its baselines, and the choice that does most to it."""
+    own = [] if baselines is None else list(baselines.filter(pl.col("claim") == row["claim"]).iter_rows(named=True))
+    strongest = choices["strongest"] if choices else {}
+    return {
+        "baselines": sorted(
+            (found | {"about": BASELINES[found["baseline"]]} for found in own),
+            key=lambda found: list(BASELINES).index(found["baseline"]),
+        ),
+        "influence": influence(strongest, [row["claim"]]) if row["claim"] in strongest else None,
+    }
+
+
+def _linked(sentence: str) -> Markup:
+    """Return a sentence in which each claim's name leads to the claim."""
+    return Markup(re.sub(r"\b(K\d+)\b", r'<a href="#\1">\1</a>', str(escape(sentence))))
 
 
 def _figure(name: str, svg: str, figures_at: str, target: str) -> dict[str, Any]:
@@ -150,16 +209,6 @@ def _command(configfile: str | None, target: str | None) -> str | None:
         return None
     config = f" --configfile {shlex.quote(configfile)}" if configfile else ""
     return f"snakemake --cores all --resources gpu=1 --force {target}{config}"
-
-
-def _summary(config: Settings, info: Mapping[str, Any]) -> str:
-    """Return what was looked at, in a sentence."""
-    digest = info.get("checkpoint_sha256")
-    which = f" (checkpoint {digest[:12]}…)" if digest else ""
-    return (
-        f"A model of {info['layers']} layers with {info['keys']:,} keys and values each{which}, on "
-        f"{SOURCES.get(config.corpus.source, config.corpus.source)}."
-    )
 
 
 def _facts(config: Settings, info: Mapping[str, Any]) -> list[tuple[str, Any]]:

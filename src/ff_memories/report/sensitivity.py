@@ -1,27 +1,53 @@
 """The report's section on choices: which of them move which claim, and which verdicts hang on one."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import polars as pl
 
+from ff_memories.claims import summary
+from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import register
 from ff_memories.claims.sensitivity.table import changes
+from ff_memories.report.wording import listed, sentence
 
 
 def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what the template shows of the `sensitivity` table: its figure, tallies, flips and farthest moves."""
+    """Return what the template shows of the `sensitivity` table: its figure, tallies, flips and farthest moves.
+
+    ``strongest`` has, for each claim that a choice moves, the choice that flips its verdict or else moves it farthest.
+    """
     frame, units = changes(table), {claim.id: claim.unit for claim in register()}
     tried = frame.select("choice", "value").unique().height
     moving = frame.filter(pl.col("beyond")).select("choice", "value").unique().height
     rows = [row | {"unit": units[row["claim"]]} for row in frame.iter_rows(named=True)]
-    farthest = sorted((r for r in rows if r["beyond"] and r["change"]), key=lambda r: -abs(r["change"]))
-    first: dict[str, dict[str, Any]] = {}
-    for row in farthest:
-        first.setdefault(row["claim"], row)
+    flips = [row for row in rows if row["flip"]]
+    farthest: dict[str, dict[str, Any]] = {}
+    for row in sorted((r for r in rows if r["beyond"] and r["change"]), key=lambda r: -abs(r["change"])):
+        farthest.setdefault(row["claim"], row)
+    choices: dict[str, list[str]] = {}
+    for row in flips:
+        choices.setdefault(row["claim"], []).append(f"{row['choice']}: {row['value']}")
+    flipping = [f"the verdict on {claim} flips with {listed(names, 'or')}" for claim, names in choices.items()]
     return {
         "part": part,
         "tried": tried,
         "moving": moving,
-        "flips": [row for row in rows if row["flip"]],
-        "farthest": sorted(first.values(), key=lambda r: rows.index(r)),
+        "flips": flips,
+        "flipping": sentence("; ".join(flipping)) if flipping else "No verdict flips.",
+        "farthest": sorted(farthest.values(), key=rows.index),
+        "strongest": farthest | {row["claim"]: row for row in reversed(flips)},
     }
+
+
+def influence(strongest: Mapping[str, dict[str, Any]], claims: Collection[str]) -> str:
+    """Return in a sentence the choice that does most to one of these claims."""
+    own = [row for claim, row in strongest.items() if claim in claims]
+    if not own:
+        return "No choice that was tried moves a number here out of its 95 % interval."
+    row = max(own, key=lambda row: (bool(row["flip"]), abs(row["change"] or 0)))
+    verdict = f", and its verdict turns to “{summary.word(row['verdict'])}”" if row["flip"] else ""
+    return (
+        f"With {row['choice']}: {row['value']}, {row['claim']} reads {measured(row['measured'], row['unit'])} "
+        f"instead of {measured(row['baseline'], row['unit'])}{verdict}."
+    )

@@ -1,4 +1,4 @@
-"""The report: the verdicts, then the paper's sections with figures and numbers, as one page that works offline."""
+"""The report: a run's answers, then the paper's sections with figures and numbers, as one page that works offline."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from ff_memories.base.parameters import AnyInputs, Input, Output, Param
 from ff_memories.config import Settings
 from ff_memories.figures.registry import DRAWN
 from ff_memories.model.info import read_info
-from ff_memories.report.page import page
+from ff_memories.report.page import report
 
 
 def run(
@@ -25,10 +25,12 @@ def run(
     table3: Input | None,
     scores: Input | None,
     sensitivity: AnyInputs,
+    baselines: AnyInputs,
     configfile: Param | None,
     html: Output,
+    summary: Output,
 ) -> None:
-    """Write the page.
+    """Write the page, and its answers and verdicts as Markdown.
 
     Args:
         figures: figure2.svg ... figure11.svg
@@ -38,8 +40,10 @@ def run(
         table3: HTML fragment
         scores: table annotation_scores
         sensitivity: table, where the run measured it
+        baselines: table, where the run has it
         configfile: the run's config file, to be named in the commands that rerun a part
         html: report.html
+        summary: summary.md
     """
     described, judged = read_info(info), tables.read(claims)
     if set(judged["scope"]) - {described["scope"]}:
@@ -54,12 +58,12 @@ def run(
     folders = {str(path.parent) for path in drawn.values()} or {"."}
     if len(folders) > 1:
         raise UserError(f"--figures: they lie in several folders: {', '.join(sorted(folders))}")
-    made = {name: _text(path) for name, path in drawn.items()}
+    svgs = {name: _text(path) for name, path in drawn.items()}
     try:
-        text = page(
+        made = report(
             judged,
             tables.read(counts),
-            made,
+            svgs,
             {name: _text(path) for name, path in fragments.items()},
             config,
             described,
@@ -69,10 +73,12 @@ def run(
             tables.read(scores) if scores else None,
             {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
             configfile and _target(Path(configfile)),
+            tables.read(baselines[0]) if baselines else None,
         )
     except ValueError as error:
         raise UserError(f"--figures, --specs: {error}", "remove the figure and run snakemake again") from None
-    write_whole(html, text)
+    write_whole(html, made.html)
+    write_whole(summary, made.markdown)
 
 
 def _text(path: Path) -> str:

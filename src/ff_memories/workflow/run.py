@@ -104,15 +104,19 @@ class Run:
         return Path(self.path("logs")).is_dir()
 
     def outcome(self) -> str | None:
-        """Return a line with the run's verdicts and where its report is; nothing where there are none yet."""
+        """Return the run's answers, or else its verdicts in a line; nothing where there are none yet."""
         try:
             claims = json.loads(Path(self.path("claims.json")).read_text(encoding="utf-8"))
             scope = json.loads(Path(self.path("model", "info.json")).read_text(encoding="utf-8"))["scope"]
         except (OSError, ValueError, LookupError):
             return None
-        report = self.path("report", "report.html")
-        where = f"; report: {report}" if Path(report).is_file() else ""
-        return summary.line(self.config.run, scope, summary.counts(claims)) + where
+        verdicts, report = summary.line(self.config.run, scope, summary.counts(claims)), self.path("report/report.html")
+        try:
+            written = Path(self.path("summary.md")).read_text(encoding="utf-8")
+            lines = summary.last_lines(written, verdicts, report)
+        except (OSError, ValueError):
+            lines = None
+        return "\n".join(lines or [verdicts])
 
     @property
     def measures_choices(self) -> bool:

@@ -36,3 +36,11 @@ function hatch(old, drawn) {
   }
   drawn.prepend(defs);
 }
+
+// A link to something folded opens it, also in browsers that do not do so by themselves.
+function unfold() {
+  for (let part = document.getElementById(location.hash.slice(1)); part; part = part.parentElement)
+    if (part.matches("details")) part.open = true;
+}
+addEventListener("hashchange", unfold);
+unfold();

@@ -1,0 +1,272 @@
+"""A run's answers in sentences, written from its verdicts and numbers: five on the whole, one for each section."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from ff_memories.claims import summary
+from ff_memories.claims.numbers import measured, number
+from ff_memories.config import Settings
+from ff_memories.patterns.annotators import ANNOTATOR
+from ff_memories.report.methods import SOURCES
+from ff_memories.report.outline import SECTIONS
+from ff_memories.report.wording import counted, listed, sentence
+
+Row = dict[str, Any]  # of ``outline.rows``
+Found = Mapping[str, Row]  # a section's claims that have a number
+Answer = tuple[str, list[str]]  # in a few words, and the numbers
+HOLDING, FAILING, UNTRAINED_TOO = ("holds", "reproduced"), ("fails", "not_reproduced"), ("holds_as_untrained",)
+JUDGED = HOLDING + UNTRAINED_TOO + FAILING
+SIGNIFICANT = 0.05
+FEW, HALF = 0.1, 0.5
+
+
+def five(
+    rows: Sequence[Row],
+    counts: pl.DataFrame,
+    config: Settings,
+    info: Mapping[str, Any],
+    choices: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Return what was run, what holds, what does not, what says little, and how sure all of it is.
+
+    Args:
+        rows: all claims, of ``outline.rows``.
+        counts: the table.
+        config: the run's settings.
+        info: of the run's model.
+        choices: of ``sensitivity.choices_section``, where the run measured it.
+    """
+    return [
+        _what_was_run(rows, counts, config, info),
+        _what_holds(rows),
+        _what_does_not(rows),
+        _what_says_little(rows),
+        _how_sure(rows, choices),
+    ]
+
+
+def answer(section: str, rows: Sequence[Row], most: int | None = None) -> str:
+    """Return a section's answer: a few words, the numbers behind them, and how many of its claims hold.
+
+    Args:
+        section: its number in the paper.
+        rows: all claims, of ``outline.rows``.
+        most: how many numbers to give at most.
+    """
+    own = [row for row in rows if row["section"] == section]
+    short, clauses = ANSWERS[section]({row["claim"]: row for row in own if row["measured"] is not None})
+    told = ": ".join(filter(None, [short, "; ".join(list(filter(None, clauses))[:most])]))
+    return " ".join(sentence(text) for text in (told, _tally(own)) if text)
+
+
+def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
+    whose = "the paper's own model" if info["scope"] == "paper" else "a stand-in for its model"
+    size = [f"{info['layers']} layers"]
+    if parameters := info.get("parameters"):
+        size.append(f"{parameters:,} parameters")
+    if perplexity := info.get("perplexity"):
+        size.append(f"perplexity {number(perplexity)} on the validation text")
+    text = SOURCES.get(config.corpus.source, config.corpus.source)
+    found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
+    tokens, sentences = (sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation"))
+                         for what in ("tokens", "sentences"))  # fmt: skip
+    tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} ({', '.join(size)})"
+    much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
+    return f"{tested}, with {much}{text}."
+
+
+def _what_holds(rows: Sequence[Row]) -> str:
+    judged, holding = _of(rows, JUDGED), _of(rows, HOLDING)
+    if not judged:
+        return "No claim is judged."
+    return sentence(_holding(rows) + (f": {_by_section(holding, judged)}" if holding else ""))
+
+
+def _what_does_not(rows: Sequence[Row]) -> str:
+    judged, failing = _of(rows, JUDGED), _of(rows, FAILING)
+    if not failing:
+        return "No judged claim fails." if judged else "No claim fails, since none is judged."
+    told = f"{_some_of(failing, judged)} {_verb(rows, len(failing), no=True)}"
+    return sentence(f"{told}: {_by_section(failing, judged)}")
+
+
+def _what_says_little(rows: Sequence[Row]) -> str:
+    said = []
+    if too := _of(rows, UNTRAINED_TOO):
+        alike = "as well in an untrained model, so training does not explain"
+        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} {alike} {'it' if len(too) == 1 else 'them'} "
+                    f"({_ids(too)})")  # fmt: skip
+    if number_only := _of(rows, ("measured",)):
+        why = ", since only the paper's own model could confirm the size that each states"
+        surrogate = rows[0]["scope"] == "surrogate"
+        said.append(f"{counted(len(number_only), 'is', 'are')} measured, not judged{why if surrogate else ''}")
+    if nothing := _of(rows, ("not_applicable",)):
+        said.append(f"{counted(len(nothing), 'has', 'have')} nothing to measure here")
+    if later := _of(rows, ("not_attempted",)):
+        said.append(f"{counted(len(later), 'was', 'were')} not attempted")
+    if not any(row["baseline"] is not None for row in rows):
+        said.append("no untrained model was measured beside this one")
+    return sentence("; ".join(said) or "every claim is judged, and none holds in an untrained model as well")
+
+
+def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
+    intervals = [row for row in rows if row["low"] is not None]
+    said = [f"{len(intervals)} of {counted(len(rows), 'number has', 'numbers have')} a 95 % interval"]
+    if kinds := sorted({row["resampled"] for row in intervals if row["resampled"]}):
+        said[0] += f", from drawing {listed(kinds, 'or')} again"
+    if tested := [row for row in rows if row["p_holm"] is not None]:
+        clear = sum(row["p_holm"] < SIGNIFICANT for row in tested)
+        said.append(f"{clear} of {counted(len(tested), 'one-sided test', 'one-sided tests')} "
+                    f"{'stays' if clear == 1 else 'stay'} below p = {SIGNIFICANT} after Holm's correction")  # fmt: skip
+    if choices is None:
+        said.append("whether a verdict depends on a choice of analysis was not measured")
+    else:
+        flips = list(dict.fromkeys(row["claim"] for row in choices["flips"]))
+        which = f" ({listed(flips)})" if flips else ""
+        tried = counted(choices["tried"], "alternative choice", "alternative choices")
+        said.append(f"{counted(len(flips), 'verdict', 'verdicts')}{which} {'flips' if len(flips) == 1 else 'flip'} "
+                    f"under at least one of {tried} of analysis")  # fmt: skip
+    return f"How sure is this? {sentence('; '.join(said))}"
+
+
+def _keys(found: Found) -> Answer:
+    lowers = "removing a trigger's last token, not its first, lowers the key's coefficient by {size} {how}"
+    short = ""
+    if "K1" in found and "K2" in found:
+        above_all = found["K1"]["measured"] < 0 and found["K2"]["measured"] < 0
+        short = f"{'' if above_all else 'not '}most of all to the last token"
+    return short, [
+        _clause(found, "K1", lowers, ("more", "less")),
+        _clause(found, "K5", "without the last token, the coefficient of a trigger of layer 1 changes by {value}"),
+        _clause(found, "K6", "{value} of the annotated keys have a pattern"),
+    ]
+
+
+def _values(found: Found) -> Answer:
+    return _degree(found, "K11", "rarely", "sometimes", "mostly"), [
+        _clause(found, "K11", "in the best upper layer, {value} of the values agree with their key's top trigger"),
+        _clause(found, "K12", "the upper layers' mean agreement is {value} that of the lower half"),
+        _clause(found, "K16", "{value} of the 100 most predictive values sit in the upper layers"),
+    ]
+
+
+def _memories(found: Found) -> Answer:
+    alone = "in every layer, at least {value} of the examples get a prediction that no active memory makes by itself"
+    single = "in some layer, a single memory mostly predicts the same"
+    return _degree(found, "K20", single, single, "mostly of many"), [
+        _clause(found, "K20", alone),
+        _clause(found, "K18", "{value} of a layer's memories are active at a time, the median"),
+        _clause(found, "K21", "of the predictions that some memory does make, {value} are stop words"),
+    ]
+
+
+def _predictions(found: Found) -> Answer:
+    predicts = "residual predicts the model's output for {value} of the examples"
+    short = ""
+    if "K23" in found and "K24" in found:
+        early, late = found["K23"]["measured"] >= HALF, found["K24"]["measured"] >= HALF
+        where = "in the lowest layers" if early else "above the lowest layers" if late else "only in the last layer"
+        short = f"{where}, for most examples"
+    return short, [
+        _clause(found, "K24", f"the last layer's {predicts}"),
+        _clause(found, "K23", f"the lowest layers' {predicts}"),
+        _clause(found, "K28", "{value} of the predictions that a layer changes become a compromise"),
+    ]
+
+
+ANSWERS = {"3.2": _keys, "4": _values, "5.1": _memories, "5.2": _predictions}
+
+
+def _degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
+    """Return the words for a claim's share: few, some or most; nothing without a number."""
+    if claim not in found:
+        return ""
+    share = found[claim]["measured"]
+    return most if share >= HALF else some if share >= FEW else few
+
+
+def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")) -> str:
+    """Return what a claim's number says, with its verdict and what an untrained model shows; nothing without a number.
+
+    Args:
+        found: the section's claims that have a number.
+        claim: its id.
+        text: with a place for ``{value}``, or for its ``{size}`` without sign and for ``{how}``.
+        how: the word for a negative number or none, and that for a positive one.
+    """
+    if claim not in found:
+        return ""
+    row = found[claim]
+    said = [f"{claim} {'not judged' if row['verdict'] == 'measured' else summary.word(row['verdict'])}"]
+    if row["baseline"] is not None:
+        said.append("untrained: " + ("{size} {how}" if how[0] else "{value}").format(**_fields(row, "baseline", how)))
+    if ANNOTATOR in (row["reason"] or ""):
+        said.append("labels of an automatic proxy")
+    return f"{text.format(**_fields(row, 'measured', how))} ({'; '.join(said)})"
+
+
+def _fields(row: Row, column: str, how: tuple[str, str]) -> dict[str, str]:
+    value, unit = row[column], row["unit"]
+    return {"value": measured(value, unit), "size": measured(abs(value), unit), "how": how[value > 0]}
+
+
+def _tally(rows: Sequence[Row]) -> str:
+    judged, too, failing = (_of(rows, names) for names in (JUDGED, UNTRAINED_TOO, FAILING))
+    if not judged:
+        return "nothing here is judged" if _of(rows, ("measured",)) else "nothing here was measured"
+    said = [_holding(rows)]
+    if too:
+        said.append(f"{counted(len(too), 'holds', 'hold')} in an untrained model as well ({_ids(too)})")
+    if failing and len(failing) < len(judged):
+        said.append(f"{len(failing)} {_verb(rows, len(failing), no=True)} ({_ids(failing)})")
+    return listed(said)
+
+
+def _holding(rows: Sequence[Row]) -> str:
+    """Return how many of the judged claims hold, and that it is beyond an untrained model where that is known."""
+    judged, holding = _of(rows, JUDGED), _of(rows, HOLDING)
+    if holding:
+        return f"{_some_of(holding, judged)} {_verb(rows, len(holding))}{_beyond(holding)}"
+    beyond = _beyond(judged) if _of(rows, UNTRAINED_TOO) else ""
+    if len(judged) == 1:
+        return f"the one judged claim {_verb(rows, 1, no=True)}{beyond}"
+    return f"none of the {len(judged)} judged claims {_verb(rows, 1)}{beyond}"
+
+
+def _of(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
+    return [row for row in rows if row["verdict"] in verdicts]
+
+
+def _beyond(rows: Sequence[Row]) -> str:
+    return " beyond an untrained model" if all(row["baseline"] is not None for row in rows) else ""
+
+
+def _some_of(rows: Sequence[Row], judged: Sequence[Row]) -> str:
+    if len(judged) == 1:
+        return "the one judged claim"
+    return f"{'all' if len(rows) == len(judged) else f'{len(rows)} of the'} {len(judged)} judged claims"
+
+
+def _verb(rows: Sequence[Row], n: int, no: bool = False) -> str:
+    if rows[0]["scope"] == "paper":
+        return ("is" if n == 1 else "are") + (" not reproduced" if no else " reproduced")
+    if no:
+        return "does not hold" if n == 1 else "do not hold"
+    return "holds" if n == 1 else "hold"
+
+
+def _by_section(rows: Sequence[Row], judged: Sequence[Row]) -> str:
+    said = []
+    for section in SECTIONS:
+        own = [row for row in rows if row["section"] == section.number]
+        if own:
+            among = sum(row["section"] == section.number for row in judged)
+            about = section.title[0].lower() + section.title[1:]
+            said.append(f"{len(own)} of {among} on {about} ({_ids(own)})")
+    return listed(said)
+
+
+def _ids(rows: Sequence[Row]) -> str:
+    return listed([row["claim"] for row in rows])

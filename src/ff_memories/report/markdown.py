@@ -1,0 +1,45 @@
+"""A run's answers and verdicts as Markdown: for a README, a paper's appendix or a pull request. No corpus text."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ff_memories.base.escaping import escape_invisible
+from ff_memories.claims import summary
+from ff_memories.claims.numbers import measured, spread
+
+
+def markdown(
+    heading: str, surrogate: bool, answers: Sequence[str], sections: Sequence[tuple[str, str]],
+    rows: Sequence[dict[str, Any]],
+) -> str:  # fmt: skip
+    """Return ``summary.md``.
+
+    Args:
+        heading: the run and its verdicts in a line.
+        surrogate: whether the model is not the paper's.
+        answers: the five sentences on the whole.
+        sections: title and answer of each section.
+        rows: all claims, of ``outline.rows``.
+    """
+    lines = [f"# {_plain(heading)}", ""]
+    if surrogate:
+        lines += ["**Surrogate model: not the paper's.** Only the direction of a claim is tested, not its size.", ""]
+    lines += [f"{summary.BULLET}{_plain(sentence)}" for sentence in answers]
+    lines += ["", "## Section by section", ""]
+    lines += [f"{summary.BULLET}{_plain(f'{title}: {sentence}')}" for title, sentence in sections]
+    lines += ["", "## Claim by claim", "", "| Claim | What is measured | Paper | Here | Untrained | Verdict |",
+              "|---|---|---|---|---|---|"]  # fmt: skip
+    for row in rows:
+        interval = spread(row["low"], row["high"], row["unit"])
+        here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
+        cells = [row["claim"], row["measured_as"], row["paper_value"], here, measured(row["baseline"], row["unit"])]
+        lines.append("| " + " | ".join(_plain(cell) for cell in [*cells, summary.word(row["verdict"])]) + " |")
+    lines += ["", "In brackets: the 95 % interval. Figures, methods and every claim in full: "
+              "[report](report/report.html).", ""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", escape_invisible(text)).replace("\n", " ")

@@ -1,0 +1,211 @@
+"""The report's sentences follow its tables: other verdicts and numbers, other words."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+from reports import CONFIG, claims_table, made_report
+
+from ff_memories import tables
+from ff_memories.claims import summary
+from ff_memories.claims.order import natural
+from ff_memories.claims.register import register
+from ff_memories.claims.sensitivity import table as sensitivity
+from ff_memories.config import Settings
+from ff_memories.report import outline
+from ff_memories.report.answers import answer, five
+from ff_memories.report.markdown import markdown
+from ff_memories.report.page import MEANINGS
+from ff_memories.report.sensitivity import choices_section
+
+INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
+COUNTS = tables.counts(
+    "corpus", {"train_tokens": 900, "train_sentences": 80, "validation_tokens": 100, "validation_sentences": 1}
+)
+
+
+def rows(scope="surrogate", measured=0.25, columns=(), **verdicts):
+    table = claims_table(scope, measured, **verdicts)
+    return outline.rows(table.with_columns(**dict(columns)))
+
+
+def told(shown, info=INFO, choices=None):
+    return five(shown, COUNTS, Settings.from_argument(json.dumps(CONFIG)), info, choices)
+
+
+def known(**values):
+    """Columns of a claims table in which some claims have these values, by column."""
+    kinds = tables.TABLES["claims"].columns
+    return {
+        column: pl.col("claim").replace_strict(by_claim, default=None, return_dtype=kinds[column])
+        for column, by_claim in values.items()
+    }
+
+
+def test_what_was_run_is_counted():
+    said = told(rows(K1="holds"))[0]
+    assert "30 claims" in said and "a stand-in for its model (16 layers, 1,234,567 parameters)" in said
+    assert "1,000 tokens in 81 sentences of the run's own text files" in said
+    assert "perplexity" not in said and "perplexity 48.3 on" in told(rows(), INFO | {"perplexity": 48.31})[0]
+    assert "the paper's own model" in told(rows("paper"), INFO | {"scope": "paper"})[0]
+
+
+@pytest.mark.parametrize(
+    "verdicts, untrained, holds, fails, little",
+    [
+        ({}, {}, "No claim is judged.", "No claim fails, since none is judged.", "30 were not attempted"),
+        ({"K1": "holds"}, {}, "The one judged claim holds: 1 of 1 on keys and what triggers them (K1).",
+         "No judged claim fails.", "no untrained model"),
+        ({"K1": "holds"}, {"K1": 0.1}, "The one judged claim holds beyond an untrained model: 1 of 1 on keys",
+         "No judged claim fails.", "29 were not attempted."),
+        ({"K1": "fails"}, {}, "The one judged claim does not hold.",
+         "The one judged claim does not hold: 1 of 1 on keys and what triggers them (K1).", "29 were"),
+        ({"K1": "holds", "K12": "fails", "K14": "fails"}, {},
+         "1 of the 3 judged claims holds: 1 of 1 on keys and what triggers them (K1).",
+         "2 of the 3 judged claims do not hold: 2 of 2 on values and what they predict (K12 and K14).", "27 were"),
+        ({"K1": "holds_as_untrained", "K2": "holds_as_untrained"}, {"K1": 0.1, "K2": 0.1},
+         "None of the 2 judged claims holds beyond an untrained model.", "No judged claim fails.",
+         "2 claims hold as well in an untrained model, so training does not explain them (K1 and K2)"),
+        ({"K1": "holds_as_untrained", "K2": "holds"}, {"K1": 0.1, "K2": 0.1},
+         "1 of the 2 judged claims holds beyond an untrained model: 1 of 2 on keys and what triggers them (K2).",
+         "No judged claim fails.", "1 claim holds as well in an untrained model"),
+        ({"K10": "measured", "K11": "not_applicable"}, {}, "No claim is judged.", "none is judged",
+         "2 are measured, not judged, since only the paper's own model could confirm"),
+    ],
+)  # fmt: skip
+def test_what_holds_and_what_does_not_follow_the_verdicts(verdicts, untrained, holds, fails, little):
+    said = told(rows(columns=known(baseline=untrained), **verdicts))
+    assert len(said) == 5 and said[1].startswith(holds) and fails in said[2] and little in said[3].replace("No ", "no ")
+
+
+def test_on_the_papers_model_claims_are_reproduced_or_not():
+    said = told(rows("paper", K1="reproduced", K2="reproduced", K12="not_reproduced"), INFO | {"scope": "paper"})
+    assert said[1].startswith("2 of the 3 judged claims are reproduced: 2 of 2 on keys")
+    assert said[2].startswith("1 of the 3 judged claims is not reproduced: 1 of 1 on values")
+    assert "measured" not in answer("3.2", rows("paper", K1="reproduced")) and "only the paper's" not in said[3]
+
+
+def test_how_sure_it_is_counts_intervals_tests_and_flips():
+    columns = known(
+        low={"K1": 0.1, "K24": 0.1},
+        high={"K1": 0.3, "K24": 0.3},
+        resampled={"K1": "keys", "K24": "examples"},
+        p_holm={"K1": 0.02, "K24": 0.2},
+    )
+    shown = rows(columns=columns, K1="holds", K24="fails")
+    said = told(shown)[4]
+    assert "2 of 30 numbers have a 95 % interval, from drawing examples or keys again" in said
+    assert "1 of 2 one-sided tests stays below p = 0.05 after Holm's correction" in said
+    assert "was not measured" in said
+    own = claims_table(K1="holds").head(1)
+    other = sensitivity.rows(claims_table(K1="fails").head(1), "values.target", "last")
+    table = pl.concat([sensitivity.rows(own), other])
+    said = told(shown, choices=choices_section(table, None))[4]
+    assert said.endswith("1 verdict (K1) flips under at least one of 1 alternative choice of analysis.")
+    assert "test" not in told(rows(K1="holds"))[4]
+
+
+@pytest.mark.parametrize("verdict", tables.VERDICTS)
+@pytest.mark.parametrize("section", [section.number for section in outline.SECTIONS])
+def test_every_section_has_an_answer_for_every_verdict(section, verdict):
+    scope = "paper" if "reproduced" in verdict else "surrogate"
+    every = {claim.id: verdict for claim in register()}
+    said = answer(section, rows(scope, columns=known(baseline=dict.fromkeys(every, 0.2)), **every))
+    judged = verdict not in ("measured", "not_applicable", "not_attempted")
+    assert ("judged claim" in said) == judged and said.endswith(".") and "{" not in said
+    nothing = answer(section, rows(scope))
+    assert nothing == "Nothing here was measured."
+
+
+@pytest.mark.parametrize(
+    "section, number, words",
+    [
+        ("3.2", -0.4, "Most of all to the last token: removing a trigger's last token, not its first, lowers "
+         "the key's coefficient by 40 points more (K1"),
+        ("3.2", 0.4, "Not most of all to the last token: removing a trigger's last token, not its first, lowers "
+         "the key's coefficient by 40 points less (K1"),
+        ("4", 0.02, "Rarely: in the best upper layer, 2 % of the values"),
+        ("4", 0.3, "Sometimes: "), ("4", 0.7, "Mostly: "),
+        ("5.1", 0.7, "Mostly of many: in every layer, at least 70 % of the examples"),
+        ("5.1", 0.3, "In some layer, a single memory mostly predicts the same: "),
+        ("5.2", 0.8, "In the lowest layers, for most examples"),
+        ("5.2", 0.1, "Only in the last layer, for most examples"),
+    ],
+)  # fmt: skip
+def test_a_sections_words_follow_its_numbers(section, number, words):
+    every = {claim.id: "measured" for claim in register()}
+    assert answer(section, rows(measured=number, **every)).startswith(words)
+
+
+def test_a_section_names_what_fails_and_what_an_untrained_model_shows_too():
+    columns = known(baseline=dict.fromkeys(["K24", "K25", "K26"], 0.2))
+    said = answer("5.2", rows(columns=columns, K24="holds_as_untrained", K25="holds", K26="fails"))
+    assert "1 of the 3 judged claims holds beyond an untrained model, 1 holds in an untrained model as well" in said
+    assert said.endswith("(K24) and 1 does not hold (K26).")
+    assert "(K24 holds as untrained; untrained: 20 %)" in said
+
+
+def test_a_number_without_a_verdict_is_called_measured(tmp_path):
+    html = made_report(tmp_path, judged=claims_table(K10="not_applicable", K11="measured"))[1].read_text()
+    assert "not applicable" not in html and html.count("measured, not judged</span>") == 3  # once with its meaning
+
+
+def test_each_word_for_a_verdict_is_explained_once_before_it_is_needed(tmp_path):
+    given = {"K1": "holds", "K2": "fails", "K3": "holds_as_untrained", "K10": "measured"}
+    html = made_report(tmp_path, judged=claims_table(**given))[1].read_text()
+    for verdict, meaning in MEANINGS.items():
+        assert html.count(f": {meaning}</li>") == (verdict in {*given.values(), "not_attempted"}), verdict
+    assert html.index(MEANINGS["fails"]) < html.index("<table")
+
+
+def test_claims_stand_in_natural_order_everywhere(tmp_path):
+    html = made_report(tmp_path)[1].read_text()
+    written = (tmp_path / "summary.md").read_text()
+    shown = re.findall(r'<dl id="(K\d+)"', html), re.findall(r'class="verdict \w+" href="#(K\d+)"', html)
+    for names in (*shown, re.findall(r"^\| (K\d+) ", written, re.MULTILINE)):
+        assert names == sorted(names, key=natural) and len(names) == len(register())
+
+
+def test_no_number_stands_without_what_it_measures(tmp_path):
+    every = {claim.id: "measured" for claim in register()}
+    html = made_report(tmp_path, judged=claims_table(**every))[1].read_text()
+    shown = re.findall(r"<b>([^<]+)</b>\n<small>([^<]+)</small>", html)
+    assert [what for _, what in shown] == [claim.measured_as.replace("'", "&#39;") for claim in register()]
+    signs = {"share": " %", "change": " %", "points": " points", "factor": " ×"}
+    for (value, _), claim in zip(shown, register(), strict=True):
+        assert value.endswith(signs.get(claim.unit, "")) and (claim.unit != "layer" or value.startswith("layer "))
+
+
+def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):
+    row = {"claim": "K1", "baseline": "untrained", "measured": 0.1, "low": 0.05, "high": 0.15, "runs": 5, "holding": 4}
+    other = row | {"baseline": "same_sample", "runs": 1}
+    schema = tables.TABLES["baselines"]
+    tables.write(pl.DataFrame([row, other], schema=schema.columns), tmp_path / "baselines.parquet")
+    judged = claims_table(K1="holds").with_columns(**known(baseline={"K1": 0.1}, p={"K1": 0.01}, p_holm={"K1": 0.03}))
+    html = made_report(tmp_path, judged=judged, more=["--baselines", f"{tmp_path}/baselines.parquet"])[1].read_text()
+    assert "10 points (5 to 15), of 5 seeds; the claim holds in 4" in html and "This model, on the sample" in html
+    assert "0.03 after Holm's correction" in html and "corrected by Holm" in html
+    without = made_report(tmp_path, judged=claims_table(K1="holds"))[1].read_text()
+    assert "Untrained" not in without and "Holm" not in without
+
+
+def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
+    judged = claims_table(K1="holds", K24="fails").with_columns(paper_value=pl.lit("<b>1|2_3</b>"))
+    made_report(tmp_path, judged=judged)
+    text = (tmp_path / "summary.md").read_text()
+    assert text.startswith("# try (surrogate): 1 hold, 1 fail, 28 not attempted\n")
+    assert r"\<b\>1\|2\_3\</b\>" in text and "<script>" not in text  # a reason may quote; it stays out
+    assert "(report/report.html)" in text and "Surrogate model" in text
+    made_report(tmp_path, "paper")
+    assert "Surrogate" not in (tmp_path / "summary.md").read_text()
+
+
+def test_a_finished_run_says_its_answers_in_eight_lines_and_only_of_its_own_verdicts():
+    shown, heading = rows(K1="holds"), "my_run (surrogate): 1 hold, 29 not attempted"
+    sections = [(section.title, answer(section.number, shown, most=1)) for section in outline.SECTIONS]
+    text = markdown(heading, True, told(shown), sections, shown)
+    lines = summary.last_lines(text, heading, "results/my_run/report/report.html")
+    assert len(lines) == 8 and lines[0] == told(shown)[0] and "\\" not in "".join(lines)
+    assert lines[3].endswith("Report: results/my_run/report/report.html") and lines[4].startswith("Keys and what")
+    assert summary.last_lines(text, heading.replace("1 hold", "1 fail"), "report.html") is None
