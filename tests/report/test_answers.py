@@ -95,7 +95,7 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
     )
     shown = rows(columns=columns, K1="holds", K24="fails")
     said = told(shown)[4]
-    assert "2 of 30 numbers have a 95 % interval, from drawing examples or keys again" in said
+    assert "2 of 2 numbers have a 95 % interval, from drawing examples or keys again" in said
     assert "1 of 2 one-sided tests stays below p = 0.05 after Holm's correction" in said
     assert "was not measured" in said
     own = claims_table(K1="holds").head(1)
@@ -103,7 +103,7 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
     table = pl.concat([sensitivity.rows(own), other])
     said = told(shown, choices=choices_section(table, None))[4]
     assert said.endswith("1 verdict (K1) flips under at least one of 1 alternative choice of analysis.")
-    assert "test" not in told(rows(K1="holds"))[4]
+    assert "test" not in told(rows(K1="holds"))[4] and told(rows())[4].endswith("Nothing was measured.")
 
 
 @pytest.mark.parametrize("verdict", tables.VERDICTS)
@@ -144,6 +144,21 @@ def test_a_section_names_what_fails_and_what_an_untrained_model_shows_too():
     assert "1 of the 3 judged claims holds beyond an untrained model, 1 holds in an untrained model as well" in said
     assert said.endswith("(K24) and 1 does not hold (K26).")
     assert "(K24 holds as untrained; untrained: 20 %)" in said
+
+
+def test_a_figure_says_what_it_shows_in_this_run_where_its_specification_does(tmp_path):
+    for name, held in (("figure2", {"usermeta": {"headline": "Half <b>of all"}}), ("figure3", {})):
+        (tmp_path / f"{name}.vl.json").write_text(json.dumps(held))
+    specs = ["--specs", *(f"{tmp_path}/{name}.vl.json" for name in ("figure2", "figure3"))]
+    html = made_report(tmp_path, more=specs)[1].read_text()
+    assert "<strong>Figure 2. Half &lt;b&gt;of all</strong>" in html and "<strong>Figure 3.</strong>" in html
+
+
+def test_nothing_in_the_claims_table_becomes_part_of_the_page(tmp_path):
+    hostile = pl.lit("<script>K1</script>")
+    judged = claims_table(K1="holds").with_columns(statement=hostile, paper_value=hostile, resampled=hostile)
+    html = made_report(tmp_path, judged=judged.with_columns(low="measured", high="measured"))[1].read_text()
+    assert "<script" not in html and "&lt;script&gt;" in html
 
 
 def test_a_number_without_a_verdict_is_called_measured(tmp_path):

@@ -225,7 +225,7 @@ def test_every_claim_and_figure_has_its_place_in_the_outline():
         (measured(0.0352, "share"), "3.52 %"), (measured(-0.5, "change"), "−50 %"), (measured(None, "share"), "–"),
         (measured(10.0, "layer"), "layer 10"), (measured(9400.0, "factor"), "9,400 ×"), (number(0.0), "0"),
         (number(3.6e-6), "3.60e−06"), (number(65536), "65,536"), (spread(-0.1, 0.02, "points"), "−10 to 2"),
-        (spread(None, 1.0, "share"), ""), (number(0.0004), "0.0004"),
+        (spread(None, 1.0, "share"), ""), (number(0.0004), "0.0004"), (measured(-0.01, "points"), "−1 point"),
     ],
 )  # fmt: skip
 def test_numbers_are_shown_in_their_unit(shown, wanted):

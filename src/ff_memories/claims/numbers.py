@@ -1,7 +1,7 @@
 """Numbers as people read them, by the unit that a claim is measured in."""
 
 SCALE = {"share": 100, "change": 100, "points": 100}
-SIGN = {"share": " %", "change": " %", "points": " points"}
+SIGN = {"share": " %", "change": " %", "points": " points", "factor": " ×"}
 NOTHING = "–"
 
 
@@ -22,8 +22,10 @@ def measured(value: float | None, unit: str) -> str:
         return NOTHING
     if unit == "layer":
         return f"layer {value:.0f}"
-    text = number(value * SCALE.get(unit, 1)) + SIGN.get(unit, "")
-    return f"{text} ×" if unit == "factor" else text
+    text = number(value * SCALE.get(unit, 1))
+    if unit == "points" and text in ("1", "−1"):
+        return f"{text} point"
+    return text + SIGN.get(unit, "")
 
 
 def spread(low: float | None, high: float | None, unit: str) -> str:

@@ -112,8 +112,11 @@ def _what_says_little(rows: Sequence[Row]) -> str:
 
 
 def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
-    intervals = [row for row in rows if row["low"] is not None]
-    said = [f"{len(intervals)} of {counted(len(rows), 'number has', 'numbers have')} a 95 % interval"]
+    numbers = [row for row in rows if row["measured"] is not None]
+    if not numbers:
+        return "How sure is this? Nothing was measured."
+    intervals = [row for row in numbers if row["low"] is not None]
+    said = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
     if kinds := sorted({row["resampled"] for row in intervals if row["resampled"]}):
         said[0] += f", from drawing {listed(kinds, 'or')} again"
     if tested := [row for row in rows if row["p_holm"] is not None]:
