@@ -14,7 +14,7 @@ from ff_memories.claims.register import register
 from ff_memories.claims.sensitivity import table as sensitivity
 from ff_memories.config import Settings
 from ff_memories.report import outline
-from ff_memories.report.answers import answer, five
+from ff_memories.report.answers import answer, five, in_short
 from ff_memories.report.markdown import markdown
 from ff_memories.report.page import MEANINGS
 from ff_memories.report.sensitivity import choices_section
@@ -135,7 +135,9 @@ def test_every_section_has_an_answer_for_every_verdict(section, verdict):
 )  # fmt: skip
 def test_a_sections_words_follow_its_numbers(section, number, words):
     every = {claim.id: "measured" for claim in register()}
-    assert answer(section, rows(measured=number, **every)).startswith(words)
+    shown = rows(measured=number, **every)
+    assert answer(section, shown).startswith(words)
+    assert words.startswith(in_short(section, shown).rstrip(".")) and in_short(section, rows()) == ""
 
 
 def test_a_section_names_what_fails_and_what_an_untrained_model_shows_too():
@@ -152,6 +154,15 @@ def test_a_figure_says_what_it_shows_in_this_run_where_its_specification_does(tm
     specs = ["--specs", *(f"{tmp_path}/{name}.vl.json" for name in ("figure2", "figure3"))]
     html = made_report(tmp_path, more=specs)[1].read_text()
     assert "<strong>Figure 2. Half &lt;b&gt;of all</strong>" in html and "<strong>Figure 3.</strong>" in html
+
+
+def test_numbers_by_the_proxys_labels_say_so_where_they_stand(tmp_path):
+    judged = claims_table(K6="measured", K7="measured")
+    table = judged.with_columns(**known(reason={"K6": "surrogate; automatic proxy"}))
+    assert "labels of an automatic proxy" in answer("3.2", outline.rows(table))
+    assert [row["claim"] for row in outline.rows(table) if row["proxy"]] == ["K6"]
+    assert outline.PROXY in markdown("x", True, [], [], outline.rows(table))
+    assert outline.PROXY not in made_report(tmp_path, judged=judged)[1].read_text()
 
 
 def test_nothing_in_the_claims_table_becomes_part_of_the_page(tmp_path):

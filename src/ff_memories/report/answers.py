@@ -8,9 +8,8 @@ import polars as pl
 from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured, number
 from ff_memories.config import Settings
-from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.report.methods import SOURCES
-from ff_memories.report.outline import SECTIONS
+from ff_memories.report.outline import PROXY, SECTIONS
 from ff_memories.report.wording import counted, listed, sentence
 
 Row = dict[str, Any]  # of ``outline.rows``
@@ -56,9 +55,21 @@ def answer(section: str, rows: Sequence[Row], most: int | None = None) -> str:
         most: how many numbers to give at most.
     """
     own = [row for row in rows if row["section"] == section]
-    short, clauses = ANSWERS[section]({row["claim"]: row for row in own if row["measured"] is not None})
+    short, clauses = _answer(section, rows)
     told = ": ".join(filter(None, [short, "; ".join(list(filter(None, clauses))[:most])]))
     return " ".join(sentence(text) for text in (told, _tally(own)) if text)
+
+
+def in_short(section: str, rows: Sequence[Row]) -> str:
+    """Return a section's answer in a few words; nothing where the numbers for it are missing."""
+    short, _ = _answer(section, rows)
+    return sentence(short) if short else ""
+
+
+def _answer(section: str, rows: Sequence[Row]) -> Answer:
+    return ANSWERS[section](
+        {row["claim"]: row for row in rows if row["section"] == section and row["measured"] is not None}
+    )
 
 
 def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
@@ -205,8 +216,8 @@ def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")
     said = [f"{claim} {'not judged' if row['verdict'] == 'measured' else summary.word(row['verdict'])}"]
     if row["baseline"] is not None:
         said.append("untrained: " + ("{size} {how}" if how[0] else "{value}").format(**_fields(row, "baseline", how)))
-    if ANNOTATOR in (row["reason"] or ""):
-        said.append("labels of an automatic proxy")
+    if row["proxy"]:
+        said.append(PROXY)
     return f"{text.format(**_fields(row, 'measured', how))} ({'; '.join(said)})"
 
 

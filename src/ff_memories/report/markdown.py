@@ -7,6 +7,7 @@ from typing import Any
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured, spread
+from ff_memories.report.outline import PROXY
 
 
 def markdown(
@@ -33,7 +34,8 @@ def markdown(
     for row in rows:
         interval = spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
-        cells = [row["claim"], row["measured_as"], row["paper_value"], here, measured(row["baseline"], row["unit"])]
+        what = row["measured_as"] + (f" ({PROXY})" if row["proxy"] else "")
+        cells = [row["claim"], what, row["paper_value"], here, measured(row["baseline"], row["unit"])]
         lines.append("| " + " | ".join(_plain(cell) for cell in [*cells, summary.word(row["verdict"])]) + " |")
     lines += ["", "In brackets: the 95 % interval. Figures, methods and every claim in full: "
               "[report](report/report.html).", ""]  # fmt: skip

@@ -9,6 +9,7 @@ import polars as pl
 from ff_memories.claims import summary
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
+from ff_memories.patterns.annotators import ANNOTATOR
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (\d+)")
@@ -38,6 +39,7 @@ SECTIONS = (
             "In which layers does the residual stream arrive at the model's output?",
             ("figure9", "figure10", "figure11")),
 )  # fmt: skip
+PROXY = "labels of an automatic proxy"
 TABLES = {
     "table1": "keys with clear patterns, and triggers that show them",
     "table2": "the values that predict with the highest probability",
@@ -46,7 +48,7 @@ TABLES = {
 
 
 def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the `claims` table's rows in natural order, each with its unit, what was measured, and its place."""
+    """Return the `claims` table's rows in natural order, with unit, what was measured, by whose labels, and place."""
     known = {claim.id: claim for claim in register()}
     return [
         row
@@ -56,6 +58,7 @@ def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
             "unit": known[row["claim"]].unit,
             "section": section_of(known[row["claim"]]),
             "part": part_of(known[row["claim"]]),
+            "proxy": ANNOTATOR in (row["reason"] or ""),
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     ]

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from ff_memories.claims import summary
+from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.figures.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
 from ff_memories.report import interactive, outline
 from ff_memories.report.annotation import annotation_section
-from ff_memories.report.answers import answer, five
+from ff_memories.report.answers import answer, five, in_short
 from ff_memories.report.markdown import markdown
 from ff_memories.report.methods import methods
 from ff_memories.report.rendering import render
@@ -113,6 +114,7 @@ def report(
         meanings=MEANINGS,
         word=summary.word,
         linked=_linked,
+        proxy=outline.PROXY,
         sections=sections,
         sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
@@ -165,6 +167,7 @@ def _section(
     return {
         "section": section,
         "answer": answer(section.number, rows),
+        "short": in_short(section.number, rows),
         "figures": [part for part in shown if "svg" in part],
         "tables": [part for part in shown if "table" in part],
         "parts": [part for part in shown if part["target"]],
@@ -189,8 +192,11 @@ def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.
 
 
 def _linked(sentence: str) -> Markup:
-    """Return a sentence in which each claim's name leads to the claim."""
-    return Markup(re.sub(r"\b(K\d+)\b", r'<a href="#\1">\1</a>', str(escape(sentence))))
+    """Return a sentence in which each claim's name leads to the claim, and tells it where a mouse rests on it."""
+    statements = {claim.id: claim.statement for claim in register()}
+    link = Markup('<a href="#{0}" title="{1}">{0}</a>')
+    pieces = re.split(r"\b(K\d+)\b", sentence)
+    return Markup("").join(link.format(piece, statements[piece]) if piece in statements else piece for piece in pieces)
 
 
 def _figure(name: str, svg: str, figures_at: str, target: str) -> dict[str, Any]:
