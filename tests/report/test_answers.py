@@ -140,6 +140,22 @@ def test_a_sections_words_follow_its_numbers(section, number, words):
     assert words.startswith(in_short(section, shown).rstrip(".")) and in_short(section, rows()) == ""
 
 
+@pytest.mark.parametrize(
+    "section, verdicts, untrained, alike",
+    [
+        ("3.2", {"K1": "holds_as_untrained", "K2": "holds_as_untrained"}, {"K1": 0.2, "K2": 0.2}, True),
+        ("3.2", {"K1": "holds_as_untrained", "K2": "holds"}, {"K1": 0.2, "K2": 0.2}, False),
+        ("4", {"K11": "measured"}, {"K11": 0.2}, True), ("4", {"K11": "measured"}, {"K11": 0.02}, False),
+        ("5.1", {"K20": "measured"}, {}, False),
+        ("5.2", {"K23": "measured", "K24": "holds_as_untrained"}, {"K24": 0.24}, True),
+        ("5.2", {"K23": "measured", "K24": "fails"}, {"K24": 0.24}, False),
+    ],
+)  # fmt: skip
+def test_the_few_words_say_where_an_untrained_model_does_the_same(section, verdicts, untrained, alike):
+    said = in_short(section, rows(columns=known(baseline=untrained), **verdicts))
+    assert said and said.endswith(", as in an untrained model.") == alike
+
+
 def test_a_section_names_what_fails_and_what_an_untrained_model_shows_too():
     columns = known(baseline=dict.fromkeys(["K24", "K25", "K26"], 0.2))
     said = answer("5.2", rows(columns=columns, K24="holds_as_untrained", K25="holds", K26="fails"))

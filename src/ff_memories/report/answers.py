@@ -18,7 +18,8 @@ Answer = tuple[str, list[str]]  # in a few words, and the numbers
 HOLDING, FAILING, UNTRAINED_TOO = ("holds", "reproduced"), ("fails", "not_reproduced"), ("holds_as_untrained",)
 JUDGED = HOLDING + UNTRAINED_TOO + FAILING
 SIGNIFICANT = 0.05
-FEW, HALF = 0.1, 0.5
+FEW, HALF = 0.1, 0.5  # of a share
+TWICE = 2  # shares within this factor of each other are alike
 
 
 def five(
@@ -150,7 +151,7 @@ def _keys(found: Found) -> Answer:
     short = ""
     if "K1" in found and "K2" in found:
         above_all = found["K1"]["measured"] < 0 and found["K2"]["measured"] < 0
-        short = f"{'' if above_all else 'not '}most of all to the last token"
+        short = f"{'' if above_all else 'not '}most of all to the last token{_alike(found, 'K1', 'K2')}"
     return short, [
         _clause(found, "K1", lowers, ("more", "less")),
         _clause(found, "K5", "without the last token, the coefficient of a trigger of layer 1 changes by {value}"),
@@ -182,7 +183,7 @@ def _predictions(found: Found) -> Answer:
     if "K23" in found and "K24" in found:
         early, late = found["K23"]["measured"] >= HALF, found["K24"]["measured"] >= HALF
         where = "in the lowest layers" if early else "above the lowest layers" if late else "only in the last layer"
-        short = f"{where}, for most examples"
+        short = f"{where}, for most examples{_alike(found, 'K24')}"
     return short, [
         _clause(found, "K24", f"the last layer's {predicts}"),
         _clause(found, "K23", f"the lowest layers' {predicts}"),
@@ -198,7 +199,18 @@ def _degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
     if claim not in found:
         return ""
     share = found[claim]["measured"]
-    return most if share >= HALF else some if share >= FEW else few
+    return (most if share >= HALF else some if share >= FEW else few) + _alike(found, claim)
+
+
+def _alike(found: Found, *claims: str) -> str:
+    """Return that an untrained model is alike, by the verdicts, or by the numbers of claims that are not judged."""
+    return ", as in an untrained model" if all(_is_alike(found[claim]) for claim in claims) else ""
+
+
+def _is_alike(row: Row) -> bool:
+    if row["verdict"] in JUDGED or row["baseline"] is None:
+        return row["verdict"] in UNTRAINED_TOO
+    return bool(row["measured"] <= TWICE * row["baseline"] and row["baseline"] <= TWICE * row["measured"])
 
 
 def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")) -> str:
