@@ -54,16 +54,16 @@ def test_what_was_run_is_counted():
 @pytest.mark.parametrize(
     "verdicts, untrained, holds, fails, little",
     [
-        ({}, {}, "No claim is judged.", "No claim fails, since none is judged.", "30 were not attempted"),
+        ({}, {}, "No claim is judged.", "No claim fails, since none is judged.", "30 claims were not attempted"),
         ({"K1": "holds"}, {}, "The one judged claim holds: 1 of 1 on keys and what triggers them (K1).",
          "No judged claim fails.", "no untrained model"),
         ({"K1": "holds"}, {"K1": 0.1}, "The one judged claim holds beyond an untrained model: 1 of 1 on keys",
-         "No judged claim fails.", "29 were not attempted."),
+         "No judged claim fails.", "29 claims were not attempted."),
         ({"K1": "fails"}, {}, "The one judged claim does not hold.",
-         "The one judged claim does not hold: 1 of 1 on keys and what triggers them (K1).", "29 were"),
+         "The one judged claim does not hold: 1 of 1 on keys and what triggers them (K1).", "29 claims were"),
         ({"K1": "holds", "K12": "fails", "K14": "fails"}, {},
          "1 of the 3 judged claims holds: 1 of 1 on keys and what triggers them (K1).",
-         "2 of the 3 judged claims do not hold: 2 of 2 on values and what they predict (K12 and K14).", "27 were"),
+         "2 of the 3 judged claims do not hold: 2 of 2 on values and what they predict (K12 and K14).", "27 claims were"),
         ({"K1": "holds_as_untrained", "K2": "holds_as_untrained"}, {"K1": 0.1, "K2": 0.1},
          "None of the 2 judged claims holds beyond an untrained model.", "No judged claim fails.",
          "2 claims hold as well in an untrained model, so training does not explain them (K1 and K2)"),
@@ -71,7 +71,7 @@ def test_what_was_run_is_counted():
          "1 of the 2 judged claims holds beyond an untrained model: 1 of 2 on keys and what triggers them (K2).",
          "No judged claim fails.", "1 claim holds as well in an untrained model"),
         ({"K10": "measured", "K11": "not_applicable"}, {}, "No claim is judged.", "none is judged",
-         "2 are measured, not judged, since only the paper's own model could confirm"),
+         "2 claims are measured, not judged, since only the paper's own model could confirm"),
     ],
 )  # fmt: skip
 def test_what_holds_and_what_does_not_follow_the_verdicts(verdicts, untrained, holds, fails, little):

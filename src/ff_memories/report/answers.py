@@ -113,11 +113,13 @@ def _what_says_little(rows: Sequence[Row]) -> str:
     if number_only := _of(rows, ("measured",)):
         why = ", since only the paper's own model could confirm the size that each states"
         surrogate = rows[0]["scope"] == "surrogate"
-        said.append(f"{counted(len(number_only), 'is', 'are')} measured, not judged{why if surrogate else ''}")
+        said.append(
+            f"{counted(len(number_only), 'claim is', 'claims are')} measured, not judged{why if surrogate else ''}"
+        )
     if nothing := _of(rows, ("not_applicable",)):
-        said.append(f"{counted(len(nothing), 'has', 'have')} nothing to measure here")
+        said.append(f"{counted(len(nothing), 'claim has', 'claims have')} nothing to measure here")
     if later := _of(rows, ("not_attempted",)):
-        said.append(f"{counted(len(later), 'was', 'were')} not attempted")
+        said.append(f"{counted(len(later), 'claim was', 'claims were')} not attempted")
     if not any(row["baseline"] is not None for row in rows):
         said.append("no untrained model was measured beside this one")
     return sentence("; ".join(said) or "every claim is judged, and none holds in an untrained model as well")
@@ -172,7 +174,7 @@ def _memories(found: Found) -> Answer:
     single = "in some layer, a single memory mostly predicts the same"
     return _degree(found, "K20", single, single, "mostly of many"), [
         _clause(found, "K20", alone),
-        _clause(found, "K18", "{value} of a layer's memories are active at a time, the median"),
+        _clause(found, "K18", "a median of {value} of a layer's memories are active at a time"),
         _clause(found, "K21", "of the predictions that some memory does make, {value} are stop words"),
     ]
 
