@@ -112,10 +112,8 @@ def _what_says_little(rows: Sequence[Row]) -> str:
                     f"({_ids(too)})")  # fmt: skip
     if number_only := _of(rows, ("measured",)):
         why = ", since only the paper's own model could confirm the size that each states"
-        surrogate = rows[0]["scope"] == "surrogate"
-        said.append(
-            f"{counted(len(number_only), 'claim is', 'claims are')} measured, not judged{why if surrogate else ''}"
-        )
+        what = counted(len(number_only), "claim is", "claims are")
+        said.append(f"{what} measured, not judged{why if rows[0]['scope'] == 'surrogate' else ''}")
     if nothing := _of(rows, ("not_applicable",)):
         said.append(f"{counted(len(nothing), 'claim has', 'claims have')} nothing to measure here")
     if later := _of(rows, ("not_attempted",)):
