@@ -1,12 +1,14 @@
 """What stands beside or behind a figure's own marks: the other choice of types, untrained models, the font."""
 
 import base64
+import io
 import json
 import re
 
 import polars as pl
 import pytest
 from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts
+from fontTools.ttLib import TTFont
 
 from ff_memories import tables
 from ff_memories.claims import measures
@@ -102,8 +104,10 @@ def test_an_untrained_model_without_agreement_leaves_a_gap_and_no_error():
 
 def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():
     svg = font.carried(drawing("figure4"))
-    (held,) = re.findall(r"url\(data:font/woff2;base64,([\w+/=]+)\)", svg)
-    assert base64.b64decode(held)[:4] == b"wOF2"
+    (held,) = re.findall(r"url\(data:font/ttf;base64,([\w+/=]+)\)", svg)
+    carried_ = TTFont(io.BytesIO(base64.b64decode(held)))
+    assert {chr(code) for code in carried_.getBestCmap()} == set(font.LETTERS)
+    assert font._part() == font._part()
     assert svg.count("@font-face") == 1 and "agreement rate" in texts(svg)
     assert re.findall(r'@font-face\{font-family:"([^"]+)"', font.face()) == ["Liberation Sans"]
     assert inline(svg, "figure4", "it").count("@font-face") == 0

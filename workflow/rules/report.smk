@@ -99,7 +99,8 @@ rule report:
         sensitivity=(
             rules.sensitivity_table.output.sensitivity if run_.measures_choices else []
         ),
-        baselines=[],
+        baselines=rules.baselines.output.baselines,
+        perplexity=rules.composition.output.perplexity,
         table1=rules.table1.output.html,
         table2=rules.table2.output.html,
         table3=rules.table3.output.html,

@@ -1,21 +1,64 @@
-"""The figures' font for browsers: a small part of Liberation Sans, so that no machine shows them with another one."""
+"""The figures' font for browsers: the letters that they use of vl-convert's own, so that any machine shows the same.
+
+vl-convert compiles its fonts in and hands none out, so the font is read from its library's file.
+"""
 
 import base64
+import io
 import re
+import string
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
+
+import vl_convert
+from fontTools.subset import Options, Subsetter
+from fontTools.ttLib import TTFont, TTLibError
 
 from ff_memories.figures.theme import FONT
+
+LETTERS = string.ascii_letters + string.digits + string.punctuation + " −×–≥≤≈→·…“”‘’"
+FAMILY, STYLE = 1, 2  # the entries of a font's name table
+_START = re.compile(b"\x00\x01\x00\x00\x00[\x08-\x20]")
 
 
 @cache
 def face() -> str:
     """Return the style rule that carries the font: once in a page, or once in an SVG that stands alone."""
-    held = files("ff_memories.figures").joinpath("static", "liberation-sans.woff2").read_bytes()
-    address = f"data:font/woff2;base64,{base64.b64encode(held).decode()}"
-    return f'@font-face{{font-family:"{FONT}";src:url({address}) format("woff2")}}'
+    address = f"data:font/ttf;base64,{base64.b64encode(_part()).decode()}"
+    return f'@font-face{{font-family:"{FONT}";src:url({address}) format("truetype")}}'
 
 
 def carried(drawing: str) -> str:
     """Return an SVG with the font inside. Text stays text: it can be searched, selected and read out."""
     return re.sub(r"(<svg\b[^>]*>)", lambda found: f"{found[1]}<style>{face()}</style>", drawing, count=1)
+
+
+def _part() -> bytes:
+    """Return the font with ``LETTERS`` alone, the same bytes each time."""
+    font = _whole()
+    options = Options()
+    options.drop_tables += ["FFTM"]  # FontForge's times
+    options.hinting, options.layout_features, options.name_IDs, options.recalc_timestamp = False, [], [], False
+    subsetter = Subsetter(options)
+    subsetter.populate(text=LETTERS)
+    subsetter.subset(font)
+    out = io.BytesIO()
+    font.save(out)
+    return out.getvalue()
+
+
+def _whole() -> TTFont:
+    """Return the font as vl-convert carries it. Raises ``RuntimeError`` where it has no font of that name."""
+    for library in sorted(Path(vl_convert.__file__).parent.glob("vl_convert*")):
+        if library.suffix not in (".so", ".pyd", ".dylib"):
+            continue
+        held = library.read_bytes()
+        for found in _START.finditer(held):
+            try:
+                font = TTFont(io.BytesIO(held[found.start() : found.start() + (1 << 20)]), recalcTimestamp=False)
+                names = font["name"]
+                if (names.getDebugName(FAMILY), names.getDebugName(STYLE)) == (FONT, "Regular"):
+                    return font
+            except (TTLibError, KeyError, AssertionError, ValueError):
+                continue  # bytes that only begin like a font
+    raise RuntimeError(f"vl-convert carries no font called {FONT}")

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from ff_memories.claims import summary
 from ff_memories.claims.register import register
 from ff_memories.config import Settings
+from ff_memories.figures import font
 from ff_memories.figures.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
 from ff_memories.report import interactive, outline
@@ -50,6 +51,7 @@ BASELINES = {
 FACTS = {
     "layers": "layers", "model": "width", "keys": "keys and values in each layer", "heads": "attention heads",
     "vocab": "token types", "max_positions": "longest input, tokens", "parameters": "parameters",
+    "perplexity": "perplexity on validation sentences, each by itself",
     "checkpoint_sha256": "SHA-256 of the checkpoint", "dictionary_sha256": "SHA-256 of the dictionary",
     "corpus_sha256": "SHA-256 of the texts", "seed": "seed", "precision": "arithmetic",
 }  # fmt: skip
@@ -121,6 +123,7 @@ def report(
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
         methods=methods(config, dict(info), bool(claims["p_holm"].count())),
         claims_command=_command(configfile, targets.get("claims")),
+        font=Markup(font.face()),
         policy=Markup(interactive.policy(script)),
         script=script and Markup(script),
         live=[part for part in parts.values() if part["spec"]],

@@ -1,5 +1,6 @@
 """The report: a run's answers, then the paper's sections with figures and numbers, as one page that works offline."""
 
+import json
 import os
 from pathlib import Path
 
@@ -25,10 +26,11 @@ def run(
     table3: Input | None,
     scores: Input | None,
     sensitivity: AnyInputs,
-    baselines: AnyInputs,
+    baselines: Input | None,
+    perplexity: Input | None,
     configfile: Param | None,
     html: Output,
-    summary: Output,
+    summary: Output | None,
 ) -> None:
     """Write the page, and its answers and verdicts as Markdown.
 
@@ -40,12 +42,15 @@ def run(
         table3: HTML fragment
         scores: table annotation_scores
         sensitivity: table, where the run measured it
-        baselines: table, where the run has it
+        baselines: table
+        perplexity: perplexity.json, of the model on the validation text
         configfile: the run's config file, to be named in the commands that rerun a part
         html: report.html
         summary: summary.md
     """
     described, judged = read_info(info), tables.read(claims)
+    if perplexity is not None:
+        described = {**described, "perplexity": _perplexity(perplexity)}
     if set(judged["scope"]) - {described["scope"]}:
         raise UserError(f"{claims}: judged for another model than {info} describes", "run snakemake again")
     drawn = {path.stem: path for path in figures}
@@ -73,12 +78,21 @@ def run(
             tables.read(scores) if scores else None,
             {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
             configfile and _target(Path(configfile)),
-            tables.read(baselines[0]) if baselines else None,
+            tables.read(baselines) if baselines else None,
         )
     except ValueError as error:
         raise UserError(f"--figures, --specs: {error}", "remove the figure and run snakemake again") from None
     write_whole(html, made.html)
-    write_whole(summary, made.markdown)
+    if summary is not None:
+        write_whole(summary, made.markdown)
+
+
+def _perplexity(path: Path) -> float | None:
+    try:
+        found: float | None = json.loads(_text(path))["perplexity"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: no perplexity in it ({error!r})", rebuild_hint(path)) from None
+    return found
 
 
 def _text(path: Path) -> str:

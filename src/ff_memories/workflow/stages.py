@@ -26,7 +26,8 @@ HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
 # What a run shares. All else shows text, if only as token ids, or is made again from what is shared within seconds:
 # DVC records its hash and keeps no copy, so that no push can publish it.
 SHARED = re.compile(
-    r"/(tables|counts|sensitivity|golden|proxy)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$|/model/(info|model)\.json$"
+    r"/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$"
+    r"|/model/(info|model|perplexity)\.json$|/summary\.md$"
 )
 
 
