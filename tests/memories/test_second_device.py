@@ -561,6 +561,7 @@ def later_steps(folder, out, device):
                  "refinement": "refinement", "annotations": "annotations", "labels": "pattern_labels",
                  "distances": "distance_labels"}  # fmt: skip
     step("baseline-model", *of_run, *text, "--dictionary", folder / "dict.txt", "--model", "untrained-1",
+         "--perplexity", out / "untrained-1" / "perplexity.json",
          *(w for o, n in baselines.items() for w in (f"--{o}", out / "untrained-1" / f"{n}.parquet")))  # fmt: skip
     step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
          t("projection_seeds"))  # fmt: skip

@@ -33,6 +33,7 @@ def measured(run, model, where, device="cpu"):
     inputs = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     inputs += ["--corpus", out / "corpus.safetensors", "--dictionary", folder / "dict.txt"]
     outputs = [word for name, option in MADE.items() for word in (f"--{option}", where / f"{name}.parquet")]
+    outputs += ["--perplexity", where / "perplexity.json"]
     execution = ["--device", device, "--threads", 1, "--batch-tokens", 256]
     step("baseline-model", "--config", folder / "config.yaml", *inputs, "--model", model, *execution, *outputs)
     return {name: tables.read(where / f"{name}.parquet") for name in MADE}

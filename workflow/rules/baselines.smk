@@ -20,6 +20,7 @@ rule baseline_model:
         annotations=run_.path("baselines", "{model}", "annotations.parquet"),
         labels=run_.path("baselines", "{model}", "pattern_labels.parquet"),
         distances=run_.path("baselines", "{model}", "distance_labels.parquet"),
+        perplexity=run_.path("baselines", "{model}", "perplexity.json"),
     log:
         run_.path("logs", "baseline_model", "{model}.log"),
     benchmark:

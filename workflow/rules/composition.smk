@@ -15,7 +15,6 @@ rule composition:
         composition=run_.table("composition"),
         refinement=run_.table("refinement"),
         counts=run_.path("counts", "composition.parquet"),
-        perplexity=run_.path("model", "perplexity.json"),
     log:
         run_.path("logs", "composition.log"),
     benchmark:

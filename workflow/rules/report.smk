@@ -100,7 +100,7 @@ rule report:
             rules.sensitivity_table.output.sensitivity if run_.measures_choices else []
         ),
         baselines=rules.baselines.output.baselines,
-        perplexity=rules.composition.output.perplexity,
+        perplexity=run_.path("baselines", "same_sample", "perplexity.json"),
         table1=rules.table1.output.html,
         table2=rules.table2.output.html,
         table3=rules.table3.output.html,

@@ -13,7 +13,7 @@ from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import Batch, Decoder
 
-SENTENCES = 2000  # validation sentences at most
+SENTENCES = 1000  # validation sentences at most
 
 
 def perplexity(decoder: Decoder, corpus: Corpus, seed: int, batch_tokens: int) -> dict[str, Any]:

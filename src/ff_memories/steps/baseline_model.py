@@ -4,17 +4,21 @@ The same steps as in the run make the same tables. ``same_sample`` is the run's 
 the sample's part from training's.
 """
 
+import json
+
 import numpy as np
 import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Execution, Input, Output, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.memories import composition as compositions
 from ff_memories.memories import mutations as mutants
+from ff_memories.memories import perplexity as perplexities
 from ff_memories.memories import untrained
 from ff_memories.memories import values as predictions
 from ff_memories.memories.trigger_table import table as trigger_table
@@ -45,6 +49,7 @@ def run(
     annotations: Output,
     labels: Output,
     distances: Output,
+    perplexity: Output,
     execution: Execution,
 ) -> None:
     """Measure one model.
@@ -53,6 +58,7 @@ def run(
         model: untrained-1, untrained-2, ...: weights drawn at random, each time others; or same_sample
         labels: table pattern_labels
         distances: table distance_labels
+        perplexity: on validation sentences, as JSON
     """
     (text, numbers), types = untrained.sample(store.read(corpus), config.seed), Dictionary.read(dictionary)
     own = load_decoder(weights, description, execution, config.precision)
@@ -74,6 +80,7 @@ def run(
         single_token=config.mutations.single_token, seed=config.seed,
     )  # fmt: skip
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
+    said = perplexities.perplexity(decoder, text, config.seed, execution.batch_tokens)
     drawn = compositions.sample_examples(
         text.lengths[text.train :], text.train, examples=min(options.examples, untrained.EXAMPLES),
         sample=options.sample, positions=options.positions, seed=config.seed,
@@ -94,6 +101,7 @@ def run(
         (labels, labelled), (distances, judged),
     ):  # fmt: skip
         tables.write(frame, path, decoder.precision)
+    write_whole(perplexity, json.dumps(said, indent=1) + "\n")
 
 
 def _model(name: str, own: Decoder, config: Settings, weights: Input, description: Input) -> Decoder:

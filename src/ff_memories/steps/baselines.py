@@ -27,13 +27,14 @@ def run(
 
     Args:
         tables: this run's triggers, values, examples, composition and refinement
-        models: the tables of untrained models, each model's in a folder of its name: untrained-1, ..., same_sample
+        models: the tables of untrained models, each model's in a folder of its name: untrained-1, ..., same_sample;
+            other files there are passed over
     """
     own = {schemas.name_of(path): schemas.read(path) for path in tables}
     described, text = read_info(info), store.read(corpus)
     evidence = Evidence.of_run(config, described, dictionary, own)
     of_models: dict[str, measured.Tables] = {}
-    for path in models:
+    for path in (path for path in models if path.suffix == ".parquet"):
         of_models.setdefault(path.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
     counts = np.bincount(text.tokens[: text.offsets[text.train]], minlength=described["vocab"])
     known = targets(own["triggers"], text, config.values.target)

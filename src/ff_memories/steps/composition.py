@@ -1,18 +1,14 @@
 """E8-E13: how memories compose and layers refine, on validation prefixes (`examples`, `composition`, `refinement`)."""
 
-import json
-
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store, texts
 from ff_memories.corpus.dictionary import never_trained
 from ff_memories.memories import composition as compositions
-from ff_memories.memories import perplexity as perplexities
 from ff_memories.memories.values import other, value_tops
 from ff_memories.model.loading import load_decoder
 
@@ -30,7 +26,6 @@ def run(
     composition: Output,
     refinement: Output,
     counts: Output,
-    perplexity: Output | None,
     execution: Execution,
 ) -> None:
     """Observe every layer at the sample's prefixes.
@@ -38,7 +33,6 @@ def run(
     Args:
         sample: composition.sample_file, where it is given
         sentences: the table, where a sample is given
-        perplexity: the model's perplexity on the validation text, as JSON
     """
     options, text = config.composition, store.read(corpus)
     decoder = load_decoder(weights, description, execution, config.precision)
@@ -83,8 +77,5 @@ def run(
         "residual_and_ffn_agree_output_differs": broken,
     }
     tables.write_counts("composition", reasons, counts)
-    if perplexity is not None:
-        found = perplexities.perplexity(decoder, text, config.seed, execution.batch_tokens)
-        write_whole(perplexity, json.dumps(found, indent=1) + "\n")
     for path, name in ((examples, "examples"), (composition, "composition"), (refinement, "refinement")):
         tables.write(made[name], path, decoder.precision)

@@ -27,7 +27,7 @@ HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
 # DVC records its hash and keeps no copy, so that no push can publish it.
 SHARED = re.compile(
     r"/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$"
-    r"|/model/(info|model|perplexity)\.json$|/summary\.md$"
+    r"|/model/(info|model)\.json$|/summary\.md$"
 )
 
 
