@@ -33,14 +33,13 @@ def test_shares_read_as_percent(share, shown):
 
 
 def test_patterns():
-    series = {"layer": [1, 1, 4, 4], "series": ["semantic", "both"] * 2}
-    assert "are more common in upper layers: 60 % of triggers, 30 %" in said(
-        "figure2", **series, mean=[0.1, 0.2, 0.4, 0.2]
-    )
-    assert "no more common in upper layers" in said("figure2", **series, mean=[0.4, 0.2, 0.1, 0.2])
-    assert (
-        said("figure2", layer=[4], series=["both"], mean=[0.2]) == "Triggers show a semantic pattern: 20 % in layer 4"
-    )
+    series = {"layer": [1, 1, 4, 4], "series": ["shallow", "semantic"] * 2}
+    told = lambda *shares: said("figure2", **series, mean=list(shares))
+    assert told(0.6, 0.03, 0.5, 0.07) == "Shallow patterns fall from 60 % to 50 %, semantic ones rise from 3 % to 7 %"
+    assert told(0.5, 0.2, 0.6, 0.1) == "Shallow patterns rise from 50 % to 60 %, semantic ones fall from 20 % to 10 %"
+    assert told(0.5, 0.2, 0.5, 0.2) == "Shallow patterns stay at 50 %, semantic ones stay at 20 %"
+    one = said("figure2", layer=[4, 4], series=["both", "none"], mean=[0.2, 0.8])
+    assert one == "Triggers show a pattern: 20 % in layer 4"
 
 
 def test_mutations():

@@ -5,6 +5,9 @@ from typing import Any
 
 import polars as pl
 
+from ff_memories.claims.layers import between
+from ff_memories.claims.register import register
+from ff_memories.claims.statistics import average, by_layer
 from ff_memories.figures.context import FigureContext
 
 NO_DATA = "There is no data to show"
@@ -48,21 +51,26 @@ def extremes(frame: pl.DataFrame, column: str) -> str:
 
 
 def patterns(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 2: whether semantic patterns are more common in upper layers."""
-    shares = (
-        frame.filter(pl.col("series").is_in(["semantic", "both"]))
-        .group_by("layer").agg(pl.col("mean").sum().clip(0, 1)).sort("layer")
-    )  # fmt: skip
-    upper = pl.col("layer") > context.layers / 2
-    low, high = (shares.filter(part)["mean"].to_list() for part in (~upper, upper))
-    if not low or not high:
-        return f"Triggers show a semantic pattern: {extremes(shares, 'mean')}"
-    below, above = sum(low) / len(low), sum(high) / len(high)
-    said = "more" if above > below else "no more"
-    return (
-        f"Semantic patterns are {said} common in upper layers: "
-        f"{percent(above)} of triggers, {percent(below)} in lower layers"
+    """Figure 2: how shallow patterns and semantic ones, each alone, go from the lower layers to the upper (K9)."""
+    claim = next(claim for claim in register() if claim.check == "patterns.shallow_then_semantic")
+    halves = [between(claim.parameters[part], context.layers) for part in ("lower", "upper")]
+    shares = {kind: by_layer(frame.filter(pl.col("series") == kind), "mean") for kind in ("shallow", "semantic")}
+    ends = {kind: [average(shares[kind], layers) for layers in halves] for kind in shares}
+    if any(end is None for pair in ends.values() for end in pair):
+        covered = frame.filter(pl.col("series") != "none").group_by("layer").agg(pl.col("mean").sum().clip(0, 1))
+        return f"Triggers show a pattern: {extremes(covered, 'mean')}"
+    return ", ".join(
+        f"{what} {_goes(*(percent(end) for end in ends[kind]))}"  # type: ignore[arg-type]  # none is missing
+        for kind, what in (("shallow", "Shallow patterns"), ("semantic", "semantic ones"))
     )
+
+
+def _goes(below: str, above: str) -> str:
+    """Return how a share goes from lower to upper layers: ``fall from 61 % to 51 %``."""
+    if below == above:
+        return f"stay at {below}"
+    number = lambda text: float(text.split("\u00a0")[0])
+    return f"{'rise' if number(above) > number(below) else 'fall'} from {below} to {above}"
 
 
 def mutations(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -107,9 +107,9 @@ def _what_does_not(rows: Sequence[Row]) -> str:
 def _what_says_little(rows: Sequence[Row]) -> str:
     said = []
     if too := _of(rows, UNTRAINED_TOO):
-        alike = "as well in an untrained model, so training does not explain"
-        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} {alike} {'it' if len(too) == 1 else 'them'} "
-                    f"({_ids(too)})")  # fmt: skip
+        them = "it" if len(too) == 1 else "them"
+        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} in an untrained model as well, so training did "
+                    f"not bring {them} about ({_ids(too)})")  # fmt: skip
     if number_only := _of(rows, ("measured",)):
         why = ", since only the paper's own model could confirm the size that each states"
         what = counted(len(number_only), "claim is", "claims are")
