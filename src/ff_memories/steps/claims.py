@@ -56,7 +56,7 @@ def run(
     schemas.write(judged, claims)
     schemas.write(gathered, out_counts)
     found = verdicts_of(judged)
-    write_whole(metrics, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    write_whole(metrics, json.dumps(found, indent=1) + "\n")
     for claim in register():
         _, number = natural(claim.id)
         write_whole(each / f"K{number:02}-{claim.name}.json", json.dumps(found[claim.id]) + "\n")
@@ -88,13 +88,13 @@ def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
 
 
 def verdicts_of(claims: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return each claim's measured value, to six significant digits, and its verdict."""
+    """Return each claim's measured value, to six significant digits, and its verdict, K2 before K10."""
     return {
         row["claim"]: {
             "measured": None if row["measured"] is None else float(f"{row['measured']:.6g}"),
             "verdict": row["verdict"],
         }
-        for row in claims.iter_rows(named=True)
+        for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     }
 
 
