@@ -56,7 +56,8 @@ def test_a_finished_run_ends_with_its_answers(planted_copy):
     claims = json.loads((planted_copy / "results/planted/claims.json").read_text())
     given = Counter(claim["verdict"] for claim in claims.values())
     said = next(n for n, line in enumerate(shown) if line.startswith(f"This run tests {len(claims)} claims"))
-    assert f"of the {given['holds'] + given['fails']} judged claims" in shown[said + 1]
+    judged = sum(given[verdict] for verdict in ("holds", "holds_as_untrained", "fails"))
+    assert f"of the {judged} judged claims" in shown[said + 1]
     assert shown[said + 3].endswith(" Report: results/planted/report/report.html")
     assert shown[said + 4].startswith("Keys and what triggers them (section 3.2): ")
 
@@ -75,8 +76,9 @@ def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
 @pytest.mark.more
 def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
     change(planted_copy, "mutations.random", "inner")
-    assert set(due(planted_copy)) == {"mutations", "figure", "figure_pages", "claims", "report", "gallery"}
-    assert due(planted_copy)["figure"] == 1
+    touched = {"mutations", "baseline_model", "baselines", "figure", "figure_pages", "claims", "report", "gallery"}
+    assert set(due(planted_copy)) == touched
+    assert due(planted_copy)["figure"] == 5  # Figure 3, and four that show untrained models
 
 
 @pytest.mark.more
