@@ -40,10 +40,9 @@ def test_it_is_that_of_fairseqs_own_probabilities(run):
     json.dumps(found)
 
 
-def test_a_long_text_is_sampled_and_an_empty_one_has_none(run, monkeypatch):
+def test_a_long_text_is_sampled_and_an_empty_one_has_none(run):
     _, decoder, corpus = run
-    monkeypatch.setattr(perplexity, "SENTENCES", 7)
-    assert perplexity.perplexity(decoder, corpus, 1, 64)["sentences"] == 7
+    assert perplexity.perplexity(decoder, corpus, 1, 64, sentences=7)["sentences"] == 7
     nothing = store.Corpus(corpus.tokens, corpus.offsets, len(corpus))
     found = perplexity.perplexity(decoder, nothing, 1, 64)
     assert (found["perplexity"], found["tokens"], found["sentences"]) == (None, 0, 0)

@@ -13,17 +13,19 @@ from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import Batch, Decoder
 
-SENTENCES = 1000  # validation sentences at most
+SENTENCES = 2000  # validation sentences at most
 
 
-def perplexity(decoder: Decoder, corpus: Corpus, seed: int, batch_tokens: int) -> dict[str, Any]:
+def perplexity(
+    decoder: Decoder, corpus: Corpus, seed: int, batch_tokens: int, sentences: int = SENTENCES
+) -> dict[str, Any]:
     """Return the model's perplexity on validation sentences, each by itself after ``</s>``, as in the experiments.
 
     Every token of a sentence counts, its end does not. ``perplexity`` is null where there is no token. The keys
     ``tokens``, ``sentences`` and ``context`` say what was measured.
     """
     every = np.arange(corpus.train, len(corpus))
-    chosen = np.sort(generator(seed, "perplexity").permutation(every)[:SENTENCES])
+    chosen = np.sort(generator(seed, "perplexity").permutation(every)[:sentences])
     lengths = corpus.lengths[chosen]
     nats, vocabulary = np.zeros(len(chosen)), decoder.vocabulary.reading("adaptive")
 

@@ -8,6 +8,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.model.converted import Description, Weights
 
 # What is measured of an untrained model: enough to tell it from a trained one, in seconds.
+PREDICTED_SENTENCES = 200  # validation sentences on which an untrained model's perplexity is measured
 SENTENCES, MUTATED_KEYS, MUTATED_TRIGGERS, EXAMPLES = 2000, 10, 25, 500
 
 

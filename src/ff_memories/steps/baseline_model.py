@@ -80,7 +80,8 @@ def run(
         single_token=config.mutations.single_token, seed=config.seed,
     )  # fmt: skip
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
-    said = perplexities.perplexity(decoder, text, config.seed, execution.batch_tokens)
+    read = perplexities.SENTENCES if model == SAME_SAMPLE else untrained.PREDICTED_SENTENCES
+    said = perplexities.perplexity(decoder, text, config.seed, execution.batch_tokens, read)
     drawn = compositions.sample_examples(
         text.lengths[text.train :], text.train, examples=min(options.examples, untrained.EXAMPLES),
         sample=options.sample, positions=options.positions, seed=config.seed,
