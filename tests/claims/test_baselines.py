@@ -114,13 +114,25 @@ def test_the_table_has_mean_least_and_largest_of_all_draws(run):
     assert by["K11", "untrained"]["measured"] == own_rate
 
 
-def test_a_direction_that_may_be_chance_meets_no_claim():
-    claim = next(claim for claim in register() if claim.id == "K9")
-    clear, chance = np.full(1000, 0.1), np.linspace(-0.1, 0.1, 1000)
-    assert baselines.holds(claim, Measurement(0.1, ok=True, draws=clear))
-    assert not baselines.holds(claim, Measurement(0.1, ok=True, draws=chance))
-    assert not baselines.holds(claim, Measurement(0.1, ok=False, draws=clear))
-    assert baselines.holds(claim, Measurement(0.1, ok=True)) and not baselines.holds(claim, Measurement(0.1))
+def test_a_baseline_that_cannot_be_measured_says_nothing_about_a_claim():
+    claim = next(claim for claim in register() if claim.directional)
+    assert judge(claim, Measurement(1.0, ok=True), "surrogate", {"holding": 0, "runs": 0})[0] == "holds"
+
+
+def test_a_clearly_better_rank_has_a_small_p_value_and_a_worse_one_a_large():
+    rng = np.random.default_rng(3)
+    layer = np.repeat(np.arange(1, 17), 40)
+    for scale, small in ((17 - layer, True), (layer, False)):
+        values = pl.DataFrame({
+            "layer": layer, "key": np.tile(np.arange(40), 16), "top_token": 1, "top_probability": 0.5, "next_token": 2,
+            "next_token_rank": rng.integers(0, 50, len(layer)) + 100 * scale, "agrees": False, "agreeing_triggers": 0,
+            "triggers": 3,
+        })  # fmt: skip
+        own = {"values": tables.conform(values, tables.TABLES["values"])}
+        evidence = Evidence(tables=own, layers=16, keys=40, vocab=5000)
+        row = verdicts(register(), evidence, "surrogate").filter(claim="K14").row(0, named=True)
+        assert (row["p"] < 0.01) == small and (row["verdict"] == "holds") == small
+        assert row["low"] < row["measured"] < row["high"]
 
 
 @pytest.mark.parametrize("holding, verdict", [(0, "holds"), (1, "holds"), (2, "holds_as_untrained"),

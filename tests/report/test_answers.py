@@ -67,7 +67,7 @@ def test_what_was_run_is_counted():
          "27 claims were"),
         ({"K1": "holds_as_untrained", "K2": "holds_as_untrained"}, {"K1": 0.1, "K2": 0.1},
          "None of the 2 judged claims holds beyond an untrained model.", "No judged claim fails.",
-         "2 claims hold in an untrained model as well, so training did not bring them about (K1 and K2)"),
+         "2 claims hold in an untrained model as well, so they are no evidence of what training does (K1 and K2)"),
         ({"K1": "holds_as_untrained", "K2": "holds"}, {"K1": 0.1, "K2": 0.1},
          "1 of the 2 judged claims holds beyond an untrained model: 1 of 2 on keys and what triggers them (K2).",
          "No judged claim fails.", "1 claim holds in an untrained model as well"),
@@ -96,8 +96,11 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
     )
     shown = rows(columns=columns, K1="holds", K24="fails")
     said = told(shown)[4]
-    assert "2 of 2 numbers have a 95 % interval, from drawing examples or keys again" in said
-    assert "1 of 2 one-sided tests stays below p = 0.05 after Holm's correction" in said
+    assert (
+        "2 of 2 numbers have a 95 % interval, from drawing examples or keys again, not from training another model"
+        in said
+    )
+    assert "1 of 2 directions is clearer than chance (p < 0.05 after Holm's correction)" in said
     assert "was not measured" in said
     own = claims_table(K1="holds").head(1)
     other = sensitivity.rows(claims_table(K1="fails").head(1), "values.target", "last")
@@ -122,16 +125,16 @@ def test_every_section_has_an_answer_for_every_verdict(section, verdict):
 @pytest.mark.parametrize(
     "section, number, words",
     [
-        ("3.2", -0.4, "Most of all to the last token: removing a trigger's last token, not its first, lowers "
-         "the key's coefficient by 40 points more (K1"),
-        ("3.2", 0.4, "Not most of all to the last token: removing a trigger's last token, not its first, lowers "
-         "the key's coefficient by 40 points less (K1"),
+        ("3.2", -0.4, "Most of all to the last token: removing a trigger's last token lowers the key's "
+         "coefficient by 40 points more than removing its first (K1"),
+        ("3.2", 0.4, "Not most of all to the last token: removing a trigger's last token lowers the key's "
+         "coefficient by 40 points less than removing its first (K1"),
         ("4", 0.02, "Rarely: in the best upper layer, 2 % of the values"),
         ("4", 0.3, "Sometimes: "), ("4", 0.7, "Mostly: "),
-        ("5.1", 0.7, "Mostly of many: in every layer, at least 70 % of the examples"),
+        ("5.1", 0.7, "Rarely of a single memory: in every layer, at least 70 % of the examples"),
         ("5.1", 0.3, "In some layer, a single memory mostly predicts the same: "),
-        ("5.2", 0.8, "In the lowest layers, for most examples"),
-        ("5.2", 0.1, "Only in the last layer, for most examples"),
+        ("5.2", 0.8, "Early"),
+        ("5.2", 0.1, "Not even in the last layer, for most examples"),
     ],
 )  # fmt: skip
 def test_a_sections_words_follow_its_numbers(section, number, words):

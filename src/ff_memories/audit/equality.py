@@ -65,6 +65,7 @@ RULES: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 # p-values are counts of resamples, and baselines are measured on few keys and examples
+FLIP = 0.005  # a unit or two of a few hundred on the other side
 LOOSE = {"p": 0.5, "p_holm": 0.5, "baseline": 0.1, "baselines": 0.1}
 UNITS = ("n", "agreeing", "keys", "examples", "pairs")  # columns that count what a statistic is taken over
 Side = Literal["a", "b"]
@@ -372,6 +373,7 @@ def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, O
             else limits.coefficient * size
             + pl.max_horizontal(INTERVAL * width, flips / count)
             + LOOSE.get(column if name == "claims" else name, 0.0) * pl.max_horizontal(size, width)
+            + (FLIP if name == "baselines" else 0.0)
         )
         limit = may if numeric or name in UNTRAINED else 1e-9 * size
         judged = both.select(

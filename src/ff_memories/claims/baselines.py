@@ -16,14 +16,12 @@ from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.measures import active_memories, agreement, residual_predicts, zero_agreement
 from ff_memories.claims.register import Claim
-from ff_memories.claims.statistics import p_value
 from ff_memories.claims.verdicts import check_of
 from ff_memories.memories.refinement import kinds
 from ff_memories.tables import TABLES, conform
 
 Tables = dict[str, pl.DataFrame]
 UNTRAINED = "untrained"
-CHANCE = 0.05  # of a direction that is not there
 DRAWS = 3  # of each baseline that is drawn at random
 PREDICTED = ("top_token", "top_probability", "next_token_rank")
 
@@ -140,25 +138,17 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
     for name, tables in measured:
         for claim in claims:
             if name in claim.baselines:
-                seed = evidence.seed if name == UNTRAINED else None  # a verdict hangs on these alone
-                seen = replace(evidence, tables=tables, seed=seed)
+                seen = replace(evidence, tables=tables, seed=None)
                 found.setdefault((claim.id, name), []).append(_measure(claim, seen))
-    rows, claims_by = [], {claim.id: claim for claim in claims}
+    rows = []
     for (claim_id, name), runs in found.items():
         values = [one.value for one in runs if one.value is not None]
         rows.append({
             "claim": claim_id, "baseline": name, "measured": fmean(values) if values else None,
-            "low": min(values, default=None), "high": max(values, default=None), "runs": len(runs),
-            "holding": sum(holds(claims_by[claim_id], one) for one in runs),
+            "low": min(values, default=None), "high": max(values, default=None), "runs": len(values),
+            "holding": sum(one.ok is True for one in runs if one.value is not None),
         })  # fmt: skip
     return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
-
-
-def holds(claim: Claim, found: Measurement) -> bool:
-    """Return whether a baseline meets a claim: not where its direction may be chance, if the claim has a test."""
-    if claim.null is None or found.draws is None or not len(found.draws):
-        return found.ok is True
-    return found.ok is True and p_value(found.draws, claim.null, claim.alternative) < CHANCE
 
 
 def _measure(claim: Claim, evidence: Evidence) -> Measurement:
@@ -183,9 +173,15 @@ MEASURES: Mapping[str, Callable[[Tables, int, int], pl.DataFrame]] = {
 def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> pl.DataFrame:
     """Return the table ``control``: measures by layer of the untrained models, their mean, least and largest."""
     out = pl.DataFrame({"layer": range(1, layers + 1)}, schema={"layer": pl.UInt8})
-    fires = pl.concat(t["values"].drop_nulls("agrees").group_by("layer").len() for t in untrained)
-    out = out.join(fires.group_by("layer").agg(keys=pl.col("len").min()), on="layer", how="left", maintain_order="left")
-    out = out.with_columns(pl.col("keys").fill_null(0), examples=pl.lit(min(t["examples"].height for t in untrained)))
+    every_layer = out.select("layer")
+    fires = pl.concat(
+        every_layer.join(t["values"].drop_nulls("agrees").group_by("layer").len(), on="layer", how="left")
+        for t in untrained
+    )
+    least = fires.with_columns(pl.col("len").fill_null(0)).group_by("layer").agg(keys=pl.col("len").min())
+    out = out.join(least, on="layer", how="left", maintain_order="left").with_columns(
+        examples=pl.lit(min(t["examples"].height for t in untrained))
+    )
     for name, measure in MEASURES.items():
         every = pl.concat(measure(tables, keys, seed) for tables in untrained)
         value = pl.col("value")

@@ -15,6 +15,7 @@ from ff_memories.tables import TABLES, conform
 
 PROXY = "automatic proxy"
 JUDGED = ("reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails")
+FEWEST = 10  # units that a test needs: resamples of fewer say too little
 OF_TYPES = ("values", "composition")  # checks of what values predict, hence among which types
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
 # Imported by name, so that whoever reads the imports knows what a verdict depends on.
@@ -58,7 +59,7 @@ def judge(
     if found.ok is None:
         return "not_applicable", _joined(note, found.reason or "no data")
     if scope == "surrogate":
-        alike = found.ok and untrained is not None and 2 * untrained["holding"] >= untrained["runs"]
+        alike = found.ok and untrained is not None and 0 < untrained["runs"] <= 2 * untrained["holding"]
         return ("holds_as_untrained" if alike else "holds" if found.ok else "fails"), _joined(note, found.reason)
     if claim.human and found.proxy:
         return "not_attempted", _joined(f"{PROXY}, which cannot reproduce what people judged", found.reason)
@@ -82,7 +83,7 @@ def verdicts(
     )
     for claim in claims:
         try:
-            found = check_of(claim)(evidence, **claim.parameters)
+            found = check_of(claim)(evidence, **_asked(claim, scope))
             verdict, reason = judge(claim, found, scope, untrained.get(claim.id))
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
                 reason = _joined(reason or "", _beside(claim, found, *beside))
@@ -102,8 +103,15 @@ def verdicts(
     return conform(pl.DataFrame(made, schema=schema.columns), schema)
 
 
+def _asked(claim: Claim, scope: str) -> dict[str, Any]:
+    """Return a check's parameters: of a surrogate, as of its baselines, the direction is asked."""
+    return {**claim.parameters, **(claim.direction if scope == "surrogate" else {})}
+
+
 def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:
     """Return the p-value of a judged claim's direction; none where nothing is judged, or there is no test."""
     if verdict not in JUDGED or claim.null is None or found.draws is None or not len(found.draws):
+        return None
+    if found.n is not None and found.n < FEWEST:
         return None
     return p_value(found.draws, claim.null, claim.alternative)

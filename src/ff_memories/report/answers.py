@@ -107,9 +107,9 @@ def _what_does_not(rows: Sequence[Row]) -> str:
 def _what_says_little(rows: Sequence[Row]) -> str:
     said = []
     if too := _of(rows, UNTRAINED_TOO):
-        them = "it" if len(too) == 1 else "them"
-        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} in an untrained model as well, so training did "
-                    f"not bring {them} about ({_ids(too)})")  # fmt: skip
+        them = "it is" if len(too) == 1 else "they are"
+        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} in an untrained model as well, so {them} no "
+                    f"evidence of what training does ({_ids(too)})")  # fmt: skip
     if number_only := _of(rows, ("measured",)):
         why = ", since only the paper's own model could confirm the size that each states"
         what = counted(len(number_only), "claim is", "claims are")
@@ -130,11 +130,11 @@ def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
     intervals = [row for row in numbers if row["low"] is not None]
     said = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
     if kinds := sorted({row["resampled"] for row in intervals if row["resampled"]}):
-        said[0] += f", from drawing {listed(kinds, 'or')} again"
+        said[0] += f", from drawing {listed(kinds, 'or')} again, not from training another model"
     if tested := [row for row in rows if row["p_holm"] is not None]:
         clear = sum(row["p_holm"] < SIGNIFICANT for row in tested)
-        said.append(f"{clear} of {counted(len(tested), 'one-sided test', 'one-sided tests')} "
-                    f"{'stays' if clear == 1 else 'stay'} below p = {SIGNIFICANT} after Holm's correction")  # fmt: skip
+        clearer = f"{'is' if clear == 1 else 'are'} clearer than chance (p < {SIGNIFICANT} after Holm's correction)"
+        said.append(f"{clear} of {counted(len(tested), 'direction', 'directions')} {clearer}")
     if choices is None:
         said.append("whether a verdict depends on a choice of analysis was not measured")
     else:
@@ -147,7 +147,7 @@ def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
 
 
 def _keys(found: Found) -> Answer:
-    lowers = "removing a trigger's last token, not its first, lowers the key's coefficient by {size} {how}"
+    lowers = "removing a trigger's last token lowers the key's coefficient by {size} {how} than removing its first"
     short = ""
     if "K1" in found and "K2" in found:
         above_all = found["K1"]["measured"] < 0 and found["K2"]["measured"] < 0
@@ -163,14 +163,14 @@ def _values(found: Found) -> Answer:
     return _degree(found, "K11", "rarely", "sometimes", "mostly"), [
         _clause(found, "K11", "in the best upper layer, {value} of the values agree with their key's top trigger"),
         _clause(found, "K12", "the upper layers' mean agreement is {value} that of the lower half"),
-        _clause(found, "K16", "{value} of the 100 most predictive values sit in the upper layers"),
+        _clause(found, "K17", "{value} of the 100 most predictive values agree with some trigger of their key"),
     ]
 
 
 def _memories(found: Found) -> Answer:
     alone = "in every layer, at least {value} of the examples get a prediction that no active memory makes by itself"
     single = "in some layer, a single memory mostly predicts the same"
-    return _degree(found, "K20", single, single, "mostly of many"), [
+    return _degree(found, "K20", single, single, "rarely of a single memory"), [
         _clause(found, "K20", alone),
         _clause(found, "K18", "a median of {value} of a layer's memories are active at a time"),
         _clause(found, "K21", "of the predictions that some memory does make, {value} are stop words"),
@@ -182,8 +182,8 @@ def _predictions(found: Found) -> Answer:
     short = ""
     if "K23" in found and "K24" in found:
         early, late = found["K23"]["measured"] >= HALF, found["K24"]["measured"] >= HALF
-        where = "in the lowest layers" if early else "above the lowest layers" if late else "only in the last layer"
-        short = f"{where}, for most examples{_alike(found, 'K24')}"
+        where = "early" if early else "late" if late else "not even in the last layer, for most examples"
+        short = f"{where}{_alike(found, 'K24')}"
     return short, [
         _clause(found, "K24", f"the last layer's {predicts}"),
         _clause(found, "K23", f"the lowest layers' {predicts}"),
@@ -228,6 +228,9 @@ def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")
     said = [f"{claim} {'not judged' if row['verdict'] == 'measured' else summary.word(row['verdict'])}"]
     if row["baseline"] is not None:
         said.append("untrained: " + ("{size} {how}" if how[0] else "{value}").format(**_fields(row, "baseline", how)))
+    guessed = {other["baseline"]: other["measured"] for other in row.get("baselines", ())}.get("unigram")
+    if guessed is not None:
+        said.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
     if row["proxy"]:
         said.append(PROXY)
     return f"{text.format(**_fields(row, 'measured', how))} ({'; '.join(said)})"

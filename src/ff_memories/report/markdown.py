@@ -9,6 +9,8 @@ from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.report.outline import PROXY
 
+COLUMNS = ("Claim", "What is measured", "Paper", "Here", "Here, on the sample", "Untrained, on the sample", "Verdict")
+
 
 def markdown(
     heading: str, surrogate: bool, answers: Sequence[str], sections: Sequence[tuple[str, str]],
@@ -25,19 +27,22 @@ def markdown(
     """
     lines = [f"# {_plain(heading)}", ""]
     if surrogate:
-        lines += ["**Surrogate model: not the paper's.** Only the direction of a claim is tested, not its size.", ""]
+        lines += ["**Surrogate model: not the paper's.** Nothing here confirms or refutes the paper's own numbers.", ""]
     lines += [f"{summary.BULLET}{_plain(sentence)}" for sentence in answers]
     lines += ["", "## Section by section", ""]
     lines += [f"{summary.BULLET}{_plain(f'{title}: {sentence}')}" for title, sentence in sections]
-    lines += ["", "## Claim by claim", "", "| Claim | What is measured | Paper | Here | Untrained | Verdict |",
-              "|---|---|---|---|---|---|"]  # fmt: skip
+    lines += ["", "## Claim by claim", "", "| " + " | ".join(COLUMNS) + " |",
+              "|" + "---|" * len(COLUMNS)]  # fmt: skip
     for row in rows:
         interval = spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
         what = row["measured_as"] + (f" ({PROXY})" if row["proxy"] else "")
-        cells = [row["claim"], what, row["paper_value"], here, measured(row["baseline"], row["unit"])]
+        same = {found["baseline"]: found["measured"] for found in row.get("baselines", ())}.get("same_sample")
+        cells = [row["claim"], what, row["paper_value"], here, *(measured(value, row["unit"]) for value in
+                                                                  (same, row["baseline"]))]  # fmt: skip
         lines.append("| " + " | ".join(_plain(cell) for cell in [*cells, summary.word(row["verdict"])]) + " |")
-    lines += ["", "In brackets: the 95 % interval. Figures, methods and every claim in full: "
+    lines += ["", "In brackets: the 95 % interval. The sample: the sentences on which untrained models are "
+              "measured. Figures, methods and every claim in full: "
               "[report](report/report.html).", ""]  # fmt: skip
     return "\n".join(lines)
 

@@ -36,7 +36,7 @@ SECTIONS = (
             "Is a layer's output the work of a single memory, or of many?",
             ("figure8", "figure7")),
     Section("5.2", "Predictions from layer to layer",
-            "In which layers does the residual stream arrive at the model's output?",
+            "When does the residual stream arrive at the model's output?",
             ("figure9", "figure10", "figure11")),
 )  # fmt: skip
 PROXY = "labels of an automatic proxy"

@@ -86,12 +86,12 @@ def run(
         text.lengths[text.train :], text.train, examples=min(options.examples, untrained.EXAMPLES),
         sample=options.sample, positions=options.positions, seed=config.seed,
     )  # fmt: skip
+    vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
     made = _composition(decoder, config, text, drawn, predicted, execution)
     # the annotator is the run's own in all of them: it stands for people, who know what words mean
     keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
     annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
     found, labelled = proxy.annotate(annotator, keys)
-    vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
     closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
     judged = distance.label(distance.compositions(made["refinement"], config.seed), types.types, closer)
     place = numbers[made["examples"]["sentence"].to_numpy()]

@@ -105,7 +105,7 @@ def rank_improves(
         return Measurement(
             n=values.height, reason=UNKNOWN if values.is_empty() else "too few layers whose ranks differ"
         )
-    under, over = (medians(part["next_token_rank"].to_numpy(), evidence.seed) for part in parts)
+    under, over = (medians(part["next_token_rank"].cast(pl.Float64).to_numpy(), evidence.seed) for part in parts)
     return Measurement(
         above / below if below else None,
         *ends(np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)),
@@ -127,6 +127,8 @@ def rises_with_probability(evidence: Evidence, *, bins: int, correlation: float,
         return Measurement(n=n, reason="agreement is the same in all intervals, or there are fewer than three")
     again = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
     draws = rank_correlations(found["bin"].to_list(), np.stack(list(again.values()), axis=1))
+    if len(draws) and draws.min() == draws.max():  # intervals without a case, or of cases alone, never draw others
+        draws = np.empty(0)
     return Measurement(
         rho,
         *ends(draws),
