@@ -128,3 +128,8 @@ def test_robust_axis_of_figure_3_ignores_only_means_of_keys_near_zero():
     )
     low, high = draw.bulk_axis(far, draw.beyond_the_bulk(far))
     assert -1.2 < low < high < 1
+
+
+def test_links_of_a_drawing_lead_to_the_runs_own_gallery():
+    links = re.findall(r'href="([^"#]*)', drawing("figure4"))
+    assert links and set(links) == {"../gallery/index.html"}

@@ -22,6 +22,7 @@ HATCHES = {
     theme.ORANGE: '<path d="M-1,3 l2,2 M0,0 l4,4 M3,-1 l2,2" stroke="white" stroke-width="0.9"/>',
     theme.BLACK: '<path d="M0,2 h4" stroke="white" stroke-width="0.7"/>',
 }
+VEGA_DATA = "https://vega.github.io/vega-datasets/"  # vl-convert puts it before every relative address
 STACKED = ("figure2", "figure11")
 PIXELS = 4  # to a point
 
@@ -52,7 +53,8 @@ def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 def svg(specification: dict[str, Any], figure: str) -> str:
     """Return the drawing of a figure, the segments of a stacked one hatched. Its ids start with the figure's name."""
     use_own_font()
-    drawing = own_ids(vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE), figure)
+    drawing = vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE)
+    drawing = own_ids(drawing.replace(VEGA_DATA, ""), figure)
     return hatch(drawing, figure) if figure in STACKED else drawing
 
 
