@@ -14,8 +14,17 @@ PACKAGE = ROOT / "src" / "ff_memories"
 HEAD = """\
 # The steps
 
-One section for each step, in the order of the workflow. `snakemake RULE` makes a step's tables. Types are those of
-polars; `layer` counts from 1, `key` from 0. This page follows from the package: `python docs/tools/steps.py`.
+    text ──► corpus ──► model ──► triggers ──► patterns ─────────┐
+             (sentences) (keys,    │   │                         │
+                          values)  │   └─► mutations ────────────┤
+                            │      ▼                             ├─► figures ─► claims ─► report
+                            └► values ──► agreement ─────────────┤                        gallery
+                               │                                 │
+              validation text ─┴─► composition ─► refinement ────┘
+
+Each section describes one step: its definition, its functions and the columns of its tables. `snakemake RULE` runs a step
+and whatever it depends on. Column types are those of polars; `layer` counts from 1, `key` from 0.
+`python docs/tools/steps.py` generates this page.
 """
 
 
