@@ -216,7 +216,7 @@ def test_the_table_of_faults_follows_from_what_was_recorded():
     assert "**no**" not in said, "a fault that does not hold needs mending or a word of why"
 
 
-LIMITS = {"coefficient": "coefficients, relative", "tie": "coefficients that may change places, relative",
+LIMITS = {"coefficient": "coefficients, relative", "tie": "coefficients that may swap, relative",
           "noise": "coefficients, as a share of their layer's largest",
           "probability": "probabilities, relative; log-probabilities, absolute"}  # fmt: skip
 
