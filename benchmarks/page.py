@@ -19,18 +19,24 @@ DOCS = Path(__file__).parent.parent / "docs"
 KEPT, PAGE = DOCS / "data" / "benchmark.csv", DOCS / "benchmark.md"
 LARGEST = 3  # parts of a profile that are named
 
-INTRODUCTION = """Measured by `python -m benchmarks --benchmark benchmark.parquet --keep`, which adds a column for the
-machine that it runs on: {}.
+INTRODUCTION = """How much does finding triggers cost beyond the model's forward pass?
 
 {}
 
-Weights are random, sentences have the lengths of WikiText's and made-up tokens. Methods take turns batch by batch on
-the same sentences, model and threads; a ratio is the median over rounds, with the smallest and largest in brackets. A
-number in bold misses its target; below each table its machine's own profile says why.
+Machines: {}. To add yours, run `python -m benchmarks --benchmark benchmark.parquet --keep`.
 
-*Forward*: the same batches, up to the last layer's first matrix. *Per sentence*: a sentence's best prefix of each key;
-*every prefix*: all of them. *Cold*: from empty lists; *warm*: other text against the gates that the whole pass left.
-fairseq's forward ends with the last layer's second matrix, which it cannot leave out."""
+The weights and tokens are random; sentence lengths follow WikiText. Methods alternate batch by batch on the same
+sentences, model and threads. A ratio is the median over rounds, with the smallest and largest in brackets. **Bold**
+numbers miss their target; the list below each table gives the reason from the machine's profile.
+
+| term | meaning |
+|---|---|
+| forward | the bare forward pass over the same batches, up to the last layer's first matrix; fairseq's own forward pass also computes the last layer's second matrix |
+| per sentence, every prefix | keep each key's best prefix of a sentence, or all prefixes |
+| cold | the pass starts with empty trigger lists |
+| whole | the pass over the whole text |
+| warm | the pass over other text, with the thresholds that the whole pass ended with |
+| hook and cache | store all activations, then search them |"""
 
 
 def keep(table: pl.DataFrame) -> None:
@@ -54,7 +60,7 @@ def markdown(table: pl.DataFrame) -> str:
     """Return docs/benchmark.md."""
     by = table.select("machine", "threads").unique(maintain_order=True).rows()
     machines = "; ".join(f"{threads} thread{'s'[: threads > 1]} of {name}" for name, threads in by)
-    lines = ["# Benchmark", "", INTRODUCTION.format(machines, summary(table)), ""]
+    lines = ["# Benchmark", "", INTRODUCTION.format(summary(table), machines), ""]
     for (model,), part in table.group_by("model", maintain_order=True):
         names = part["machine"].unique(maintain_order=True).to_list()
         lines += [
@@ -100,11 +106,11 @@ def summary(table: pl.DataFrame) -> str:
         cached = own.filter(pl.col("measure") == "hook and cache / ours")["reached"]
         if len(whole) and len(cached):
             said.append(
-                f"On {column(name)} the trigger pass over a long text takes {between(whole)} times as long as the bare "
-                f"forward pass, and caching all activations takes {between(cached)} times as long as our pass; "
-                f"{judged['met'].sum()} of {len(judged)} targets are met."
+                f"- On {column(name)}, the trigger pass over a long text takes {between(whole)} times as long as the bare "
+                f"forward pass. Caching all activations takes {between(cached)} times as long as our pass. "
+                f"We meet {judged['met'].sum()} of {len(judged)} targets."
             )
-    return " ".join(said)
+    return "\n".join(said)
 
 
 def between(values: pl.Series) -> str:
@@ -124,7 +130,7 @@ def misses(part: pl.DataFrame) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-UNEXPLAINED = "not explained by what was measured"
+UNEXPLAINED = "the measurements don't explain this"
 
 
 def largest(prefix: str, unit: str, reached: dict[str, float]) -> str:
@@ -147,12 +153,12 @@ def shared_forward(_: str, reached: dict[str, float]) -> str:
     ours, cached = (reached.get(name) for name in ("every prefix / forward, cold", "hook and cache / forward"))
     if not ours or not cached:
         return ""
-    return f"the forward pass, which both make, is {100 / cached:.0f} % of it and {100 / ours:.0f} % of ours"
+    return f"both methods run the forward pass, which is {100 / cached:.0f} % of its time and {100 / ours:.0f} % of ours"
 
 
 def shared_products(_: str, reached: dict[str, float]) -> str:
     share = reached.get("matrix products alone / forward")
-    return f"products with weights, which both make, are {100 * share:.0f} % of our forward pass" if share else ""
+    return f"both run the products with weights, which are {100 * share:.0f} % of our forward pass" if share else ""
 
 
 # how the numbers of a run say why it misses a target, by what the measure's name holds
@@ -167,7 +173,7 @@ REASONS: dict[str, Callable[[str, dict[str, float]], str]] = {
     "^all keys / ten keys": of_forward("per sentence", "whole"),
     "^values: all": lambda _, reached: largest("values, ", "of our time", reached),
     "^memory, ten times": lambda _, reached: (
-        f"the whole text takes {number(reached['memory of the pass'])} GB, so that a tenth of it is too little to "
+        f"the whole text takes {number(reached['memory of the pass'])} GB, and a tenth of it is too little to "
         "fill batches and lists" if "memory of the pass" in reached else ""
     ),
 }  # fmt: skip
@@ -181,7 +187,7 @@ def profile(machine: str, table: pl.DataFrame) -> list[str]:
         pl.col("measure").str.split_exact(": ", 1).struct.rename_fields(["pass", "part"])
     ).unnest("measure")
     names = named["pass"].unique(maintain_order=True).to_list()
-    lines = [f"What the engine does besides the forward pass on {machine}, in % of the forward pass's time:", ""]
+    lines = [f"Cost beyond the forward pass on {machine}, in % of the forward pass's time:", ""]
     lines += [f"| | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     for key, rows in named.group_by("part", maintain_order=True):
         share = dict(rows.select("pass", "reached").iter_rows())
@@ -205,10 +211,10 @@ GPU = """## On a GPU
 
     python -m benchmarks --size paper --tokens 100000000 --benchmark benchmark.parquet --keep
 
-measures the paper's dimensions in full there, over a text as long as WikiText-103; `--precision` sets the arithmetic.
-[The GPU campaign](gpu.md) does this and all else that needs a GPU, and says what has been run on one. By arithmetic,
-the products of the pass over WikiText-103 ({tokens:,} tokens at {work:.2f} GFLOP) take at least {least:.0f} minutes in
-float32 on one H200 (at its peak of {peak:.0f} TFLOP/s).
+measures the paper's dimensions on a text as long as WikiText-103; `--precision` sets the arithmetic. [The GPU
+campaign](gpu.md) includes this benchmark and lists what has run on a GPU so far. As a lower bound, the matrix products of the pass over
+WikiText-103 ({tokens:,} tokens at {work:.2f} GFLOP each) take {least:.0f} minutes in float32 on one H200 (peak {peak:.0f}
+TFLOP/s).
 """
 
 

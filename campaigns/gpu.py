@@ -225,16 +225,17 @@ def machine() -> dict[str, Any]:
 
 
 HEAD = """\
-# What only a GPU can show
+# Results on a GPU
 
-Written by `make gpu-campaign`, which needs one GPU for at most 40 minutes, after `make setup inputs`. It runs in parts
-of at most nine minutes; called again, it goes on with those that are not done.
+`make gpu-campaign` runs everything that needs a GPU and writes this page. It takes at most 40 minutes on one GPU. Run
+`make setup inputs` first. The campaign has parts of at most nine minutes each; run it again to resume after the last
+complete part.
 
 """
 WITHOUT = """\
-**No GPU has been at hand yet.** The table shows only that every part of the campaign runs to its end: the model ran on
-{device}, and whole workflows ran on the CPU, all at small
-size. No kernel of a GPU ran, so speed, memory and differences from a CPU are unknown.
+**Not run on a GPU yet.** The table shows only that every part of the campaign works at small size. The model ran on
+{device}, and whole workflows ran on the CPU. No GPU kernel ran, so
+speed, memory use and differences from a CPU are unknown.
 
 """
 

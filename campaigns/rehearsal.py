@@ -205,13 +205,16 @@ def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float
 HEAD = """\
 # The paper's run, rehearsed
 
-Written by `python -m campaigns.rehearsal FOLDER`, with `--fused` for the other kind of checkpoint. Weights are random
-and the text is made up; architecture, formats, file names and `config/paper.yaml` are the paper's, but for a cap on
-sentences and smaller numbers of mutated keys and examples. Mirrors fail, break off and are taken up again. With the
-golden checks on, the run ends by refusing the weights by name; with these off it goes down to the report.
+`python -m campaigns.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page. `--fused` rehearses
+the second checkpoint format below.
 
-*Estimated* is what `ff-memories plan` says, from a calibration of some seconds on the same machine. Other work ran on
-its cores, so that times are rough.
+- The architecture, the formats, the file names and `config/paper.yaml` are the paper's.
+- The weights are random and the text is synthetic. The number of sentences, mutated keys and examples is smaller.
+- Mirrors fail and connections break on purpose; downloads resume.
+- With the golden checks, the run stops and names the wrong weights. Without them, it continues to the report.
+
+*Estimated* is the estimate of `ff-memories plan`, from a calibration of a few seconds on the same machine. Other jobs were running, so
+the times are approximate.
 """
 
 
@@ -219,13 +222,13 @@ def page() -> str:
     """Return docs/rehearsal.md, as it follows from what was recorded."""
     parts, found = [HEAD], json.loads(RECORD.read_text(encoding="utf-8"))
     for style, told in sorted(found.items(), reverse=True):
-        name = {"legacy": "Options as of 2019, separate q, k and v", "fused": "q, k and v in one matrix"}[style]
+        name = {"legacy": "Checkpoint from 2019: separate q, k and v", "fused": "Checkpoint with q, k and v in one matrix"}[style]
         machine, asked = told["machine"], told["requests"]
         parts.append(
             f"\n## {name}\n\n{machine['processor']}, {machine['cores']} cores, {machine['memory']}; "
-            f"{told['sentences']} sentences of training text. Refused after {duration(told['refused_seconds'])} "
-            f"({asked['text']} requests for the text, {asked['checkpoint']} for the checkpoint); then "
-            f"{duration(told['seconds'])} to the report.\n\n"
+            f"{told['sentences']} sentences of training text. The golden checks stopped the run after {duration(told['refused_seconds'])} "
+            f"({asked['text']} requests for the text, {asked['checkpoint']} for the checkpoint). Without them, "
+            f"the report took {duration(told['seconds'])}.\n\n"
             "| step | jobs | measured | estimated | peak memory | estimated |\n|---|---|---|---|---|---|\n"
         )
         for step in told["steps"]:
@@ -237,8 +240,8 @@ def page() -> str:
             )
         machines = ", ".join(f"{n}: {duration(told['whole'][n])}" for n in sorted(told["whole"], key=int))
         parts.append(
-            f"\nThe whole of the paper's run, {told['whole_tokens']:,} tokens, is estimated to take on so many "
-            f"machines like this one, without a GPU: {machines}.\n"
+            f"\nEstimate for the paper's whole run ({told['whole_tokens']:,} tokens) without a GPU, by number of machines "
+            f"like this one: {machines}.\n"
         )
     return "".join(parts) + (scaling(json.loads(SCALING.read_text(encoding="utf-8"))) if SCALING.exists() else "")
 
@@ -250,10 +253,10 @@ def scaling(told: dict) -> str:
         for n, seconds in told["estimated"].items()
     ]
     return (
-        "\n## Shards side by side\n\nWritten by `python -m campaigns.scaling`: the trigger pass of the demo run, "
+        "\n## Parallel shards\n\n`python -m campaigns.scaling` measures the trigger pass of the demo run, "
         f"{told['tokens']:,} tokens in {told['shards']} shards of one thread each, on the same kind of machine "
         f"({told['machine']['processor']}, {told['machine']['cores']} cores).\n\n"
-        "| at once | measured | estimated |\n|---|---|---|\n" + "".join(rows)
+        "| shards at once | measured | estimated |\n|---|---|---|\n" + "".join(rows)
     )
 
 
