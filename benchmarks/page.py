@@ -31,7 +31,7 @@ numbers miss their target; the list below each table gives the reason from the m
 
 | term | meaning |
 |---|---|
-| forward | the bare forward pass over the same batches, up to the last layer's first matrix; fairseq's own forward pass also computes the last layer's second matrix |
+| forward | the bare forward pass over the same batches, up to the last layer's first matrix (fairseq's: to its end) |
 | per sentence, every prefix | keep each key's best prefix of a sentence, or all prefixes |
 | cold | the pass starts with empty trigger lists |
 | whole | the pass over the whole text |
@@ -106,8 +106,8 @@ def summary(table: pl.DataFrame) -> str:
         cached = own.filter(pl.col("measure") == "hook and cache / ours")["reached"]
         if len(whole) and len(cached):
             said.append(
-                f"- On {column(name)}, the trigger pass over a long text takes {between(whole)} times as long as the bare "
-                f"forward pass. Caching all activations takes {between(cached)} times as long as our pass. "
+                f"- On {column(name)}, the trigger pass over a long text takes {between(whole)} times as long as the "
+                f"bare forward pass. Caching all activations takes {between(cached)} times as long as our pass. "
                 f"We meet {judged['met'].sum()} of {len(judged)} targets."
             )
     return "\n".join(said)
@@ -153,7 +153,8 @@ def shared_forward(_: str, reached: dict[str, float]) -> str:
     ours, cached = (reached.get(name) for name in ("every prefix / forward, cold", "hook and cache / forward"))
     if not ours or not cached:
         return ""
-    return f"both methods run the forward pass, which is {100 / cached:.0f} % of its time and {100 / ours:.0f} % of ours"
+    shares = f"{100 / cached:.0f} % of its time and {100 / ours:.0f} % of ours"
+    return f"both methods run the forward pass, which is {shares}"
 
 
 def shared_products(_: str, reached: dict[str, float]) -> str:
@@ -212,9 +213,9 @@ GPU = """## On a GPU
     python -m benchmarks --size paper --tokens 100000000 --benchmark benchmark.parquet --keep
 
 measures the paper's dimensions on a text as long as WikiText-103; `--precision` sets the arithmetic. [The GPU
-campaign](gpu.md) includes this benchmark and lists what has run on a GPU so far. As a lower bound, the matrix products of the pass over
-WikiText-103 ({tokens:,} tokens at {work:.2f} GFLOP each) take {least:.0f} minutes in float32 on one H200 (peak {peak:.0f}
-TFLOP/s).
+campaign](gpu.md) includes this benchmark and lists what has run on a GPU so far. As a lower bound, the matrix products
+of the pass over WikiText-103 ({tokens:,} tokens at {work:.2f} GFLOP each) take {least:.0f} minutes in float32 on one
+H200 (peak {peak:.0f} TFLOP/s).
 """
 
 

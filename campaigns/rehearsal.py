@@ -205,16 +205,16 @@ def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float
 HEAD = """\
 # The paper's run, rehearsed
 
-`python -m campaigns.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page. `--fused` rehearses
-the second checkpoint format below.
+`python -m campaigns.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page.
+`--fused` rehearses the second checkpoint format below.
 
 - The architecture, the formats, the file names and `config/paper.yaml` are the paper's.
-- The weights are random and the text is synthetic. The number of sentences, mutated keys and examples is smaller.
+- The weights are random and the text is synthetic. There are fewer sentences, mutated keys and examples.
 - Mirrors fail and connections break on purpose; downloads resume.
 - With the golden checks, the run stops and names the wrong weights. Without them, it continues to the report.
 
-*Estimated* is the estimate of `ff-memories plan`, from a calibration of a few seconds on the same machine. Other jobs were running, so
-the times are approximate.
+*Estimated* is the estimate of `ff-memories plan`, from a calibration of a few seconds on the same machine. Other jobs
+were running, so the times are approximate.
 """
 
 
@@ -222,12 +222,13 @@ def page() -> str:
     """Return docs/rehearsal.md, as it follows from what was recorded."""
     parts, found = [HEAD], json.loads(RECORD.read_text(encoding="utf-8"))
     for style, told in sorted(found.items(), reverse=True):
-        name = {"legacy": "Checkpoint from 2019: separate q, k and v", "fused": "Checkpoint with q, k and v in one matrix"}[style]
+        name = {"legacy": "2019 checkpoint: separate q, k, v", "fused": "Checkpoint with q, k, v in one matrix"}[style]
         machine, asked = told["machine"], told["requests"]
         parts.append(
             f"\n## {name}\n\n{machine['processor']}, {machine['cores']} cores, {machine['memory']}; "
-            f"{told['sentences']} sentences of training text. The golden checks stopped the run after {duration(told['refused_seconds'])} "
-            f"({asked['text']} requests for the text, {asked['checkpoint']} for the checkpoint). Without them, "
+            f"{told['sentences']} sentences of training text. The golden checks stopped the run "
+            f"after {duration(told['refused_seconds'])} ({asked['text']} requests for the text, "
+            f"{asked['checkpoint']} for the checkpoint). Without them, "
             f"the report took {duration(told['seconds'])}.\n\n"
             "| step | jobs | measured | estimated | peak memory | estimated |\n|---|---|---|---|---|---|\n"
         )
@@ -240,8 +241,8 @@ def page() -> str:
             )
         machines = ", ".join(f"{n}: {duration(told['whole'][n])}" for n in sorted(told["whole"], key=int))
         parts.append(
-            f"\nEstimate for the paper's whole run ({told['whole_tokens']:,} tokens) without a GPU, by number of machines "
-            f"like this one: {machines}.\n"
+            f"\nEstimate for the paper's whole run ({told['whole_tokens']:,} tokens) without a GPU, by number "
+            f"of machines like this one: {machines}.\n"
         )
     return "".join(parts) + (scaling(json.loads(SCALING.read_text(encoding="utf-8"))) if SCALING.exists() else "")
 

@@ -12,13 +12,13 @@ PAGE = ROOT / "docs" / "commands.md"
 HEAD = """\
 # Commands
 
-What people type beside `snakemake` and `dvc`, in the order of use, each after `ff-memories`; with `--help` a command
-says the same. This page follows from the package: `python docs/tools/commands.py`.
+These are the subcommands of `ff-memories`, in the order in which you need them. With `--help`, a command prints the same
+text. `python docs/tools/commands.py` generates this page.
 """
 STEPS = """\
 ### step NAME
 
-One step of the workflow by itself, as the rules call it. [The steps](steps.md) says what each one computes.
+Run one step of the workflow, as the rules call it. [The steps](steps.md) explains what each one computes.
 """
 
 

@@ -24,35 +24,37 @@ from ff_memories.config import FIDELITY, RELEASED_ONLY
 PAGE, ENTRIES = ROOT / "docs" / "deviations.md", ROOT / "docs" / "tools" / "deviations.toml"
 KEPT = ("sensitivity", "projection_seeds")
 DIGITS = 6
-UNMEASURED = "not measured here"
+UNMEASURED = "not measured"
 REFUSED = "such a run is refused"
 SHOWN = 3  # claims that are named for a choice
 INTRODUCTION = """\
-# Where text and code leave a choice
+# Differences between paper and code
 
-The authors released the code of their analysis: with it one can see what was done, and a text of nine pages cannot
-say everything. This page goes through both. C1 to C8 follow the released code from file to file; D1 to D33 are the
-questions that text and code leave open or answer differently. For each it says what the text says, what the code does
-and where, what this package does by default, which config key decides it, and what was measured with the key set
-otherwise.
+This page lists every choice that the paper's text leaves open, and every place where the authors' released code differs
+from the text. C1 to C8 follow the released code file by file; D1 to D33 are open questions by subject. Each entry has
 
-A run with `fidelity: released` takes the released code's answer wherever there is a key for it; those values are marked
-*released* below. [How to repeat the released code's numbers cell by cell](released.md).
+- what the text says;
+- what the released code does, and where;
+- what this package does by default;
+- the config key that decides, and how each alternative changes the results.
+
+`fidelity: released` selects the released code's choice for every key that has one. The tables mark these values
+*released*. [Matching the released code](released.md) explains how to compare with it cell by cell.
 """
 MEASURED = """\
-Effects are those of one run, each time with one key changed and everything else as it was (`snakemake sensitivity`).
-A claim *moves* where it leaves the 95 % interval of the run's own value; where it has none, where it differs at all.
-Claims are counted of those that were measured under that choice.
+The effects come from one run. Each row changes one key and keeps all others (`snakemake sensitivity`). A claim *moves*
+if it leaves the 95 % interval of the run's own value, or without an interval, if it changes at all. Only claims that
+were measured under that choice are counted.
+
 {whose}
 """
 REMAKE = """\
-This page follows from `docs/tools/deviations.toml` and the tables in `docs/data/`. Remake it, from a
-run's tables or without, by
+This page is generated from `docs/tools/deviations.toml` and the tables in `docs/data/`. To update it from a run, use:
 
     snakemake --cores all sensitivity projection_seeds
     python docs/tools/deviations.py --tables results/demo/tables
 """
-SURROGATE = "The run is one of a surrogate model, not the paper's: it shows which choices matter, and for what."
+SURROGATE = "**All numbers come from a surrogate model, not the paper's.** They show which choices affect which claims."
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
     """
     frame = None if sensitivity is None else changes(sensitivity)
     surrogate = sensitivity is not None and not sensitivity["verdict"].is_in(["reproduced", "not_reproduced"]).any()
-    whose = SURROGATE if surrogate else "The run is one of the paper's model."
+    whose = SURROGATE if surrogate else "The run uses the paper's own model."
     lines = [INTRODUCTION, MEASURED.format(whose=whose) if frame is not None else "", contents(), REMAKE]
     for entry in register():
         lines += [_entry(entry, frame, seeds)]
@@ -134,13 +136,13 @@ def _entry(entry: Entry, frame: pl.DataFrame | None, seeds: pl.DataFrame | None)
         "",
         f"**{entry.title}**",
         "",
-        f"- The text: {entry.paper}",
-        f"- The released code{where}: {entry.released}",
+        f"- Paper: {entry.paper}",
+        f"- Released code{where}: {entry.released}",
         f"- Here: {entry.here}",
     ]
     lines += [f"- Reported: {entry.reported}."] if entry.reported else []
     if entry.keys:
-        lines += ["", "| key | here | otherwise | effect |", "|---|---|---|---|"]
+        lines += ["", "| key | default | alternative | effect of the alternative |", "|---|---|---|---|"]
         lines += [_row(key, value, frame) for key in entry.keys for value in key.alternatives]
     if entry.id == "C5":
         lines += ["", seeds_line(seeds)]
@@ -153,7 +155,7 @@ def _row(key: Key, value: str, frame: pl.DataFrame | None) -> str:
     own = " *(released)*" if key.default == key.released else ""
     found = effect(frame, key.key, value)
     if found == UNMEASURED and _measured(frame, key.key, key.default):
-        found = f"the run's own; with `{key.default}`: {effect(frame, key.key, key.default)}"
+        found = f"the run uses this; effect of `{key.default}`: {effect(frame, key.key, key.default)}"
     return f"| `{key.key}` | `{key.default}`{own} | {shown}{mark} | {found} |"
 
 
@@ -203,17 +205,17 @@ def seeds_line(seeds: pl.DataFrame | None) -> str:
     moved = drawn.select((pl.col("moved") * pl.col("n")).sum() / pl.col("n").sum()).item()
     tail = trained.select(pl.col("n_tail").sum() / pl.col("n").sum()).item()
     text = (
-        f"Over {drawn['seed'].n_unique()} seeds of the random projections and the dropout, {number(100 * moved)} % of "
-        "the target tokens have another rank than under the trained softmax; "
-        f"{number(100 * tail)} % lie outside its head."
+        f"With {drawn['seed'].n_unique()} seeds of the random projections and the dropout, {number(100 * moved)} % of "
+        "the target tokens change their rank compared with the trained softmax; "
+        f"{number(100 * tail)} % are outside its head."
     )
     if medians.is_empty():
         return text
     row, outside = medians.row(0, named=True), medians.filter(~pl.col("trained").is_between("low", "high")).height
     return (
-        f"{text} The median rank of these differs most in layer {row['layer']}: from {number(row['low'], 4)} to "
-        f"{number(row['high'], 4)} by seed, where the trained softmax gives {number(row['trained'], 4)}. "
-        f"In {outside} of {medians.height} layers the trained softmax's median lies outside what the seeds give."
+        f"{text} Their median rank varies most in layer {row['layer']}: from {number(row['low'], 4)} to "
+        f"{number(row['high'], 4)} between seeds, compared with {number(row['trained'], 4)} for the trained softmax. "
+        f"In {outside} of {medians.height} layers, the trained softmax's median is outside the range of the seeds."
     )
 
 

@@ -22,8 +22,8 @@ HEAD = """\
                                │                                 │
               validation text ─┴─► composition ─► refinement ────┘
 
-Each section describes one step: its definition, its functions and the columns of its tables. `snakemake RULE` runs a step
-and whatever it depends on. Column types are those of polars; `layer` counts from 1, `key` from 0.
+Each section describes one step: its definition, its functions and the columns of its tables. `snakemake RULE` runs a
+step and whatever it depends on. Column types are those of polars; `layer` counts from 1, `key` from 0.
 `python docs/tools/steps.py` generates this page.
 """
 

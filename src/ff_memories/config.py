@@ -54,30 +54,32 @@ class Section(BaseModel):
 class TextFiles(Section):
     """Text files of one split, in reading order."""
 
-    files: list[str] = Field(description="text files, UTF-8, one paragraph or heading per line")
-    max_sentences: int | None = Field(None, ge=1, description="stop after this many sentences; null: all")
+    files: list[str] = Field(description="text files (UTF-8, one paragraph or heading per line)")
+    max_sentences: int | None = Field(None, ge=1, description="use only the first sentences; null: all")
 
 
 class Corpus(Section):
     """The text: where it comes from and how it becomes sentences of tokens."""
 
-    source: str | None = Field(description="a named source (`docstrings`) in place of files, or null")
-    train: TextFiles = Field(description="where triggers are sought (section 3.1)")
-    validation: TextFiles = Field(description="where layers are observed (sections 5.1 and 5.2)")
-    sha256: str | None = Field(pattern=r"^[0-9a-f]{64}$", description="of all text files, in order; null: not checked")
+    source: str | None = Field(description="a named source (`docstrings`) instead of files; null: use files")
+    train: TextFiles = Field(description="text to search for triggers (section 3.1)")
+    validation: TextFiles = Field(description="text to observe layers on (sections 5.1 and 5.2)")
+    sha256: str | None = Field(
+        pattern=r"^[0-9a-f]{64}$", description="SHA-256 of all text files, in order; null: no check"
+    )
     segmenter: str = Field(
         examples=["rule"],
         pattern=r"^(rule|line|spacy:[\w.-]+)$",
-        description="rule | spacy:<pipeline> | line (one sentence per line)",
+        description="how to find sentences: rule | spacy:<pipeline> | line (one sentence per line)",
     )
     tokenizer: Literal["auto", "native", "moses"] = Field(
-        examples=["auto"], description="native: split on blanks (paper) | moses (released)"
+        examples=["auto"], description="native: split on spaces (paper) | moses (released)"
     )
     headings: Literal["keep", "drop"] = Field(
-        examples=["keep"], description="WikiText's ` = Title = ` lines as sentences"
+        examples=["keep"], description="headings (WikiText's ` = Title = ` lines): keep as sentences | drop"
     )
     too_long: Literal["refuse", "split"] = Field(
-        examples=["refuse"], description="a sentence longer than the model's positions"
+        examples=["refuse"], description="sentences longer than the model's positions: refuse | split"
     )
 
     @model_validator(mode="after")
@@ -91,12 +93,12 @@ class Corpus(Section):
 class Model(Section):
     """The language model: a fairseq transformer_lm checkpoint and its dictionary."""
 
-    source: str | None = Field(description="a named source in place of paths, or null")
-    checkpoint: str | None = Field(description="a fairseq transformer_lm checkpoint, legacy or current")
-    dictionary: str | None = Field(description="the dictionary it was trained with, one `token count` per line")
-    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of the checkpoint; null: not checked")
+    source: str | None = Field(description="a named source instead of paths; null: use paths")
+    checkpoint: str | None = Field(description="a fairseq transformer_lm checkpoint, from any fairseq version")
+    dictionary: str | None = Field(description="the model's dictionary, one `token count` per line")
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the checkpoint; null: no check")
     dictionary_sha256: str | None = Field(
-        None, pattern=r"^[0-9a-f]{64}$", description="of the dictionary; null: not checked"
+        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the dictionary; null: no check"
     )
 
     @model_validator(mode="after")
@@ -108,26 +110,26 @@ class Model(Section):
 
 
 class Sources(Section):
-    """Where named sources come from, and whether the paper's checkpoint must show what is known of it."""
+    """Named sources, and the golden checks of the paper's checkpoint."""
 
     registry: str | None = Field(
-        None, description="another registry of sources (TOML): its rows take the place of the package's; null: none"
+        None, description="your own registry of sources (TOML), instead of the package's; null: none"
     )
     golden: Literal["check", "off"] = Field(
         "check",
-        description="what is known of a named checkpoint: check it first | off: then no result counts as the paper's",
+        description="golden checks of a named checkpoint: check | off (then the run counts as a surrogate)",
     )
 
 
 class Execution(Section):
-    """How a run is carried out. No result depends on it beyond near-ties, so it is no rule's params."""
+    """Resources. These keys don't change results beyond near-ties, and changing them reruns nothing."""
 
-    device: Literal["auto", "cpu", "cuda"] = Field(examples=["auto"], description="auto: a GPU where there is one")
-    shards: int = Field(examples=[4], ge=1, le=10_000, description="jobs that the trigger pass is cut into")
+    device: Literal["auto", "cpu", "cuda"] = Field(examples=["auto"], description="auto: a GPU if there is one")
+    shards: int = Field(examples=[4], ge=1, le=10_000, description="number of jobs for the trigger pass")
     batch_tokens: int = Field(examples=[16_384], ge=1, description="tokens in one forward pass")
     arithmetic: Literal["portable", "fast"] = Field(
         "portable",
-        description="on a CPU: portable, the same bits on every x86-64 CPU with AVX2, one thread a job | fast",
+        description="on a CPU: portable (the same bits on every x86-64 CPU with AVX2; one thread per job) | fast",
     )
 
 
@@ -136,63 +138,65 @@ class Extraction(Section):
 
     precision: Precision = Field(
         examples=["float32"],
-        description="factors of matrix products: float32 (paper) | tf32, 11 significant bits, on GPUs alone | "
-        "bfloat16, 8 bits; sums are float32 in any case",
+        description="precision of factors in matrix products: float32 (paper) | tf32 (11 significant bits, GPU only) | "
+        "bfloat16 (8 bits); sums are always float32",
     )
 
 
 class Triggers(Section):
     """E1, section 3.1: the top-t prefixes of every key."""
 
-    top: int = Field(examples=[50], ge=1, le=65535, description="t, triggers kept per key")
+    top: int = Field(examples=[50], ge=1, le=65535, description="number of triggers per key (t)")
     per_sentence: Literal["best", "all"] = Field(
-        examples=["best"], description="best: one prefix per sentence and key | all prefixes"
+        examples=["best"], description="best: a key keeps one prefix per sentence | all: any number"
     )
     positions: Literal["auto", "inner", "released", "full"] = Field(
         examples=["auto"], description="prefix lengths: inner 1..N-1 (paper) | released 0..N-1 | full 1..N"
     )
     duplicates: Literal["keep", "drop"] = Field(
-        examples=["keep"], description="drop: a prefix text at most once per key"
+        examples=["keep"], description="triggers with the same text: keep | drop all but the best"
     )
 
 
 class Mutations(Section):
     """E3, section 3.2: remove the first, the last or a random token of a trigger."""
 
-    keys_per_layer: int = Field(examples=[100], ge=1, le=65_536, description="random keys per layer")
-    top: int = Field(examples=[50], ge=1, le=65_535, description="triggers mutated per key")
+    keys_per_layer: int = Field(examples=[100], ge=1, le=65_536, description="number of random keys per layer")
+    top: int = Field(examples=[50], ge=1, le=65_535, description="number of triggers to mutate per key")
     random: Literal["any", "inner"] = Field(
-        examples=["any"], description="the random token: any of 1..j | inner, neither first nor last"
+        examples=["any"], description="random token to remove: any | inner (neither first nor last)"
     )
     single_token: Literal["skip", "bos"] = Field(
-        examples=["skip"], description="prefixes of one token: skip | read the coefficient at </s>"
+        examples=["skip"], description="prefixes of one token: skip | bos (use the coefficient at </s>)"
     )
     mean: Literal["of_ratios", "of_sums"] = Field(
-        examples=["of_ratios"], description="mean of per-prefix changes | change of the sums"
+        examples=["of_ratios"],
+        description="of_ratios: mean of the relative changes | of_sums: relative change of the sums",
     )
 
 
 class Patterns(Section):
-    """E2, section 3.1: keys to annotate."""
+    """E2, section 3.1: the sample of keys to annotate."""
 
-    keys_per_layer: int = Field(examples=[10], ge=1, le=65_536, description="random keys per layer")
-    top: int = Field(examples=[25], ge=3, le=255, description="triggers shown per key")
+    keys_per_layer: int = Field(examples=[10], ge=1, le=65_536, description="number of random keys per layer")
+    top: int = Field(examples=[25], ge=3, le=255, description="number of triggers to show per key")
 
 
 class Values(Section):
-    """E4-E7, section 4: what each value predicts, against its key's triggers."""
+    """E4-E7, section 4: the predictions of values, compared with their keys' triggers."""
 
     target: Literal["auto", "next", "last"] = Field(
-        examples=["auto"], description="next: the token after the trigger (paper) | last: its last token (released)"
+        examples=["auto"],
+        description="token to compare with: next (after the trigger; paper) | last (of the trigger; released)",
     )
     projection: Literal["auto", "adaptive", "flat", "head", "random"] = Field(
         examples=["auto"], description="adaptive: the model's own softmax (paper) | flat | head | random (released)"
     )
-    projection_seed: int = Field(examples=[1], ge=0, le=LARGEST, description="of the random projections")
+    projection_seed: int = Field(examples=[1], ge=0, le=LARGEST, description="seed of the random projections")
     types: Literal["all", "trained"] = Field(
         "all",
-        description="what a value may predict: all types (paper) | trained, without those that are never a training "
-        "target, such as `<s>`; the other choice is measured beside it",
+        description="types that a value can predict: all (paper) | trained (without types that are never a target, "
+        "such as `<s>`); tables have both",
     )
 
 
@@ -200,63 +204,73 @@ class Composition(Section):
     """E8-E14, section 5: how memories and layers compose on validation prefixes."""
 
     examples: int = Field(
-        examples=[4000], ge=1, le=10**9, description="random prefixes; fewer sentences than that: all are used"
+        examples=[4000],
+        ge=1,
+        le=10**9,
+        description="number of random prefixes; if there are fewer sentences, all are used",
     )
     sample: Literal["per_sentence", "uniform"] = Field(
-        examples=["per_sentence"], description="one prefix of each drawn sentence | uniform over all prefixes"
+        examples=["per_sentence"],
+        description="per_sentence: one prefix from each sampled sentence | uniform over all prefixes",
     )
     sample_file: str | None = Field(
         None,
-        description="JSON lines of `text` (a validation sentence) and `random_pos` (a prefix length): exactly these "
-        "prefixes, in this order, in place of a draw; export-sample writes such a file; null: drawn",
+        description="JSON lines with `text` (a validation sentence) and `random_pos` (a prefix length): use exactly "
+        "these prefixes, in this order; `export sample` writes such a file; null: sample at random",
     )
     positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
         examples=["auto"], description="prefix lengths: 1..N (paper) | 0..N (released) | 1..N-1"
     )
     layer_prediction: Literal["auto", "ffn", "output"] = Field(
-        examples=["auto"], description="what a memory may agree with: ffn top(y) (paper) | output top(o) (released)"
+        examples=["auto"], description="prediction to agree with: ffn, top(y) (paper) | output, top(o) (released)"
     )
-    memories: Literal["active", "all"] = Field(examples=["active"], description="which memories may agree")
+    memories: Literal["active", "all"] = Field(examples=["active"], description="memories that can agree: active | all")
     stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
-        examples=["sklearn"], description="the list of stop words: of a package, or the most frequent types"
+        examples=["sklearn"], description="stop words: the list of a package | the 50 or 100 most frequent types"
     )
 
 
 class Sensitivity(Section):
-    """What the choices that the paper leaves open do to its claims."""
+    """How analysis choices that the paper leaves open change its claims."""
 
     choices: Literal["none", "quick", "all"] = Field(
         "none",
-        description="measured with every run: none | quick: those of values and composition | all; "
-        "the target `sensitivity` measures all where this says none",
+        description="choices to test with every run: none | quick (those of values and composition) | all; "
+        "with none, the target `sensitivity` tests all",
     )
 
 
 class Gallery(Section):
-    """The gallery of keys and values: how much of them it shows."""
+    """How much the gallery shows."""
 
-    triggers: int = Field(25, ge=1, le=65_535, description="triggers shown of each key, at most triggers.top")
-    shaded: int = Field(3, ge=0, le=65_535, description="of these, shaded by the coefficient at every token")
-    tokens: int = Field(10, ge=1, le=100, description="top tokens shown of each value")
+    triggers: int = Field(25, ge=1, le=65_535, description="triggers per key, at most triggers.top")
+    shaded: int = Field(
+        3, ge=0, le=65_535, description="number of these with shading by the coefficient at every token"
+    )
+    tokens: int = Field(10, ge=1, le=100, description="top tokens per value")
 
 
 class FigureOptions(Section):
-    """One figure's look. What a figure has no use for is refused by the figure."""
+    """Style of one figure. A figure rejects options that don't apply to it."""
 
-    width: int | None = Field(None, ge=160, le=900, description="points; null: a column of the paper")
-    height: int | None = Field(None, ge=60, le=900, description="points")
-    bins: int | None = Field(None, ge=2, le=100, description="figure 6: equal intervals of the top probability")
-    rank_limit: int | None = Field(None, ge=1, description="figure 5: rank at the top of the axis; null: from the data")
-    paper_values: bool = Field(True, description="show the paper's values, ranges as bands")
+    width: int | None = Field(None, ge=160, le=900, description="width in points; null: a column of the paper")
+    height: int | None = Field(None, ge=60, le=900, description="height in points")
+    bins: int | None = Field(
+        None, ge=2, le=100, description="Figure 6: number of equal intervals of the top probability"
+    )
+    rank_limit: int | None = Field(None, ge=1, description="Figure 5: rank at the top of the axis; null: from the data")
+    paper_values: bool = Field(True, description="show the paper's values; ranges as bands")
 
 
 class Config(Section):
     """One run."""
 
-    run: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="results go to results/<run>/")
-    seed: int = Field(examples=[1], ge=0, lt=2**32, description="every random draw follows from it")
+    run: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="name of the run; results go to results/<run>/"
+    )
+    seed: int = Field(examples=[1], ge=0, lt=2**32, description="seed of every random choice")
     fidelity: Literal["paper", "released"] = Field(
-        examples=["paper"], description="what every key below that says `auto` becomes"
+        examples=["paper"], description="value of every key set to `auto`: the paper's choice | the released code's"
     )
     corpus: Corpus
     model: Model
@@ -271,7 +285,7 @@ class Config(Section):
     sources: Sources = Field(default_factory=Sources)
     gallery: Gallery = Field(default_factory=Gallery)
     figures: dict[str, FigureOptions] = Field(
-        default_factory=dict, description="options of single figures, by name: figure2 ... figure11"
+        default_factory=dict, description="options for single figures, by name: figure2 ... figure11"
     )
 
     @model_validator(mode="after")
