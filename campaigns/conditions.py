@@ -44,7 +44,7 @@ def said(folder: Path, words: str) -> bool:
 
 
 def strangers(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Another hash seed, locale, time zone and home."""
+    """Use another hash seed, locale, time zone and home directory."""
     folder = fresh(place, "strangers", whole)
     env = dict(PYTHONHASHSEED="12345", LC_ALL="C", LANG="tr_TR.UTF-8", TZ="Pacific/Kiritimati", HOME=str(place))
     done = finish(folder, **env)
@@ -52,37 +52,37 @@ def strangers(place: Path, whole: Path, expected: dict[str, str]) -> Row:
 
 
 def one_core(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """One core in place of two: threads follow, so that only near-ties may differ."""
+    """Use one core instead of two, and thus fewer threads: only near-ties may differ."""
     folder = fresh(place, "one", whole)
     done = finish(folder, "--cores", "1")
     return {"ok": done and not differing(folder, expected), "found": told(differing(folder, expected))}
 
 
 def two_at_once(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Two starts of the same run in the same folder."""
+    """Start the same run twice in the same folder."""
     folder = fresh(place, "two", whole)
     both = [start(folder), start(folder)]
     ends = [process.wait() for process in both]
     again = finish(folder)
     differ = differing(folder, expected)
-    return {"ok": again and not differ, "found": f"{ends.count(0)} of 2 ended well; after one more, {told(differ)}"}
+    return {"ok": again and not differ, "found": f"{ends.count(0)} of 2 succeeded; after another start, {told(differ)}"}
 
 
 def moved(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """The finished run's folder under another name: nothing is due."""
+    """Rename the folder of a finished run: nothing to rerun."""
     folder = copied(place, "moved", whole)
     shutil.move(folder, place / "else where")
     idle = nothing_due(place / "else where")
-    return {"ok": idle, "found": "nothing is due" if idle else "something is due"}
+    return {"ok": idle, "found": "nothing to rerun" if idle else "something to rerun"}
 
 
 def clock_back(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Every file a day in the future, as after a clock that jumped back: nothing is due."""
+    """Date every file one day in the future, as if the clock jumped back: nothing to rerun."""
     folder = copied(place, "clock", whole)
     for path in folder.rglob("*"):
         os.utime(path, (time.time() + 86_400,) * 2, follow_symlinks=False)
     idle = nothing_due(folder)
-    return {"ok": idle, "found": "nothing is due" if idle else "something is due"}
+    return {"ok": idle, "found": "nothing to rerun" if idle else "something to rerun"}
 
 
 def nothing_due(folder: Path) -> bool:
@@ -91,7 +91,7 @@ def nothing_due(folder: Path) -> bool:
 
 
 def read_only(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Results on a read-only file system; then on a writable one."""
+    """Run on a read-only file system, then on a writable one."""
     folder = fresh(place, "read-only", whole)
     with mounted(folder / "results", "-t", "tmpfs", "-o", "ro", "tmpfs") as done:
         if not done:
@@ -101,12 +101,12 @@ def read_only(place: Path, whole: Path, expected: dict[str, str]) -> Row:
     again, differ = finish(folder), differing(folder, expected)
     return {
         "ok": failed and named and again and not differ,
-        "found": f"refused by name: {named}; after: {told(differ)}",
+        "found": f"rejected with a clear message: {named}; then {told(differ)}",
     }
 
 
 def full_disk(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Results on a disk that fills up, larger each time; then there is room."""
+    """Run on a full disk that grows with each attempt until there is enough space."""
     folder = fresh(place, "full", whole)
     need = sum(path.stat().st_size for path in (whole / "results").rglob("*") if path.is_file()) // 1024
     with mounted(folder / "results", "-t", "tmpfs", "-o", f"size={need // 20}k", "tmpfs") as done:
@@ -119,12 +119,12 @@ def full_disk(place: Path, whole: Path, expected: dict[str, str]) -> Row:
             partial += [p.name for p in folder.rglob("*.partial")]
         resize(folder, 4 * need)
         again, differ = finish(folder), differing(folder, expected)
-    found = f"failed {failures} times, half-written files left: {len(partial)}; after: {told(differ)}"
+    found = f"failed {failures} times with {len(partial)} incomplete files; then {told(differ)}"
     return {"ok": failures > 1 and again and not differ and not partial, "found": found}
 
 
 def full_at_each_step(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Results, but not logs, on a disk with no room for what each job makes; then there is room."""
+    """Run with logs on another disk, on a disk without space for any job's output; then free some space."""
     folder, room, met, wrong = fresh(place, "each", whole), 1 << 20, set[str](), set[str]()
     log, logs = folder.with_suffix(".log"), folder.with_name("each-logs")
     with mounted(folder / "results", "-t", "tmpfs", "-o", f"size={room}k", "tmpfs") as done:
@@ -151,7 +151,7 @@ def full_at_each_step(place: Path, whole: Path, expected: dict[str, str]) -> Row
             if not finish(folder, "--", *(outputs.split(", ")[0] for outputs in failed)):
                 wrong |= set(failed)
         again, differ = finish(folder), differing(folder, expected)
-    found = f"{len(met)} jobs met it, each failed by name and left nothing; after: {told(differ)}"
+    found = f"{len(met)} jobs failed with a clear message and left no files; then {told(differ)}"
     if wrong:
         found = f"of {len(met)} jobs, {sorted(wrong)[:5]} went otherwise"
     return {"ok": again and not differ and not wrong and len(met) > 20, "found": found, "jobs": sorted(met)}
@@ -173,7 +173,7 @@ TABLES = {  # a number of each table, and what it is small or large beside
 
 
 def threads(place: Path, whole: Path, expected: dict[str, str]) -> Row:
-    """Two and three threads in place of one, on a random model of four layers: equal up to near-ties."""
+    """Use two and three threads instead of one, on a random model with four layers: equal up to near-ties."""
     folder = place / "threads"
     folder.mkdir()
     write_inputs(folder, words(400), train=3000, validation=300, decoder_layers=4, decoder_embed_dim=64,
@@ -188,7 +188,7 @@ def threads(place: Path, whole: Path, expected: dict[str, str]) -> Row:
             found = alike(name, one, other)
             states.update(found)
             each.append(f"{number} threads, {name}: {dict(found)}")
-    found = f"of {states.total():,} rows {states[NEAR_TIE]} are near-ties, {states[DIFFERS]} differ"
+    found = f"of {states.total():,} rows, {states[NEAR_TIE]} are near-ties and {states[DIFFERS]} differ"
     return {"ok": not states[DIFFERS], "found": found, "each": each}
 
 

@@ -111,16 +111,16 @@ def main() -> None:
             differ = differing(folder, expected)
             own = str(Path(FILES[kind]).relative_to(RESULTS)) if is_result else None
             if done and not differ:
-                found, ok = "made again" if own else "no matter", True
+                found, ok = "rebuilt" if own else "no matter", True
             elif done and differ == [own]:
                 found, ok = "left as it was, and read by nothing", True
             elif not done:
                 unnamed = kind == "config" and UNNAMED in said
-                found = "refused by name" if named else "refused by Snakemake" if unnamed else "refused"
+                found = "rejected by name" if named else "rejected by Snakemake" if unnamed else "rejected"
                 ok = named or unnamed
             elif not is_result:
                 found, ok = (
-                    f"another input: {len(differ)} files followed from it, up to the claims",
+                    f"counts as another input: {len(differ)} dependent files were rebuilt, up to the claims",
                     kind == "config",
                 )
             else:

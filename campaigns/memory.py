@@ -103,7 +103,7 @@ def lengths(folder: Path) -> list[dict]:
     for what, (once, long) in found.items():
         more = (long - once) * MIB / (WORDS * (TIMES - 1))
         most = PER_TOKEN[what.split(",")[0]]
-        limit, ok = f"{LIMIT:,}, and {most} bytes for each further word ({more:.1f})", long < LIMIT and more <= most
+        limit, ok = f"{LIMIT:,} + {most} bytes per extra word (measured: {more:.1f})", long < LIMIT and more <= most
         rows.append({"what": what, "peak_mib": round(once), "long_mib": round(long), "limit": limit, "ok": ok})
     return rows
 

@@ -20,11 +20,11 @@ from ff_memories.patterns.scoring import share
 ROOT = Path(__file__).parents[1]
 DATA, PAGE = ROOT / "docs" / "data", ROOT / "docs" / "faults.md"
 HEAD = """\
-# Faults that were tried
+# Robustness tests
 
-Follows from `docs/data/faults/`: `python -m campaigns.page`. Every campaign is a script with a seed; most run the
-planted model's whole workflow, about a minute of work, and compare all that it makes, byte by byte, with an undisturbed
-run: tables, counts, figures, report, gallery, shards (not logs and times).
+We killed runs, damaged files, filled disks and fed the package hostile input. Each campaign below is a script with a
+seed. Most run the whole workflow on a small model with known memories (*planted*), which takes about a minute. They
+then compare every table, count, figure, report, gallery and shard byte by byte with an undisturbed run.
 
     python -m campaigns.kill --trials 60         # an hour on two cores
     python -m campaigns.kill --of demo --trials 5
@@ -37,8 +37,9 @@ run: tables, counts, figures, report, gallery, shards (not logs and times).
     python -m campaigns.mutation claims --sample 100 --seed 1
     coverage run -m pytest && python -m campaigns.branches
 
-Downloads, caches, remotes, locks and hostile files have tests of their own, [listed below](#held-by-tests);
-[security](../SECURITY.md) says what is trusted.
+Downloads, caches, remotes, locks and hostile files have [their own tests](#tests-of-faults).
+[Security](../SECURITY.md) explains what the package trusts. `python -m campaigns.page` generates this page from
+`docs/data/faults/`.
 """
 
 
@@ -64,12 +65,14 @@ def killed() -> str:
         body.append([row["of"], row["seed"], shared(row["kills"]), row.get("why", held) if held != "yes" else held])
     runs = ", ".join(f"{n} times {of}" for of, n in total.items())
     return (
-        f"\n## Killed\n\nSIGKILL at {sum(total.values())} random instants ({runs}), the same command after each and "
-        "nothing else, until it was done. `planted` and `demo` are whole runs of Snakemake; the other commands work on "
-        "the planted run, published in a checkout of its own. The first kills of `ff-memories restore` and `dvc repro` "
-        "found a lock that nobody took over and a file of DVC's that it cannot read; what can be mended is, with tests "
-        "in `tests/workflow/test_killed.py`, and `restore` was killed again.\n\n"
-        + table(["what", "seed", "kills until it was done", "the same in the end"], body)
+        f"\n## Killed processes\n\nWe sent SIGKILL at {sum(total.values())} random times ({runs}) and "
+        "repeated the same "
+        "command after each kill until it finished. `planted` and `demo` are complete Snakemake runs. The "
+        "other commands "
+        "work on the planted run, published in a separate checkout.\n\n"
+        "The first kills of `ff-memories restore` and `dvc repro` left a stale lock and a file that DVC couldn't read. "
+        "Both are now repaired where possible, with tests in `tests/workflow/test_killed.py`; we then killed `restore` "
+        "again.\n\n" + table(["command", "seed", "kills", "same result"], body)
     )
 
 
@@ -83,17 +86,18 @@ def memory() -> str:
         [row["what"], row["peak_mib"], row.get("long_mib", ""), row["limit"], holds(row["ok"])] for row in found["rows"]
     ]
     return (
-        "\n## Memory\n\nPeaks in MiB. The steps that go over the whole text ran on a made-up one as long as the "
-        "demo's, and on one fifty times as long, on both with shards of one length; those after them, which look up "
-        "sentences for their tables and pages, did not.\n\n"
-        + table(["what", "peak", "on the long text, or in the end", "at most", "holds"], body)
+        "\n## Memory\n\nPeak memory in MiB. Steps that read the whole text ran on a synthetic text of the "
+        "demo's length "
+        "and on one fifty times as long, with shards of equal length. The later steps, which only look up sentences, "
+        "didn't run on the long text.\n\n"
+        + table(["step", "peak", "on the long text, or at the end", "limit", "within the limit"], body)
     )
 
 
 def conditions() -> str:
     found = read("faults/conditions")
     body = [[row["what"], row["found"], holds(row["ok"])] for row in found["rows"]]
-    return "\n## Conditions\n\n" + table(["what", "found", "holds"], body)
+    return "\n## Unusual conditions\n\n" + table(["condition", "result", "as expected"], body)
 
 
 def corruption() -> str:
@@ -101,30 +105,41 @@ def corruption() -> str:
     body = [[row["file"], row["way"], row["found"], holds(row["ok"])] for row in
             sorted(found["rows"], key=lambda row: (row["file"], row["way"]))]  # fmt: skip
     return (
-        f"\n## Corruption\n\nIn {len(body)} trials a file of a finished run was spoilt: a bit flipped, half of it cut, "
-        "emptied, or replaced by the file of the same name of a run of another model, dictionary, text and seed; then "
-        "the same command, of an input up to the claims. The SHA-256 of text, dictionary and checkpoint stood in the "
-        "config, as they do in the demo's; a config that remains one is another config. What "
-        "DVC keeps is spoilt in `tests/workflow/test_artefacts_faults.py`: `dvc pull` refuses by name an object of the "
-        "remote that was altered, cut or removed; `ff-memories restore` names the stages whose object in the cache, or "
-        "whose row in `dvc.lock`, is not what it was.\n\n" + table(["file", "spoilt", "what happens", "holds"], body)
+        f"\n## Damaged files\n\nIn {len(body)} trials we damaged a file of a finished run and ran the same "
+        "command again. "
+        "We flipped a bit, removed half of the file, emptied it, or replaced it by the same file of another run "
+        "(different model, dictionary, text and seed). The config contained the SHA-256 of text, dictionary and "
+        "checkpoint, as the demo's does. A damaged config that is still valid simply counts as another config.\n\n"
+        "`tests/workflow/test_artefacts_faults.py` damages DVC's files: `dvc pull` names an object of the "
+        "remote that was "
+        "changed, shortened or removed, and `ff-memories restore` names the stages whose cached object or entry in "
+        "`dvc.lock` changed.\n\n" + table(["file", "damage", "what happens", "as expected"], body)
     )
 
 
-HELD = ("artefacts_faults", "killed", "sources", "hostile_checkpoints", "hostile_config", "hostile_text")
+HELD = {
+    "artefacts_faults": "DVC's remote, cache and lock: damaged, missing, read-only, full, killed, used twice",
+    "killed": "processes killed at any time: child processes end, stale locks go, the next run continues",
+    "sources": "downloads: broken connections, failing mirrors, changed files, wrong hashes, bad archives",
+    "hostile_checkpoints": "checkpoints that try to run code, fill memory or disk, or lie about their contents",
+    "hostile_config": "paths, names and YAML that try to run commands, leave the folder or exhaust memory",
+    "hostile_text": "words that try to become markup, formulas, LaTeX commands or terminal codes; huge words and lines",
+}
 
 
 def held() -> str:
-    """What tests say of themselves, by their names."""
+    """Return a row for each file of tests: what it tests, and how many tests run when."""
     body = []
-    for name in HELD:
-        text = next((ROOT / "tests").glob(f"*/test_{name}.py")).read_text(encoding="utf-8")
+    for name, about in HELD.items():
+        path = next((ROOT / "tests").glob(f"*/test_{name}.py"))
+        text, count = path.read_text(encoding="utf-8"), Counter[bool]()
         for test in ast.parse(text).body:
             if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
                 marks = [text.split("\n\n\n")[0], *map(ast.unparse, test.decorator_list)]
-                long = any("pytest.mark.long" in mark for mark in marks)
-                body.append([test.name[5:].replace("_", " "), name, "`pytest -m long`" if long else "every run"])
-    return "\n## Held by tests\n\n" + table(["what", "`tests/*/test_….py`", "tried"], body)
+                count[any("pytest.mark.long" in mark for mark in marks)] += 1
+        link = f"[`{path.name}`](../{path.relative_to(ROOT).as_posix()})"
+        body.append([about, link, count[False], count[True]])
+    return "\n## Tests of faults\n\n" + table(["faults", "tests", "in every run", "`pytest -m long`"], body)
 
 
 def fuzzed() -> str:
@@ -132,11 +147,12 @@ def fuzzed() -> str:
     body = [[row["reader"], row["seed"], f"{row['seconds']:,}", f"{row['tried']:,}", row["found"] or "none"]
             for row in found["rows"]]  # fmt: skip
     return (
-        "\n## Fuzzing\n\nInputs made by atheris, guided by coverage, from files that each reader takes. A fault is "
-        "anything but an object or a refusal in one sentence: another error, 20 seconds, 3 GB. "
-        "`tests/robustness/test_fuzz.py` fuzzes each reader for 20 seconds in every run of the tests, and tries all "
-        "again that was once a fault "
-        f"({sum(len(fuzzing.found(reader)) for reader in fuzzing.READERS)} kept).\n\n"
+        "\n## Fuzzing\n\nAtheris generates inputs from valid files, guided by coverage. Each reader must "
+        "return an object "
+        "or reject the input with a one-sentence message. Any other error, more than 20 seconds or more than "
+        "3 GB counts "
+        "as a fault. `tests/robustness/test_fuzz.py` fuzzes each reader for 20 seconds in every test run and repeats "
+        f"earlier faults ({sum(len(fuzzing.found(reader)) for reader in fuzzing.READERS)} so far).\n\n"
         + table(["reader", "seed", "seconds", "inputs", "faults"], body)
     )
 
@@ -156,20 +172,22 @@ def mutation() -> str:
         scores.append([part, found["seed"], f"{found['mutants']:,}", tried, killed, of_all, since,
                        why, f"{(killed + since + why) / tried:.0%}"])  # fmt: skip
         left += [
-            [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "not looked into")]
+            [f"{row['file']}:{row['line']}", f"`{row['before']}` → `{row['after']}`", row.get("why", "not examined")]
             for row in survivors if not row.get("since")
         ]  # fmt: skip
-    head = ["part", "seed", "mutants in all", "tried", "noticed", "of all, with 95 % confidence",
-            "noticed since", "explained", "of those tried"]  # fmt: skip
+    head = ["part", "seed", "mutants", "tried", "detected", "of all mutants (95 % confidence)",
+            "detected later", "explained", "of those tried"]  # fmt: skip
     return (
-        "\n## Mutants\n\nOne operator or number changed at a time, drawn at random from all such changes; then the "
-        "tests that run the changed function in their own process, quick ones first, "
-        f"{mutation_.BUDGET} seconds of processor time at most, until one fails. *Noticed since*: by tests "
-        f"written for them, or by slower ones that had been "
-        "left out. The campaigns of seed 2 were stopped and taken up again, so that one command does not draw "
-        "quite the same; those of other seeds it draws.\n\n"
+        "\n## Mutation testing\n\nA mutant is the source code with one random operator or number changed. "
+        "For each, we ran "
+        "the tests that call the changed function, fast ones first, until one failed, for at most "
+        f"{mutation_.BUDGET} seconds of processor time. *Detected later* are mutants that new tests detect, "
+        "or slow tests "
+        "that we first left out. *Explained* mutants don't change results, or change a free choice. We interrupted and "
+        "resumed the campaigns with seed 2, so you can't repeat exactly the same sample; the other seeds are "
+        "repeatable.\n\n"
         + table(head, scores)
-        + ("\nNoticed by none of these tests, by the line in which each stood then:\n\n"
+        + ("\nNo test detects these mutants. Line numbers are those at the time of the campaign.\n\n"
            + table(["where", "change", "why"], left) if left else "")
     )  # fmt: skip
 
@@ -177,43 +195,43 @@ def mutation() -> str:
 def coverage() -> str:
     found = read("faults/coverage")
     packages = found["packages"]
-    packages["in all"] = {name: sum(row[name] for row in packages.values()) for name in branches.COUNTS}
+    packages["total"] = {name: sum(row[name] for row in packages.values()) for name in branches.COUNTS}
     body = []
     for name, row in packages.items():
         statements, covered, ways, taken = (row[n] for n in branches.COUNTS)
         both = f"{(covered + taken) / (statements + ways):.1%}" if statements else "–"
         body.append([name, f"{statements:,}", f"{covered:,}", f"{ways:,}", f"{taken:,}", both])
-    without = f" Left out were {found['without']}." if found["without"] else ""
-    gaps = [[gap["file"], gap["missing"], gap["why"] or "not looked into"] for gap in found["gaps"]]
+    without = f" Without {found['without']}." if found["without"] else ""
+    gaps = [[gap["file"], gap["missing"], gap["why"] or "not examined"] for gap in found["gaps"]]
     return (
-        "\n## Branches\n\nWhat the tests of an ordinary run take, those in other processes included: "
+        "\n## Code coverage\n\nStatements and branches that an ordinary test run executes, including other processes: "
         f"`coverage run -m pytest`, then `python -m campaigns.branches`.{without}\n\n"
-        + table(["package", "statements", "run", "branches", "taken", "of both"], body)
-        + f"\nFiles of which at least {branches.GAP} statements and branches are not taken:\n\n"
-        + table(["file", "not taken", "why"], gaps)
+        + table(["package", "statements", "executed", "branches", "executed", "coverage"], body)
+        + f"\nFiles with at least {branches.GAP} statements and branches that no test executes:\n\n"
+        + table(["file", "not executed", "why"], gaps)
     )
 
 
 def hostile() -> str:
     """The tables of the hostile tests, which hold as long as those tests pass."""
     body: list[tuple[str, Iterable[str], str]] = [
-        ("a checkpoint's pickle", PROGRAMS, "refused in both of torch's formats, nothing executed"),
-        ("a pickled call in a checkpoint", checkpoints.PLACES, "refused by name, nothing executed"),
-        ("a checkpoint's weights", checkpoints.TENSORS, "refused by name"),
-        ("a safetensors file", checkpoints.SAFETENSORS, "refused by name"),
-        ("a model's description", checkpoints.DESCRIPTIONS, "refused by name"),
-        ("an archive with", checkpoints.KINDS, "refused by name, nothing written"),
-        ("a path in a config", map(escape_invisible, configs.PATHS), "refused by name"),
-        ("a path in a config", configs.NASTY.values(), "one word of each command, nothing executed"),
-        ("a run's name", map(escape_invisible, configs.RUNS), "refused by name"),
+        ("a checkpoint's pickle", PROGRAMS, "rejected by name in both of torch's formats; nothing is executed"),
+        ("a pickled call in a checkpoint", checkpoints.PLACES, "rejected by name; nothing is executed"),
+        ("a checkpoint's weights", checkpoints.TENSORS, "rejected by name"),
+        ("a safetensors file", checkpoints.SAFETENSORS, "rejected by name"),
+        ("a model's description", checkpoints.DESCRIPTIONS, "rejected by name"),
+        ("an archive with", checkpoints.KINDS, "rejected by name; nothing is written"),
+        ("a path in a config", map(escape_invisible, configs.PATHS), "rejected by name"),
+        ("a path in a config", configs.NASTY.values(), "stays one argument of each command; nothing is executed"),
+        ("a run's name", map(escape_invisible, configs.RUNS), "rejected by name"),
         (
             "a word of the text",
             map(escape_invisible, texts.HARMFUL.values()),
-            "text in pages, cells, LaTeX and terminal",
+            "stays text in pages, cells, LaTeX and the terminal",
         ),
     ]
     shown = [[where, ", ".join(f"`` {w[:50] or chr(8709)} ``" for w in what), found] for where, what, found in body]
-    return "\n## Hostile input\n\n" + table(["where", "what", "what happens"], shown)
+    return "\n## Hostile input\n\n" + table(["where", "examples", "what happens"], shown)
 
 
 def page() -> str:

@@ -12,8 +12,8 @@ PAGE = ROOT / "docs" / "commands.md"
 HEAD = """\
 # Commands
 
-These are the subcommands of `ff-memories`, in the order in which you need them. With `--help`, a command prints the same
-text. `python docs/tools/commands.py` generates this page.
+These are the subcommands of `ff-memories`, in the order in which you need them. With `--help`, a command prints
+the same text. `python docs/tools/commands.py` generates this page.
 """
 STEPS = """\
 ### step NAME
