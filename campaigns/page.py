@@ -138,7 +138,7 @@ def held() -> str:
                 marks = [text.split("\n\n\n")[0], *map(ast.unparse, test.decorator_list)]
                 count[any("pytest.mark.long" in mark for mark in marks)] += 1
         link = f"[`{path.name}`](../{path.relative_to(ROOT).as_posix()})"
-        body.append([about, link, count[False], count[True]])
+        body.append([about, link, str(count[False]), str(count[True])])
     return "\n## Tests of faults\n\n" + table(["faults", "tests", "in every run", "`pytest -m long`"], body)
 
 
