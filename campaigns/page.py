@@ -77,7 +77,8 @@ def killed() -> str:
 
 
 def shared(kills: dict[str, int]) -> str:
-    return ", ".join(f"{k} × {v}" for v, k in sorted(kills.items())) or "none"
+    names = {"it alone": "the process", "everything": "all processes"}
+    return ", ".join(f"{names.get(v, v)}: {k}" for v, k in sorted(kills.items())) or "none"
 
 
 def memory() -> str:
