@@ -248,7 +248,7 @@ def page(record: dict[str, Any]) -> str:
         f"{record['machine']['torch']}.\n\n"
         if record["machine"]["gpu"] else WITHOUT.format(device=record["machine"]["device"])
     )  # fmt: skip
-    text += "| part | what it does | done | took |\n|---|---|---|---|\n"
+    text += "| part | what it does | complete | time |\n|---|---|---|---|\n"
     for name, part in PARTS.items():
         found = parts.get(name)
         state = "not yet" if found is None else "yes" if found["ok"] else f"**no**: {found.get('said', '')[:200]}"
@@ -282,7 +282,7 @@ def says(part: Part, name: str) -> str:
     """Return what a part does, in words."""
     kind, _, rest = name.partition("-")
     told_ = {
-        "compare": f"all experiments in {rest}, compared with the CPU's in float32",
+        "compare": f"all experiments in {rest}, compared with float32 on the CPU",
         "benchmark": f"the engine at the paper's dimensions, {rest.replace('-', ', ')}",
         "pass": f"the trigger pass alone, {rest.replace('-', ' tokens, ')}: speed, memory, share of the peak",
     }  # fmt: skip
