@@ -1,0 +1,60 @@
+"""The tutorial runs from its first cell to its last, and shows what its text says."""
+
+import json
+import re
+
+import notebook
+import pytest
+import torch
+from running import ROOT
+
+PATH = ROOT / "docs" / "tutorial.ipynb"
+CELLS = notebook.cells(PATH)
+
+
+@pytest.fixture(scope="module")
+def outputs():
+    if not (ROOT / "data/demo/model.pt").exists():
+        pytest.skip("the demo's model is not here: make inputs")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a few small products: threads that wait for a core cost more than they bring
+    try:
+        return [o for c, o in zip(CELLS, notebook.run(CELLS, ROOT), strict=True) if c.kind == "code"]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_it_is_kept_without_outputs():
+    kept = [cell for cell in json.loads(PATH.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert len(kept) == 10
+    assert not [cell for cell in kept if cell["outputs"] or cell["execution_count"]]
+
+
+@pytest.mark.slow
+def test_every_cell_runs_and_shows_something(outputs):
+    assert all(output.printed or output.html for output in outputs)
+    assert not re.search("Error|Warning", "".join(output.printed for output in outputs))
+
+
+@pytest.mark.slow
+def test_the_key_fires_on_can_loses_most_without_it_and_its_value_promotes_what_follows(outputs):
+    triggers, changes, promoted, agreement = outputs[3].html, outputs[5].html, outputs[6].html, outputs[7].printed
+    assert triggers.count("can&quot;") > 5
+    first, last = (float(cell) for cell in re.findall(r"<td>(-?[\d.]+)</td>", changes))
+    assert last < -0.9 < first
+    assert re.search(r"<td>0</td><td>&quot;be&quot;</td>", promoted)
+    of_key, of_layer = (int(some) / int(total) for some, total in re.findall(r"(\d+) of (\d+)", agreement))
+    assert of_key > 10 * of_layer, "the key is no exception"
+
+
+@pytest.mark.slow
+def test_it_ends_with_one_figure(outputs):
+    assert [output.html.startswith("<svg") for output in outputs] == [False] * 9 + [True]
+
+
+def test_a_page_has_the_code_and_beside_it_what_it_shows():
+    cells = [notebook.Cell("markdown", "# A"), notebook.Cell("code", "print(1)\n2"), notebook.Cell("code", "x = 3")]
+    assert notebook.page(cells, list(notebook.run(cells, ROOT))) == (
+        "# A\n\n```python\nprint(1)\n2\n```\n\n```text\n1\n2\n```\n\n```python\nx = 3\n```\n"
+    )
+    assert "text" not in notebook.page(cells, [])
