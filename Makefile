@@ -13,7 +13,7 @@ endif
 # tests run side by side, as many files at a time as there are cores
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs pull publish closures docs-pages gpu-campaign
+.PHONY: demo quick test test-all newest setup inputs pull publish closures docs docs-pages gpu-campaign
 
 # everything from a bare clone to figures, claims and report
 demo: inputs
@@ -45,6 +45,13 @@ publish: setup
 	$(BIN)/dvc gc --workspace --cloud --force --quiet
 	@du --apparent-size -sm artefacts | awk '{ print $$1 " MB in artefacts/, 40 at most"; exit $$1 > 40 }'
 
+# the documentation as a site for the browser, site/index.html, with the demo run where it is finished; TEXT=no leaves out
+# what quotes the demo's text, for a site that others will read
+TEXT ?= yes
+docs: .venv/.docs inputs
+	TEXT=$(TEXT) OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
 # the pages of the documentation that follow from the package, and from what is kept in docs/data
 docs-pages: .venv/.tests
 	for page in commands config deviations readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
@@ -70,10 +77,15 @@ setup: .venv/.ready
 	$(INSTALL) -e .
 	touch $@
 
-# the tests also cover the optional segmenter, and the checks of style and types
+# the tests also cover the optional segmenter, the site, and the checks of style and types
 .venv/.tests: .venv/.ready
 	@echo "Adding what the tests need"
-	$(INSTALL) -e '.[spacy,dev]'
+	$(INSTALL) -e '.[spacy,docs,dev]'
+	touch $@
+
+.venv/.docs: .venv/.ready
+	@echo "Adding what the site needs"
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 # what the next upgrade will meet: the tests with the newest release of everything, in an environment of its own; what
@@ -81,7 +93,7 @@ setup: .venv/.ready
 NEWEST = .venv-newest/bin
 newest:
 	$(PYTHON) -m venv --clear .venv-newest
-	$(NEWEST)/python -m pip install --quiet -e '.[spacy,dev]'
+	$(NEWEST)/python -m pip install --quiet -e '.[spacy,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
 	$(NEWEST)/python -c "from ff_memories.workflow.environment import *; print(*differences(pins()))"

@@ -1,0 +1,193 @@
+"""Hooks of the site (``mkdocs.yml``): pages from outside ``docs/``, links, formulas, tutorial, live example.
+
+``TEXT=no`` in the environment leaves out what shows the demo's text: for a site that others will read.
+"""
+
+import html
+import os
+import posixpath
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import yaml
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(Path(__file__).parent)]  # mkdocs takes hooks from their files
+
+import notebook  # noqa: E402
+
+from ff_memories.inputs.docstrings import PACKAGES  # noqa: E402
+
+ELSEWHERE = {
+    "README.md": "readme.md",
+    "config/README.md": "config.md",
+    "SECURITY.md": "security.md",
+    "docs/tutorial.ipynb": "tutorial.md",
+}
+NOTEBOOK, TUTORIAL, EXAMPLE, RUN = "tutorial.ipynb", "tutorial.md", "example.md", Path("results/demo")
+WITHOUT_TEXT = ("figures/*.svg", "figures/*.png", "figures/*.pdf", "figures/*.csv", "claims.json")
+WITH_TEXT = ("figures/*.html", "report/*.*", "tables/*.parquet", "gallery/*.*", "gallery/data/*.js")
+LINK = re.compile(r"\[((?:`[^`\n]*`|[^\[\]`])*)\]\(([^)\s]+)\)")
+DATASETS = "https://vega.github.io/vega-datasets/"  # what vl-convert puts before a relative link in an SVG
+
+
+def repository(root: Path) -> str | None:
+    """Return the address of the repository that CITATION.cff or pyproject.toml names, if one does."""
+    cited = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = cited.get("repository-code") or project.get("urls", {}).get("Repository")
+    return str(found).rstrip("/") if found else None
+
+
+def relinked(text: str, source: str, address: str | None) -> str:
+    """Return a page with links as the site has them.
+
+    Args:
+        text: the page.
+        source: its file in the repository, from where relative links go.
+        address: of the repository; without one, a link to a file that is no page becomes its label alone.
+    """
+
+    def new(link: re.Match[str]) -> str:
+        label, target = link.groups()
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target) or not path:
+            return link[0]
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        end = f"#{anchor}" if anchor else ""
+        if there in ELSEWHERE:
+            return f"[{label}]({ELSEWHERE[there]}{end})"
+        if there.startswith("docs/"):
+            return f"[{label}]({there.removeprefix('docs/')}{end})"
+        return f"[{label}]({address}/blob/main/{there}{end})" if address else label
+
+    return LINK.sub(new, text)
+
+
+def formulas(content: str) -> str:
+    """Return a page's HTML with its formulas as MathML, which browsers show without a script."""
+    pattern = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+    math = lambda found: convert(html.unescape(found[3]), display="inline" if found[2] == "(" else "block")
+    return pattern.sub(math, content)
+
+
+def tutorial(root: Path) -> str:
+    """Return the tutorial as a page, its cells run where the demo's model is there."""
+    cells = notebook.cells(root / "docs" / NOTEBOOK)
+    if (root / "data/demo/model.pt").exists():
+        return notebook.page(cells, list(notebook.run(cells, root)))
+    title, rest = notebook.page(cells, []).split("\n", 1)
+    note = "This site was built without the demo's model, so you see code alone. `make pull` fetches the model."
+    return f'{title}\n\n!!! note "Code only"\n\n    {note}\n{rest}'
+
+
+def with_text() -> bool:
+    """Say whether the live example may show the demo's text."""
+    return os.environ.get("TEXT", "yes") != "no"
+
+
+MISSING = f"""\
+# Live example
+
+This site was built without a finished demo run. `make demo` makes one in `{RUN}/`; then run `make docs` again.
+"""
+HEAD = """\
+# Live example
+
+This page shows the finished demo run. Its model is a [surrogate](words.md): small, and trained on the documentation of
+Python packages. No number here is a result of the paper's model.
+
+"""
+QUOTED = """\
+- <a href="example/report/report.html">Report</a>: the paper's sections with answers, figures and numbers.
+- <a href="example/gallery/index.html">Gallery</a>: every key's triggers beside its value.
+
+Report and gallery quote documentation strings of four packages. Their licences (BSD, three clauses) allow that if the
+notices stay with the text: {licences}. The figures and the summary on this page quote no text.
+"""
+UNQUOTED = """\
+Report and gallery are not part of this site, because they quote the demo's text. `make demo` builds them on your
+machine, and `make docs` then includes them. The figures and the summary on this page quote no text.
+"""
+
+
+def example(run: Path, text: bool) -> str:
+    """Return the page of the live example: the demo run's answers and figures, and where the rest is."""
+    if not (run / "summary.md").exists():
+        return MISSING
+    licences = ", ".join(f'<a href="example/licences/{p}.txt">{p} {v}</a>' for p, v in PACKAGES.items())
+    parts = [HEAD + (QUOTED.format(licences=licences) if text else UNQUOTED), "## Figures\n"]
+    kinds = {"interactive": "html", "numbers": "csv", "PDF": "pdf"} if text else {"numbers": "csv", "PDF": "pdf"}
+    for number in sorted(int(figure.stem.removeprefix("figure")) for figure in run.glob("figures/figure*.svg")):
+        file = f"example/figures/figure{number}"
+        links = " · ".join(f'<a href="{file}.{end}">{kind}</a>' for kind, end in kinds.items())
+        parts.append(f"### Figure {number}\n\n![Figure {number} of the demo run]({file}.svg)\n\n{links}\n")
+    summary = re.sub(r"^#", "##", (run / "summary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    own = r'<a href="example/\2">\1</a>' if text else r"\1"
+    return "\n".join([*parts, re.sub(r"\[([^\]]*)\]\((report/[^)]*)\)", own, summary)])
+
+
+def example_files(run: Path, text: bool) -> Iterator[tuple[str, bytes]]:
+    """Yield (path on the site, content) of the live example's files."""
+    if not (run / "summary.md").exists():
+        return
+    for pattern in (*WITHOUT_TEXT, *(WITH_TEXT if text else ())):
+        for path in sorted(run.glob(pattern)):
+            content = path.read_bytes()
+            if path.suffix in (".svg", ".html"):
+                content = content.replace(DATASETS.encode(), b"")
+            yield f"example/{path.relative_to(run).as_posix()}", content
+    for package in PACKAGES if text else ():
+        yield f"example/licences/{package}.txt", licence(metadata.files(package) or []).encode()
+
+
+def licence(files: Iterable[metadata.PackagePath]) -> str:
+    """Return the text of an installed package's own licence."""
+    found = [f for f in files if "dist-info" in f.parts[0] and re.fullmatch(r"LICEN[CS]E(\.\w+)?", f.name)]
+    if not found:
+        raise PluginError("a package that the live example quotes came without its licence: TEXT=no make docs")
+    return min(found, key=lambda f: len(f.parts)).read_text(encoding="utf-8")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Take the repository's address from where the project states it."""
+    config.repo_url = repository(ROOT)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from outside ``docs/``, the tutorial with its outputs, and the live example."""
+    pages = {
+        name: (ROOT / source).read_text(encoding="utf-8")
+        for source, name in ELSEWHERE.items()
+        if source.endswith(".md")
+    }
+    pages |= {TUTORIAL: tutorial(ROOT), EXAMPLE: example(ROOT / RUN, with_text())}
+    for name, content in pages.items():
+        files.append(File.generated(config, name, content=content))
+    for name, raw in example_files(ROOT / RUN, with_text()):
+        files.append(File.generated(config, name, content=raw))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Send links where the site has what they lead to."""
+    name = page.file.src_uri
+    if name in (TUTORIAL, EXAMPLE):
+        return markdown
+    source = {page: file for file, page in ELSEWHERE.items()}.get(name, f"docs/{name}")
+    return relinked(markdown, source, config.repo_url)
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn formulas into MathML."""
+    return formulas(content)

@@ -1,0 +1,100 @@
+"""The site: its navigation lists every page, it builds without a warning, and reading it needs no network."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from running import ROOT
+
+NEEDS = "the site's tools are not installed: pip install -c constraints.txt -e '.[docs]'"
+
+
+class Loader(yaml.SafeLoader):
+    """Reads mkdocs.yml without making the Python objects that it names."""
+
+
+Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+CONFIG = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
+
+
+def pages(nav):
+    """Yield the pages of a navigation, in order."""
+    for entry in nav:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for below in entry.values():
+                yield from pages([below] if isinstance(below, str) else below)
+
+
+def test_the_navigation_lists_every_page_once():
+    generated = {"readme.md", "config.md", "security.md", "tutorial.md", "example.md"}
+    listed = list(pages(CONFIG["nav"]))
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {page.name for page in (ROOT / "docs").glob("*.md")} | generated
+
+
+def test_what_the_site_loads_is_in_the_repository():
+    for file in [*CONFIG["extra_css"], *CONFIG["extra"]["polyfills"]]:
+        assert (ROOT / "docs" / file).is_file(), file
+    assert CONFIG["theme"]["font"] is False
+
+
+@pytest.fixture
+def website():
+    pytest.importorskip("mkdocs", reason=NEEDS)
+    import website
+
+    return website
+
+
+def test_links_lead_to_pages_of_the_site_to_the_repository_or_nowhere(website):
+    text = "[a](docs/x.md#y) [b](config/README.md#k) [`c`](src/c.py) [d](https://d.org) [e](#e) ![f](docs/p/f.svg)"
+    site = "[a](x.md#y) [b](config.md#k) {} [d](https://d.org) [e](#e) ![f](p/f.svg)"
+    assert website.relinked(text, "README.md", None) == site.format("`c`")
+    there = site.format("[`c`](https://host/us/blob/main/src/c.py)")
+    assert website.relinked(text, "README.md", "https://host/us") == there
+    assert website.relinked("[t](tutorial.ipynb) [r](../README.md)", "docs/start.md", None) == (
+        "[t](tutorial.md) [r](readme.md)"
+    )
+
+
+def test_formulas_become_mathml(website):
+    said = website.formulas(r'<p><span class="arithmatex">\(a &lt; \mathbf{k}\)</span></p>')
+    assert said.startswith("<p><math") and "&#x0003C;" in said and "arithmatex" not in said
+    assert 'display="block"' in website.formulas('<div class="arithmatex">\\[\nx\n\\]</div>')
+
+
+def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
+    assert "without a finished demo run" in website.example(tmp_path, True)
+    assert not list(website.example_files(tmp_path, True))
+    for file in ("figures/figure2.svg", "figures/figure2.html", "report/report.html", "gallery/data/keys-1.js"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x")
+    (tmp_path / "summary.md").write_text("# demo\n\nAll: [report](report/report.html).\n")
+    shown, files = website.example(tmp_path, True), {name for name, _ in website.example_files(tmp_path, True)}
+    assert 'href="example/report/report.html"' in shown and "## demo" in shown
+    assert {"example/gallery/data/keys-1.js", "example/licences/numpy.txt"} <= files
+    assert set(re.findall(r'href="(example/licences[^"]*)"', shown)) <= files
+    shown, files = website.example(tmp_path, False), {name for name, _ in website.example_files(tmp_path, False)}
+    assert "All: report." in shown and files == {"example/figures/figure2.svg"}
+
+
+@pytest.mark.more
+def test_it_builds_without_a_warning_and_needs_no_network(tmp_path):
+    pytest.importorskip("mkdocs", reason=NEEDS)
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "NO_MKDOCS_2_WARNING": "1", "TEXT": "no"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (site / "example" / "gallery").exists()
+    for page in site.glob("*.html"):
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="([^"]*)"', page.read_text(encoding="utf-8"))
+        loaded += re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="([^"]*)"', page.read_text("utf-8"))
+        assert not [address for address in loaded if "//" in address], page.name
+    assert (site / "search" / "search_index.js").stat().st_size > 10_000
+    assert "<math" in (site / "paper.html").read_text(encoding="utf-8")
