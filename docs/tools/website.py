@@ -180,14 +180,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Send links where the site has what they lead to."""
+    """Send links where the site has what they lead to, and indent lists within lists as this Markdown wants them."""
     name = page.file.src_uri
     if name in (TUTORIAL, EXAMPLE):
         return markdown
     source = {page: file for file, page in ELSEWHERE.items()}.get(name, f"docs/{name}")
-    return relinked(markdown, source, config.repo_url)
+    return re.sub(r"^ {3}(?=- )", "    ", relinked(markdown, source, config.repo_url), flags=re.MULTILINE)
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn formulas into MathML."""
-    return formulas(content)
+    """Turn formulas into MathML, and show ``|`` in cells as code hosts do."""
+    return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), formulas(content), flags=re.DOTALL)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the search for screen readers."""
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')

@@ -83,18 +83,44 @@ def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
     assert "All: report." in shown and files == {"example/figures/figure2.svg"}
 
 
-@pytest.mark.more
-def test_it_builds_without_a_warning_and_needs_no_network(tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
     pytest.importorskip("mkdocs", reason=NEEDS)
-    site = tmp_path / "site"
+    site = tmp_path_factory.mktemp("built") / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "NO_MKDOCS_2_WARNING": "1", "TEXT": "no"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not (site / "example" / "gallery").exists()
-    for page in site.glob("*.html"):
+    return site
+
+
+@pytest.mark.more
+def test_it_builds_without_a_warning_and_needs_no_network(built):
+    assert not (built / "example" / "gallery").exists()
+    for page in built.glob("*.html"):
         loaded = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="([^"]*)"', page.read_text(encoding="utf-8"))
         loaded += re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="([^"]*)"', page.read_text("utf-8"))
         assert not [address for address in loaded if "//" in address], page.name
-    assert (site / "search" / "search_index.js").stat().st_size > 10_000
-    assert "<math" in (site / "paper.html").read_text(encoding="utf-8")
+    assert (built / "search" / "search_index.js").stat().st_size > 10_000
+    assert "<math" in (built / "paper.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+def test_search_works_from_files_and_pages_fit_a_phone(built, tmp_path):
+    browsing = pytest.importorskip(
+        "browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError
+    )
+    with browsing.browser(tmp_path) as driver:
+        driver.get((built / "index.html").as_uri())
+        driver.execute_script("document.querySelector('[data-md-component=search-query]').focus()")
+        driver.switch_to.active_element.send_keys("near-tie")
+        found = lambda: driver.execute_script(
+            "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.href)"
+        )
+        assert any("/words.html" in link for link in browsing.until(found))
+        assert not browsing.console(driver)
+        browsing.phone(driver)
+        for page in sorted(built.glob("*.html")):
+            driver.get(page.as_uri())
+            wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert driver.execute_script(wide) == 0, page.name
