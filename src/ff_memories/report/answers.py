@@ -269,7 +269,7 @@ def _of(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
 
 
 def _beyond(rows: Sequence[Row]) -> str:
-    return " beyond an untrained model" if all(row["baseline"] is not None for row in rows) else ""
+    return " beyond an untrained model" if any(row["baseline"] is not None for row in rows) else ""
 
 
 def _some_of(rows: Sequence[Row], judged: Sequence[Row]) -> str:
