@@ -1,4 +1,4 @@
-"""After snakemake: record what it made in dvc.lock and DVC's cache, for dvc push to publish."""
+"""Record Snakemake's outputs in dvc.lock and DVC's cache. Run it after snakemake and before dvc push."""
 
 import argparse
 

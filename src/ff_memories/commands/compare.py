@@ -1,8 +1,8 @@
 """Compare two runs of one config, table by table and claim by claim: identical, equal or different.
 
 Each is a run's folder (results/demo) or a dvc.lock, whose tables DVC's cache holds. Equal means that every difference
-is one that other hardware, threads or batches make (docs/verify.md), and that no verdict moves. Ends with status 0
-where the runs are identical or equal, and 1 where they differ.
+is one that other hardware, threads or batches make (docs/verify.md), and that no verdict moves. The exit status is 0
+if the runs are identical or equal, and 1 if they differ.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from ff_memories.workflow import configfile as runs
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", type=Path, metavar="A", help="a run's folder, or a dvc.lock")
-    parser.add_argument("b", type=Path, metavar="B", help="the other one")
+    parser.add_argument("b", type=Path, metavar="B", help="the other run")
     runs.argument(parser)
-    parser.add_argument("--strict", action="store_true", help="accept identical runs alone")
-    parser.add_argument("--json", action="store_true", help="write what was found as JSON")
+    parser.add_argument("--strict", action="store_true", help="accept only identical runs")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

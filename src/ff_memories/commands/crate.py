@@ -1,4 +1,4 @@
-"""Export a recorded run as an RO-Crate: its shareable files, and who made what of what.
+"""Export a recorded run as an RO-Crate: its shareable files and their provenance.
 
     ff-memories crate --out demo.crate.zip
 
@@ -14,7 +14,7 @@ from ff_memories.workflow import configfile as runs
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     runs.argument(parser)
-    parser.add_argument("--out", required=True, type=Path, help="a .zip file, or a folder that is not there yet")
+    parser.add_argument("--out", required=True, type=Path, help="a .zip file or a new folder")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -10,14 +10,14 @@ from ff_memories.inputs.fetch import fetch, missing
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
-    parser.add_argument("--configfile", help="fetch what this run's config names")
+    parser.add_argument("--configfile", help="fetch the sources of this config")
     parser.add_argument(
         "--registry",
         nargs="?",
-        help="another registry, whose rows take the place of the package's",
+        help="use another registry in place of the package's",
     )
     parser.add_argument(
-        "--offline", action="store_true", help="download nothing: say what is missing, and where to put it"
+        "--offline", action="store_true", help="download nothing; list missing files and where to put them"
     )
     parser.add_argument("--list", action="store_true", help="show all sources")
 

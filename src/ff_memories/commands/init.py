@@ -16,15 +16,20 @@ from ff_memories.figures.registry import FIGURES
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="config file to write")
     parser.add_argument("--checkpoint", required=True, help="a fairseq transformer_lm checkpoint")
-    parser.add_argument("--dictionary", required=True, help="its dict.txt")
+    parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")
     texts = {
-        "train": "text files in which triggers are sought",
-        "validation": "text files on which layers are observed",
+        "train": "training text: the search for triggers reads these files",
+        "validation": "validation text: sections 5.1 and 5.2 observe the layers on it",
     }
     for split, about in texts.items():
         parser.add_argument(f"--{split}", required=True, nargs="+", action="extend", help=about)
     parser.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="other keys, such as triggers.top=25"
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set other keys, such as triggers.top=25",
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing config")
 

@@ -1,4 +1,4 @@
-"""State what a run will take on this machine, step by step: time, memory and disk; refuse what cannot fit."""
+"""Estimate time, memory and disk of each step on this machine. Fail if the run does not fit."""
 
 import argparse
 import json

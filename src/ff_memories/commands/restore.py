@@ -1,4 +1,4 @@
-"""After dvc pull or dvc checkout: tell Snakemake, by content, what is up to date."""
+"""Tell Snakemake which files are up to date, by content. Run it after dvc pull or dvc checkout."""
 
 import argparse
 

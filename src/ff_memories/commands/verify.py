@@ -1,7 +1,7 @@
 """Check a run as a reviewer would, without a GPU: files, figures, claims, and a random sample of all measurements.
 
-Ends with status 0 where nothing speaks against the run, 1 where something does, and 2 where it could not be checked.
-docs/verify.md says what is checked and what the certificate means.
+The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked.
+docs/verify.md lists the checks and explains the certificate.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Say where a file of a run comes from: what made it, of what, with which code, at what cost, down to the raw inputs.
+"""Show where a file comes from: each step, its inputs, code and cost, back to the raw inputs.
 
     ff-memories why results/demo/figures/figure4.svg
 

@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dropout", action="store_true", help="with the dropout that the released script leaves on")
     parser.add_argument("--projections", help="safetensors to write the projections to, with their seed")
-    parser.add_argument("--projections-from", type=Path, help="projections to take in place of a draw")
+    parser.add_argument("--projections-from", type=Path, help="use these projections; draw none")
     parser.add_argument("--out", required=True, help="BASE.tsv and BASE_max_probs.json are written")
 
 

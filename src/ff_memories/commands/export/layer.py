@@ -19,7 +19,7 @@ from ff_memories.released import data_frames
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--released-layer", required=True, help="table; a run with fidelity: released makes it")
     parser.add_argument("--examples", required=True, help="table")
-    parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
+    parser.add_argument("--sentences", required=True, help="table; the command reads the text files that it names")
     parser.add_argument(
         "--distributions", action="store_true",
         help="with output_dist_vals, the model's output over the whole vocabulary: runs the model again, for which "

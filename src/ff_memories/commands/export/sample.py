@@ -1,4 +1,4 @@
-"""Export what a run drew: its sentences in order, and the prefixes that its layers were observed at.
+"""Export a run's sample: its sentences in order, and the prefixes at which it observed the layers.
 
 Writes into the folder OUT: train.txt and validation.txt, one sentence per line in the run's order, and sample.jsonl,
 `text` and `random_pos` of every example. A run with these texts, `corpus.segmenter: line` and
@@ -16,7 +16,7 @@ from ff_memories.corpus import sample, texts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
+    parser.add_argument("--sentences", required=True, help="table; the command reads the text files that it names")
     parser.add_argument("--examples", required=True, help="table")
     parser.add_argument("--out", required=True, type=Path, help="folder to write to")
 

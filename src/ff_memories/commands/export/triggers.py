@@ -13,11 +13,11 @@ from ff_memories.released.trigger_files import jsonl
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--triggers", required=True, help="table")
-    parser.add_argument("--sentences", required=True, help="table; its text files are read where they lie")
+    parser.add_argument("--sentences", required=True, help="table; the command reads the text files that it names")
     parser.add_argument("--info", required=True, help="info.json")
-    parser.add_argument("--top", type=whole(), default=50, help="records per key; places not filled hold zeros")
+    parser.add_argument("--top", type=whole(), default=50, help="records per key; unfilled places hold zeros")
     parser.add_argument(
-        "--dims", nargs="+", action="extend", type=int, help="dimensions to write, from all layers; else all"
+        "--dims", nargs="+", action="extend", type=int, help="dimensions to write, from all layers; default: all"
     )
     parser.add_argument("--out", required=True, help="trigger_examples.jsonl to write")
 
