@@ -158,7 +158,7 @@ def test_what_is_kept_has_a_column_for_each_machine_and_its_last_numbers(tmp_pat
     )
     assert "- one (AVX2), fairseq's forward / ours, 1.2: both run the products with weights, which are 120 %" in text
     assert "- other (AVX-512), per sentence / forward, whole, 1.5: sorting 1.5 % of the forward pass." in text
-    assert "On one (AVX2) the trigger pass over a long text takes 1.20 times" in text and "0 of 4 targets" in text
+    assert "On one (AVX2), the trigger pass over a long text takes 1.20 times" in text and "0 of 4 targets" in text
     assert page.markdown(page.read()) == text
 
 
