@@ -38,12 +38,10 @@ def forward(
 ) -> None:
     x, space = decoder.embed(batch), space or ScratchBuffer()
     for index, layer in enumerate(decoder.layers):
-        residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual, space.like(residual, decoder.description.keys))
+        seen = layer(x, batch, last=index + 1 == len(decoder.layers), out=space.like(x, decoder.description.keys))
         if look:
-            look(index, coefficients)
-        if index + 1 < len(decoder.layers):
-            x = residual + layer.combine(coefficients)
+            look(index, seen.coefficients)
+        x = seen.output
 
 
 def floor(decoder: Decoder, corpus: Corpus) -> Method:

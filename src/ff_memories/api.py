@@ -18,7 +18,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching, trigger_table, triggers
 from ff_memories.model import checkpoint, converted
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.decoder import Decoder
 from ff_memories.model.loading import use_precision
 
 
@@ -86,14 +86,13 @@ def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
     Row j is the prefix of j tokens; row 0 the empty one, ``</s>``.
     """
     model.require(layer)
-    batch = Batch.pack([model.encode(text)], model.decoder.device)
+    batch = model.decoder.pack([model.encode(text)])
     with torch.inference_mode():
         x = model.decoder.embed(batch)
         for block in model.decoder.layers[:layer]:
-            residual = block.attend(x, batch)
-            coefficients = block.coefficients(residual)
-            x = residual + block.combine(coefficients)
-    return coefficients.cpu().clone()
+            seen = block(x, batch)
+            x = seen.output
+    return seen.coefficients.cpu().clone()
 
 
 def trigger_examples(

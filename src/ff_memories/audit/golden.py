@@ -16,7 +16,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.memories.values import value_predictions
 from ff_memories.model.converted import Description
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.decoder import Decoder
 
 WINDOWS_WITHOUT_GPU = 8
 
@@ -51,7 +51,7 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
             targets = ids[start : start + counted]
             before = ids[max(0, start - context) : start]
             inputs = np.concatenate([before, targets[:-1]])  # Batch puts a </s> in front
-            h = decoder.forward(Batch.pack([inputs], decoder.device))[-len(targets) :]
+            h = decoder.forward(decoder.pack([inputs]))[-len(targets) :]
             wanted = torch.from_numpy(targets).to(decoder.device)
             found = decoder.vocabulary.predict(decoder.vocabulary.output(h), wanted, rank=False)
             total -= found.target_probability.clamp(min=1e-38).log().double().sum().item()
@@ -64,15 +64,13 @@ def identity_error(decoder: Decoder, ids: np.ndarray) -> float:
     """Return the largest relative error of o = r + sum_i m_i v_i + b2, and of the softmax's sum (G7)."""
     worst = 0.0
     with torch.inference_mode():
-        batch = Batch.pack([ids[:31]], decoder.device)
+        batch = decoder.pack([ids[:31]])
         x = decoder.embed(batch)
         for layer in decoder.layers:
-            residual = layer.attend(x, batch)
-            coefficients = layer.coefficients(residual)
-            exact = coefficients[-1].double() @ layer.values.double() + layer.value_bias.double()
-            y = layer.combine(coefficients)
-            worst = max(worst, ((y[-1] - exact).norm() / exact.norm().clamp(min=1e-9)).item())
-            x = residual + y
+            seen = layer(x, batch)
+            exact = seen.coefficients[-1].double() @ layer.values.double() + layer.value_bias.double()
+            worst = max(worst, ((seen.update[-1] - exact).norm() / exact.norm().clamp(min=1e-9)).item())
+            x = seen.output
         total = decoder.vocabulary.log_probabilities(decoder.vocabulary.output(x[-2:])).double().exp().sum(1)
     return max(worst, (total - 1).abs().max().item())
 

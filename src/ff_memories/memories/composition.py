@@ -19,7 +19,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.memories.refinement import kinds
 from ff_memories.model.buffers import halved, retry_smaller
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.decoder import Decoder
 
 # shortest prefix, and what is added to N for the longest
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
@@ -173,18 +173,16 @@ def _looked_at(decoder: Decoder, prefixes: list[np.ndarray]) -> tuple[States, Re
 
 def _run(decoder: Decoder, prefixes: list[np.ndarray]) -> States:
     """Run prefixes, which come by length, through all layers."""
-    batch = Batch.pack(prefixes, decoder.device)
+    batch = decoder.pack(prefixes)
     last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
     residuals, updates, fires = [], [], []
     x = decoder.embed(batch)
     for layer in decoder.layers:
-        residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual)
-        update = layer.combine(coefficients)
-        x = residual + update
-        residuals.append(residual[last])
-        updates.append(update[last])
-        fires.append(coefficients[last] > 0)
+        seen = layer(x, batch)
+        x = seen.output
+        residuals.append(seen.residual[last])
+        updates.append(seen.update[last])
+        fires.append(seen.coefficients[last] > 0)
     return States(torch.stack(residuals, 1), torch.stack(updates, 1), fires)
 
 

@@ -108,7 +108,9 @@ def mutated_coefficients(
 
     def run(part: slice) -> None:
         own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
-        trees = prefix_tree.PrefixTree(paths[part], path[own] - part.start, position[own], layer[own], decoder.device)
+        trees = prefix_tree.PrefixTree(
+            paths[part], path[own] - part.start, position[own], layer[own], decoder.device, decoder.start
+        )
         out[own] = _read(decoder, trees, layer[own], key[own])
         with one_at_a_time:
             progress.step(len(own))
@@ -161,13 +163,11 @@ def _read(decoder: Decoder, trees: prefix_tree.PrefixTree, layer: np.ndarray, ke
     x = decoder.embed(trees)
     for index, block in enumerate(decoder.layers[: trees.depth]):
         level = trees.level(index + 1)
-        residual = block.attend(x[: level.rows], level)
-        coefficients = block.coefficients(residual)
+        last = index + 1 == trees.depth
+        seen = block(x[: level.rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
         here = np.flatnonzero(layer == index + 1)
-        out[send(here)] = coefficients[send(trees.row[here]), send(key[here])]
-        if index + 1 < trees.depth:
-            above = trees.level_rows(index + 2)
-            x = residual[:above] + block.combine(coefficients[:above])
+        out[send(here)] = seen.coefficients[send(trees.row[here]), send(key[here])]
+        x = seen.output
     return out.cpu().numpy()
 
 

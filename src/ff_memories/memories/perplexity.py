@@ -11,7 +11,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.decoder import Decoder
 
 SENTENCES = 2000  # validation sentences at most
 
@@ -21,8 +21,14 @@ def perplexity(
 ) -> dict[str, Any]:
     """Return the model's perplexity on validation sentences, each by itself after ``</s>``, as in the experiments.
 
-    Every token of a sentence counts, its end does not. ``perplexity`` is null where there is no token. The keys
-    ``tokens``, ``sentences`` and ``context`` say what was measured.
+    Every token of a sentence counts, its end does not.
+
+    Args:
+        seed: of the sample of sentences.
+        sentences: how many to read; all, where there are fewer.
+
+    Returns:
+        ``perplexity``, null without a token, and what it was measured on: ``tokens``, ``sentences``, ``context``.
     """
     every = np.arange(corpus.train, len(corpus))
     chosen = np.sort(generator(seed, "perplexity").permutation(every)[:sentences])
@@ -30,11 +36,10 @@ def perplexity(
     nats, vocabulary = np.zeros(len(chosen)), decoder.vocabulary.reading("adaptive")
 
     def run(part: np.ndarray) -> None:
-        batch = Batch.pack([corpus.sentence(chosen[i]) for i in part], decoder.device)
+        batch = decoder.pack([corpus.sentence(chosen[i]) for i in part])
         x = decoder.embed(batch)
         for layer in decoder.layers:
-            residual = layer.attend(x, batch)
-            x = residual + layer.combine(layer.coefficients(residual))
+            x = layer(x, batch).output
         first = batch.positions == batch.positions[0]
         inner = ~first.roll(-1)  # the last row of a sentence predicts its end
         found = vocabulary.predict(vocabulary.output(x[inner]), batch.tokens.roll(-1)[inner], rank=False)

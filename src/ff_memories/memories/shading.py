@@ -12,7 +12,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.decoder import Decoder
 
 
 def table(decoder: Decoder, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
@@ -70,19 +70,19 @@ def _read(
     starts: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
     """Run sentences up to layer ``depth`` and put the coefficients of their triggers' keys where they belong."""
-    batch = Batch.pack(sentences, decoder.device)
+    batch = decoder.pack(sentences)
     begin = np.concatenate([[0], np.cumsum([len(s) + 1 for s in sentences])[:-1]])
     x = decoder.embed(batch)
     for index in range(depth):
         block = decoder.layers[index]
-        residual = block.attend(x, batch)
-        coefficients = block.coefficients(residual)
+        seen = block(x, batch, last=index + 1 == depth)
         here = np.flatnonzero(read["layer"] == index + 1)
         if len(here):
             count = read["position"][here]
             inside = np.arange(count.sum()) - np.repeat(count.cumsum() - count, count)
             row = np.repeat(begin[read["sequence"][here] - first] + 1, count) + inside
             pick = torch.from_numpy(np.stack([row, np.repeat(read["key"][here], count)])).to(decoder.device)
-            out[np.repeat(starts[read["row"][here]], count) + inside] = coefficients[pick[0], pick[1]].cpu().numpy()
-        if index + 1 < depth:
-            x = residual + block.combine(coefficients)
+            out[np.repeat(starts[read["row"][here]], count) + inside] = (
+                seen.coefficients[pick[0], pick[1]].cpu().numpy()
+            )
+        x = seen.output

@@ -109,16 +109,14 @@ def run_batch(
 ) -> None:  # fmt: skip
     """One forward pass up to layer ``depth``: offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
-    batch = Batch.pack([corpus.sentence(s)[:cut] for s in part.sentences], decoder.device)
+    batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
     rows = BatchRows(part, prefixes, batch, low)
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers[:depth]):
-        residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual, space.like(residual, decoder.description.keys))
-        offer_hits(index, coefficients, rows, best, per_sentence)
-        if index + 1 < depth:
-            x = residual + layer.combine(coefficients)
-    if not torch.isfinite(residual).all():
+        seen = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
+        offer_hits(index, seen.coefficients, rows, best, per_sentence)
+        x = seen.output
+    if not torch.isfinite(seen.residual).all():
         raise UserError(
             f"the model's numbers are not finite in sentences {part.sentences[0]} to {part.sentences[-1]}",
             "the weights overflow in float32: use another checkpoint",

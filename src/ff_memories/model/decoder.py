@@ -1,9 +1,9 @@
 """The language model as a stack of key-value memories: its whole forward pass, in plain torch.
 
+    x = decoder.embed(batch)
     for layer in decoder.layers:
-        residual = layer.attend(x, batch)              # r^l
-        coefficients = layer.coefficients(residual)    # m^l = ReLU(LN(r^l) K^T + b1)
-        x = residual + layer.combine(coefficients)     # o^l = r^l + m^l V + b2
+        seen = layer(x, batch)  # r^l, m^l = ReLU(LN(r^l) K^T + b1), y^l = m^l V + b2, o^l = r^l + y^l
+        x = seen.output
 
 Every experiment of the paper writes this loop and takes from it what it studies. Tokens of all sentences of a batch
 lie one after the other in one (tokens, d) matrix; only attention knows where a sentence begins.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -32,8 +32,8 @@ class Batch:
     """Sentences packed without padding: groups of exactly equal length, one after the other.
 
     Attributes:
-        tokens: (rows,) int64 ids, ``</s>`` first in each sentence.
-        positions: (rows,) int64, 0 at ``</s>``: row p of a sentence is its prefix of length p.
+        tokens: (rows,) int64 ids, the model's start token (fairseq's ``</s>``) first in each sentence.
+        positions: (rows,) int64, 0 at the start token: row p of a sentence is its prefix of length p.
         groups: (first row, sentences, rows per sentence) of each group.
     """
 
@@ -42,12 +42,12 @@ class Batch:
     groups: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def pack(cls, sentences: Sequence[np.ndarray], device: torch.device | str = "cpu") -> "Batch":
-        """Pack sentences (token ids without ``</s>``), which must come sorted by length."""
+    def pack(cls, sentences: Sequence[np.ndarray], device: torch.device | str = "cpu", start: int = EOS) -> "Batch":
+        """Pack sentences (token ids without the start token), which must come sorted by length."""
         rows = np.array([len(s) + 1 for s in sentences])
         if (np.diff(rows) < 0).any():
             raise ValueError("sentences are not sorted by length")
-        tokens = np.full(rows.sum(), EOS, dtype=np.int64)
+        tokens = np.full(rows.sum(), start, dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
         inside = np.ones(len(tokens), dtype=bool)
         inside[starts] = False
@@ -68,6 +68,22 @@ class Batch:
         return mixed
 
 
+class Seen(NamedTuple):
+    """What one layer computes, a row per token (section 2).
+
+    Attributes:
+        residual: (rows, d), r, which the feed-forward output is added to.
+        coefficients: (rows, d_m), m.
+        update: (rows, d), y, the feed-forward output; empty where the layer stopped at its coefficients.
+        output: (rows, d), o = r + y; empty likewise.
+    """
+
+    residual: torch.Tensor
+    coefficients: torch.Tensor
+    update: torch.Tensor
+    output: torch.Tensor
+
+
 class Layer:
     """One block: self-attention, then the feed-forward memories (section 2)."""
 
@@ -80,6 +96,26 @@ class Layer:
         self.norm = own["norm.weight"], own["norm.bias"]
         self.keys, self.key_bias = own["keys"], own["key_bias"]  # (d_m, d): key i is row i
         self.values, self.value_bias = own["values"], own["value_bias"]  # (d_m, d): value i is row i
+
+    def __call__(
+        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        out: torch.Tensor | None = None,
+    ) -> Seen:  # fmt: skip
+        """Run the layer.
+
+        Args:
+            x: (rows, d), the output of the layer below.
+            last: whether to stop at the coefficients, before the second matrix.
+            needed: how many rows, the first ones, need an output; ``None``: all.
+            out: (rows, d_m) memory for the coefficients.
+        """
+        residual = self.attend(x, batch)
+        coefficients = self.coefficients(residual, out)
+        if last:
+            nothing = residual[:0]
+            return Seen(residual, coefficients, nothing, nothing)
+        update = self.combine(coefficients[:needed])
+        return Seen(residual, coefficients, update, residual[:needed] + update)
 
     def attend(self, x: torch.Tensor, batch: Batch | Level) -> torch.Tensor:
         """Return the residual r (rows, d): the layer's input plus its self-attention."""
@@ -103,11 +139,16 @@ class Layer:
 class Decoder:
     """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary.
 
+    Attributes:
+        start: id of the token that every sentence begins with.
+
     Args:
         dtype: of all numbers; float64 is for tests.
         precision: ``extraction.precision``. With ``bfloat16``, matrices that are multiplied by are held in bfloat16;
             ``tf32`` is a setting of the GPU (``loading.use_precision``).
     """
+
+    start = EOS
 
     def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
                  dtype: torch.dtype = torch.float32, precision: Precision = "float32"):  # fmt: skip
@@ -138,6 +179,10 @@ class Decoder:
         """The longest sentence the model takes, without ``</s>``."""
         return self.description.max_positions - 1
 
+    def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
+        """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
+        return Batch.pack(sentences, self.device, self.start)
+
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
         return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
@@ -146,8 +191,7 @@ class Decoder:
         """Return the last layer's output o^L (rows, d), before the model's final norm if it has one."""
         x = self.embed(batch)
         for layer in self.layers:
-            residual = layer.attend(x, batch)
-            x = residual + layer.combine(layer.coefficients(residual))
+            x = layer(x, batch).output
         return x
 
 

@@ -69,9 +69,9 @@ class PrefixTree:
     """The rows of paths in lexicographic order.
 
     Args:
-        paths: token ids without ``</s>``, which every path begins with.
-        path, position, layer: the reads, (reads,) each: which row (0 at ``</s>``) of which path is wanted at which
-            layer, from 1. Rows run as far as they or what follows them are read.
+        paths: token ids without the start token, which every path begins with.
+        path, position, layer: the reads, (reads,) each: which row (0 at the start token) of which path is wanted at
+            which layer, from 1. Rows run as far as they or what follows them are read.
 
     Attributes:
         tokens, positions: (rows,) int64, as in a ``Batch``.
@@ -79,7 +79,7 @@ class PrefixTree:
     """
 
     def __init__(self, paths: list[np.ndarray], path: np.ndarray, position: np.ndarray, layer: np.ndarray,
-                 device: torch.device | str = "cpu"):  # fmt: skip
+                 device: torch.device | str = "cpu", start: int = EOS):  # fmt: skip
         lengths = np.array([len(p) + 1 for p in paths])
         shape = len(paths), -(-int(lengths.max()) // WIDTH) * WIDTH
         column = np.arange(shape[1])
@@ -109,7 +109,7 @@ class PrefixTree:
         ends = (own_reads[order] == depth).astype(np.int64)  # rows read at the last layer they run through
         self._ends = [int(ends[depth == n].sum()) for n in range(depth[0] + 1)]
         tokens = np.zeros(shape, dtype=np.int64)
-        tokens[:, 0] = EOS
+        tokens[:, 0] = start
         tokens[inside & (column > 0)] = np.concatenate(paths) if len(paths) else 0
         first = np.flatnonzero(self._own.ravel())[order]
         self.tokens = torch.from_numpy(tokens.ravel()[first]).to(device)

@@ -69,7 +69,7 @@ def _pack(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, part: np.nda
     """Return the batch of some rows' prefixes, and each one's last row in it."""
     sentence, position = (examples[c].to_numpy().astype(np.int64)[part] for c in ("sentence", "position"))
     prefixes = [corpus.sentence(s)[:j] for s, j in zip(sentence, position, strict=True)]
-    return Batch.pack(prefixes, decoder.device), torch.from_numpy(np.cumsum(position + 1) - 1).to(decoder.device)
+    return decoder.pack(prefixes), torch.from_numpy(np.cumsum(position + 1) - 1).to(decoder.device)
 
 
 def columns(
@@ -84,11 +84,9 @@ def columns(
         batch, last = _pack(decoder, corpus, examples, part)
         seen, x = [], decoder.embed(batch)
         for layer in decoder.layers:
-            residual = layer.attend(x, batch)
-            coefficients = layer.coefficients(residual)
-            update = layer.combine(coefficients)
-            x = residual + update
-            seen.append((residual[last], update[last], coefficients[last]))
+            found = layer(x, batch)
+            x = found.output
+            seen.append((found.residual[last], found.update[last], found.coefficients[last]))
         model_top = vocabulary.predict(vocabulary.output(x[last])).top
         example, made = names[part], []
         for index, (r, y, m) in enumerate(seen):

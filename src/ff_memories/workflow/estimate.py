@@ -94,10 +94,9 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     head, vectors = random(shape.head, d).to(factor), random(256, d)
 
     def one_layer() -> torch.Tensor:
-        residual = layer.attend(x, batch)
-        coefficients = layer.coefficients(residual)
-        coefficients.amax(0)
-        return residual + layer.combine(coefficients)
+        seen = layer(x, batch)
+        seen.coefficients.amax(0)
+        return seen.output
 
     words = ("the quick fox , it seems , ran away . " * 20).split()
     ids = {word: i for i, word in enumerate(words)}
