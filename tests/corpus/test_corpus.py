@@ -160,7 +160,9 @@ The well-known rule holds, e.g. for 1.5 and for numpy.linalg, in all such cases:
 
 def test_prose_is_taken_out_of_docstrings_without_its_markup():
     found = [
-        " ".join(words) for p in docstrings.paragraphs(DOCSTRING) if docstrings.is_prose(words := docstrings.tokens(p))
+        " ".join(words)
+        for p in docstrings.paragraphs(DOCSTRING)
+        if docstrings.is_prose(words := docstrings.tokens(docstrings.without_markup(p)))
     ]
     assert found == [
         "Return the sum of values along an axis , see other.function .",
@@ -196,10 +198,18 @@ def test_the_demo_corpus_is_the_pinned_one_and_large_enough(tmp_path):
     from ff_memories.config import load
 
     files = [tmp_path / "train.txt", tmp_path / "validation.txt"]
-    step("docstrings", "--train", files[0], "--validation", files[1])
-    made = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in files}
+    raw = [tmp_path / "raw_train.txt", tmp_path / "raw_validation.txt"]
+    outputs = zip(("--train", "--validation", "--raw-train", "--raw-validation"), [*files, *raw], strict=True)
+    step("docstrings", *(word for pair in outputs for word in pair))
+    made = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in [*files, *raw]}
     words = sum(any(c.isalnum() for c in w) for paragraph in made["train"] for w in paragraph.split())
     assert words >= 750_000
     assert sum(len(rule(p.split())) for p in made["validation"]) >= 4_500
     assert not set(made["train"]) & set(made["validation"])
     assert sha256(files) == load(ROOT / "config" / "config.yaml").corpus.sha256
+    letters = lambda text: "".join(c for c in text.replace("@-@", "-") if not c.isspace())
+    for split in ("train", "validation"):  # the raw text is the same paragraphs, as people write them
+        tokenised, written = made[split], made[f"raw_{split}"]
+        assert len(tokenised) == len(written)
+        assert sum(letters(a) == letters(b) for a, b in zip(tokenised, written, strict=True)) > 0.99 * len(written)
+        assert not any(" ," in text or "  " in text for text in written)

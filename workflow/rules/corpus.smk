@@ -6,6 +6,8 @@ rule docstrings:
     output:
         train="data/docstrings/train.txt",
         validation="data/docstrings/validation.txt",
+        raw_train="data/docstrings/raw_train.txt",
+        raw_validation="data/docstrings/raw_validation.txt",
     log:
         run_.path("logs", "docstrings.log"),
     benchmark:

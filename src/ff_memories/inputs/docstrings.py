@@ -36,6 +36,7 @@ _TOKEN = re.compile(
     r"(?:[A-Za-z]\.){2,}|@-@|\d+(?:\.\d+)+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # i.e. / @-@ / 1.20 / numpy.linalg
     r"|\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+|\.\.\.|[^\w\s]"
 )
+_BLANK_BEFORE_MARK = re.compile(r" +(?=[.,;:!?)\]])")
 _HYPHEN = re.compile(r"(?<=\w)-(?=\w)")
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -84,12 +85,22 @@ def paragraphs(docstring: str) -> Iterator[str]:
             block = []
 
 
-def tokens(paragraph: str) -> list[str]:
-    """Split prose into words and punctuation marks, WikiText's way ("do n't", "numpy 's", "non @-@ zero")."""
+def without_markup(paragraph: str) -> str:
+    """Return a paragraph without roles, footnotes, links and emphasis."""
     text = _FOOTNOTE.sub(" ", _ROLE.sub(r"\1", paragraph))
     for mark in "`*\\":
         text = text.replace(mark, " ")
+    return text
+
+
+def tokens(text: str) -> list[str]:
+    """Split prose into words and punctuation marks, WikiText's way ("do n't", "numpy 's", "non @-@ zero")."""
     return _TOKEN.findall(_HYPHEN.sub(" @-@ ", text))
+
+
+def raw(text: str) -> str:
+    """Return prose as people write it: one blank between words, none before a mark."""
+    return _BLANK_BEFORE_MARK.sub("", " ".join(text.split()))
 
 
 def is_prose(words: list[str]) -> bool:
@@ -122,14 +133,14 @@ def split_of(name: str) -> str:
     return "validation" if draw < VALIDATION_SHARE else "train"
 
 
-def prose(path: Path) -> list[str]:
-    """Return the tokenised prose paragraphs of a source file."""
-    found = (tokens(text) for doc in docstrings(path.read_text(encoding="utf-8")) for text in paragraphs(doc))
-    return [" ".join(words) for words in found if is_prose(words)]
+def prose(path: Path) -> list[tuple[str, str]]:
+    """Return the prose paragraphs of a source file: (tokens with blanks between them, raw text)."""
+    texts = (without_markup(text) for doc in docstrings(path.read_text(encoding="utf-8")) for text in paragraphs(doc))
+    return [(" ".join(words), raw(text)) for text in texts if is_prose(words := tokens(text))]
 
 
-def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, list[str]]:
-    """Return ``{"train": [...], "validation": [...]}``: one tokenised paragraph per entry, each once.
+def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, list[tuple[str, str]]]:
+    """Return ``{"train": [...], "validation": [...]}``: (tokenised, raw) paragraphs, each tokenised one once.
 
     ``processes``: how many read at a time; it changes nothing of the result.
     """
@@ -138,12 +149,12 @@ def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, 
     with _without_collector(), ProcessPoolExecutor(processes, initializer=gc.disable) as pool:
         found = map(prose, paths) if processes == 1 else pool.map(prose, paths, chunksize=16)
         seen: set[str] = set()
-        out: dict[str, list[str]] = {"train": [], "validation": []}
+        out: dict[str, list[tuple[str, str]]] = {"train": [], "validation": []}
         for (name, _), texts in zip(files, found, strict=True):
-            for text in texts:
-                if text not in seen:
-                    seen.add(text)
-                    out[split_of(name)].append(text)
+            for tokenised, text in texts:
+                if tokenised not in seen:
+                    seen.add(tokenised)
+                    out[split_of(name)].append((tokenised, text))
     return out
 
 
