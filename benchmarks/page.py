@@ -31,12 +31,19 @@ numbers miss their target; the list below each table gives the reason from the m
 
 | term | meaning |
 |---|---|
+| a / b | a divided by b: their times, unless the row names something else |
+| ours | this package's trigger pass |
 | forward | the bare forward pass over the same batches, up to the last layer's first matrix (fairseq's: to its end) |
-| per sentence, every prefix | keep each key's best prefix of a sentence, or all prefixes |
+| per sentence | keep only each key's best prefix of a sentence |
+| every prefix | consider all prefixes of a sentence |
 | cold | the pass starts with empty trigger lists |
 | whole | the pass over the whole text |
 | warm | the pass over other text, with the thresholds that the whole pass ended with |
-| hook and cache | store all activations, then search them |"""
+| hook and cache | store all activations, then search them |
+| concatenation | add each batch's activations to the running list and take the top again |
+| all keys | the time to find the triggers of all keys |
+| exponent of time in tokens | 1 means that time grows in proportion to the text |
+| gate | the coefficient that a prefix must reach to enter a key's list |"""
 
 
 def keep(table: pl.DataFrame) -> None:
@@ -64,7 +71,7 @@ def markdown(table: pl.DataFrame) -> str:
     for (model,), part in table.group_by("model", maintain_order=True):
         names = part["machine"].unique(maintain_order=True).to_list()
         lines += [
-            f"## {model}",
+            f"## {model[:1].upper()}{model[1:]}",
             "",
             f"| measure | over | target | {' | '.join(map(column, names))} |",
             "|---|---|---|" + "---|" * len(names),

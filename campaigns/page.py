@@ -63,13 +63,11 @@ def killed() -> str:
         total[row["of"]] += sum(row["kills"].values())
         held = holds(row["finished"] and not row["differ"] and not row.get("by_hand"))
         body.append([row["of"], row["seed"], shared(row["kills"]), row.get("why", held) if held != "yes" else held])
-    runs = ", ".join(f"{n} times {of}" for of, n in total.items())
+    runs = ", ".join(f"`{of}` {n}" for of, n in total.items())
     return (
-        f"\n## Killed processes\n\nWe sent SIGKILL at {sum(total.values())} random times ({runs}) and "
-        "repeated the same "
-        "command after each kill until it finished. `planted` and `demo` are complete Snakemake runs. The "
-        "other commands "
-        "work on the planted run, published in a separate checkout.\n\n"
+        f"\n## Killed processes\n\nWe sent SIGKILL at {sum(total.values())} random times. After each kill, we repeated the "
+        f"same command until it finished. Kills by command: {runs}. `planted` and `demo` are complete Snakemake runs. "
+        "The other commands work on the planted run, published in a separate checkout.\n\n"
         "The first kills of `ff-memories restore` and `dvc repro` left a stale lock and a file that DVC couldn't read. "
         "Both are now repaired where possible, with tests in `tests/workflow/test_killed.py`; we then killed `restore` "
         "again.\n\n" + table(["command", "seed", "kills", "same result"], body)
@@ -110,7 +108,7 @@ def corruption() -> str:
         "command again. "
         "We flipped a bit, removed half of the file, emptied it, or replaced it by the same file of another run "
         "(different model, dictionary, text and seed). The config contained the SHA-256 of text, dictionary and "
-        "checkpoint, as the demo's does. A damaged config that is still valid simply counts as another config.\n\n"
+        "checkpoint, as the demo's does. A damaged config that is still valid counts as another config.\n\n"
         "`tests/workflow/test_artefacts_faults.py` damages DVC's files: `dvc pull` names an object of the "
         "remote that was "
         "changed, shortened or removed, and `ff-memories restore` names the stages whose cached object or entry in "
@@ -206,7 +204,8 @@ def coverage() -> str:
     gaps = [[gap["file"], gap["missing"], gap["why"] or "not examined"] for gap in found["gaps"]]
     return (
         "\n## Code coverage\n\nStatements and branches that an ordinary test run executes, including other processes: "
-        f"`coverage run -m pytest`, then `python -m campaigns.branches`.{without}\n\n"
+        f"`coverage run -m pytest`, then `python -m campaigns.branches`.{without} Packages and files have the names that they "
+        "had at the time of the measurement.\n\n"
         + table(["package", "statements", "executed", "branches", "executed", "coverage"], body)
         + f"\nFiles with at least {branches.GAP} statements and branches that no test executes:\n\n"
         + table(["file", "not executed", "why"], gaps)
