@@ -65,8 +65,9 @@ def killed() -> str:
         body.append([row["of"], row["seed"], shared(row["kills"]), row.get("why", held) if held != "yes" else held])
     runs = ", ".join(f"`{of}` {n}" for of, n in total.items())
     return (
-        f"\n## Killed processes\n\nWe sent SIGKILL at {sum(total.values())} random times. After each kill, we repeated the "
-        f"same command until it finished. Kills by command: {runs}. `planted` and `demo` are complete Snakemake runs. "
+        f"\n## Killed processes\n\nWe sent SIGKILL at {sum(total.values())} random times. After each kill, we "
+        f"repeated the same command until it finished. Kills by command: {runs}. `planted` and `demo` are complete "
+        "Snakemake runs. "
         "The other commands work on the planted run, published in a separate checkout.\n\n"
         "The first kills of `ff-memories restore` and `dvc repro` left a stale lock and a file that DVC couldn't read. "
         "Both are now repaired where possible, with tests in `tests/workflow/test_killed.py`; we then killed `restore` "
@@ -204,8 +205,8 @@ def coverage() -> str:
     gaps = [[gap["file"], gap["missing"], gap["why"] or "not examined"] for gap in found["gaps"]]
     return (
         "\n## Code coverage\n\nStatements and branches that an ordinary test run executes, including other processes: "
-        f"`coverage run -m pytest`, then `python -m campaigns.branches`.{without} Packages and files have the names that they "
-        "had at the time of the measurement.\n\n"
+        f"`coverage run -m pytest`, then `python -m campaigns.branches`.{without} Packages and "
+        "files have the names that they had at the time of the measurement.\n\n"
         + table(["package", "statements", "executed", "branches", "executed", "coverage"], body)
         + f"\nFiles with at least {branches.GAP} statements and branches that no test executes:\n\n"
         + table(["file", "not executed", "why"], gaps)
