@@ -74,10 +74,20 @@ def relinked(text: str, source: str, address: str | None) -> str:
 
 
 def formulas(content: str) -> str:
-    """Return a page's HTML with its formulas as MathML, which browsers show without a script."""
+    """Return a page's HTML with its formulas as MathML, which browsers show without a script.
+
+    Raises ``PluginError`` for a formula with a command that the converter leaves as it is.
+    """
     pattern = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
-    math = lambda found: convert(html.unescape(found[3]), display="inline" if found[2] == "(" else "block")
-    return pattern.sub(math, content)
+    return pattern.sub(lambda found: mathml(html.unescape(found[3]), found[2] == "("), content)
+
+
+def mathml(formula: str, inline: bool) -> str:
+    """Return a formula as MathML."""
+    converted = convert(formula.replace(r"\arg\max", r"\operatorname{argmax}"), display="inline" if inline else "block")
+    if unknown := re.search(r"\\\w+", converted):
+        raise PluginError(f"the site cannot show {unknown[0]} in the formula {formula}: write it in another way")
+    return converted
 
 
 def tutorial(root: Path) -> str:

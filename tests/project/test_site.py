@@ -66,6 +66,9 @@ def test_formulas_become_mathml(website):
     said = website.formulas(r'<p><span class="arithmatex">\(a &lt; \mathbf{k}\)</span></p>')
     assert said.startswith("<p><math") and "&#x0003C;" in said and "arithmatex" not in said
     assert 'display="block"' in website.formulas('<div class="arithmatex">\\[\nx\n\\]</div>')
+    assert ">argmax<" in website.mathml(r"\arg\max p", inline=True)
+    with pytest.raises(website.PluginError, match=r"cannot show \\arg in the formula \\arg x"):
+        website.mathml(r"\arg x", inline=True)
 
 
 def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
