@@ -26,7 +26,7 @@ def page() -> str:
         if keys := keys_of(field):
             lines += ["", f"## {name}", "", (field.annotation.__doc__ or "").strip(), ""]
             lines += _table(f"{name}.", keys)
-    lines += ["", "## figures.<figure>", "", (FigureOptions.__doc__ or "").strip(), ""]
+    lines += ["", "## `figures.<figure>`", "", (FigureOptions.__doc__ or "").strip(), ""]
     lines += _table("figures.<figure>.", FigureOptions.model_fields)
     lines += ["", "## What `auto` becomes", "", "| key | `fidelity: paper` | `fidelity: released` |", "|---|---|---|"]
     lines += [f"| `{path}` | {value} | {FIDELITY['released'][path]} |" for path, value in FIDELITY["paper"].items()]
@@ -40,10 +40,14 @@ def _table(prefix: str, keys: dict[str, FieldInfo]) -> list[str]:
             if prefix:
                 rows += _table(f"{prefix}{name}.", below)[2:]
             continue
-        rows.append(
-            f"| `{prefix}{name}` | {_values(field.annotation)} | {(field.description or '').replace('|', '/')} |"
-        )
+        rows.append(f"| `{prefix}{name}` | {_values(field.annotation)} | {_cell(field.description or '')} |")
     return rows
+
+
+def _cell(text: str) -> str:
+    """Return a description as a cell, in which ``<name>`` outside code is text and not a tag."""
+    code = text.replace("|", "/").split("`")
+    return "`".join(part if i % 2 else part.replace("<", "&lt;") for i, part in enumerate(code))
 
 
 def _values(kind: Any) -> str:
