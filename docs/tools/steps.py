@@ -14,13 +14,13 @@ PACKAGE = ROOT / "src" / "ff_memories"
 HEAD = """\
 # The steps
 
-    text ──► corpus ──► model ──► triggers ──► patterns ─────────┐
-             (sentences) (keys,    │   │                         │
-                          values)  │   └─► mutations ────────────┤
-                            │      ▼                             ├─► figures ─► claims ─► report
-                            └► values ──► agreement ─────────────┤                        gallery
-                               │                                 │
-              validation text ─┴─► composition ─► refinement ────┘
+    text ─► corpus ─► model ─► triggers ─► patterns ─────────┐
+          (sentences) (keys,   │  │                          │
+                      values)  │  └─► mutations ─────────────┤
+                         │     ▼                             ├─► figures, claims,
+                         └─► values ─► agreement ────────────┤   report, gallery
+                              │                              │
+           validation text ───┴─► composition ─► refinement ─┘
 
 Each section describes one step: its definition, its functions and the columns of its tables. `snakemake RULE` runs a
 step and whatever it depends on. Column types are those of polars; `layer` counts from 1, `key` from 0.

@@ -37,7 +37,7 @@ def read(page: Path) -> str:
 
 def prose(text: str, rows: bool = True) -> str:
     """Return a page without code, links' targets and comments; ``rows``: with tables. Lines stay where they are."""
-    code = r"^```[\s\S]*?^```|^ {4}.*$|`[^`]*`|<!--[\s\S]*?-->|\]\([^)\s]*\)" + ("" if rows else r"|^\|.*$")
+    code = r"^```[\s\S]*?^```|^ {4}.*$|``.*?``|`[^`]*`|<!--[\s\S]*?-->|\]\([^)\s]*\)" + ("" if rows else r"|^\|.*$")
     return re.sub(code, lambda found: re.sub(r"[^\n]", " ", found[0]), text, flags=re.MULTILINE)
 
 
