@@ -239,10 +239,10 @@ def page() -> str:
                 f"| {step['rule']} | {did['jobs']} | {duration(did['seconds'])} | {duration(step['seconds'])} "
                 f"| {memory} | {step['memory'] / 1e9:.1f} GB |\n"
             )
-        machines = ", ".join(f"{n}: {duration(told['whole'][n])}" for n in sorted(told["whole"], key=int))
+        machines = ", ".join(f"{duration(told['whole'][n])} on {n}" for n in sorted(told["whole"], key=int))
         parts.append(
-            f"\nEstimate for the paper's whole run ({told['whole_tokens']:,} tokens) without a GPU, by number "
-            f"of machines like this one: {machines}.\n"
+            f"\nEstimate for the paper's whole run ({told['whole_tokens']:,} tokens) without a GPU, on machines "
+            f"like this one: {machines}.\n"
         )
     return "".join(parts) + (scaling(json.loads(SCALING.read_text(encoding="utf-8"))) if SCALING.exists() else "")
 

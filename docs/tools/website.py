@@ -1,6 +1,6 @@
 """Hooks of the site (``mkdocs.yml``): pages from outside ``docs/``, links, formulas, tutorial, live example.
 
-``TEXT=no`` in the environment leaves out what shows the demo's text: for a site that others will read.
+``TEXT=no`` in the environment leaves out the demo's text: use it for a site that others will read.
 """
 
 import html
@@ -96,7 +96,7 @@ def tutorial(root: Path) -> str:
     if (root / "data/demo/model.pt").exists():
         return notebook.page(cells, list(notebook.run(cells, root)))
     title, rest = notebook.page(cells, []).split("\n", 1)
-    note = "This site was built without the demo's model, so you see code alone. `make pull` fetches the model."
+    note = "This site was built without the demo's model, so you see only the code. Run `make pull` to fetch the model."
     return f'{title}\n\n!!! note "Code only"\n\n    {note}\n{rest}'
 
 
@@ -108,25 +108,25 @@ def with_text() -> bool:
 MISSING = f"""\
 # Live example
 
-This site was built without a finished demo run. `make demo` makes one in `{RUN}/`; then run `make docs` again.
+This site was built without a finished demo run. Run `make demo`, which writes `{RUN}/`; then run `make docs` again.
 """
 HEAD = """\
 # Live example
 
-This page shows the finished demo run. Its model is a [surrogate](words.md): small, and trained on the documentation of
-Python packages. No number here is a result of the paper's model.
+This page shows the finished demo run. Its model is a [surrogate](words.md#surrogate): it is small and was trained on
+the documentation of Python packages. No number here is a result of the paper's model.
 
 """
 QUOTED = """\
 - <a href="example/report/report.html">Report</a>: the paper's sections with answers, figures and numbers.
 - <a href="example/gallery/index.html">Gallery</a>: every key's triggers beside its value.
 
-Report and gallery quote documentation strings of four packages. Their licences (BSD, three clauses) allow that if the
-notices stay with the text: {licences}. The figures and the summary on this page quote no text.
+Report and gallery quote documentation strings of four packages under the three-clause BSD licence. The licence allows
+that if its notice stays with the text: {licences}. The figures and the summary on this page quote no text.
 """
 UNQUOTED = """\
-Report and gallery are not part of this site, because they quote the demo's text. `make demo` builds them on your
-machine, and `make docs` then includes them. The figures and the summary on this page quote no text.
+This site leaves out the report and the gallery, because they quote the demo's text. To see them, run `make demo` and
+`make docs` on your machine. The figures and the summary on this page quote no text.
 """
 
 
@@ -164,7 +164,7 @@ def licence(files: Iterable[metadata.PackagePath]) -> str:
     """Return the text of an installed package's own licence."""
     found = [f for f in files if "dist-info" in f.parts[0] and re.fullmatch(r"LICEN[CS]E(\.\w+)?", f.name)]
     if not found:
-        raise PluginError("a package that the live example quotes came without its licence: TEXT=no make docs")
+        raise PluginError("a package that the live example quotes has no licence file: run TEXT=no make docs")
     return min(found, key=lambda f: len(f.parts)).read_text(encoding="utf-8")
 
 
