@@ -1,7 +1,7 @@
-"""The public functions: a model's keys and values from Python. ``docs/api.md`` shows each at work.
+"""The public functions: read a model's keys and values from Python. ``docs/api.md`` has an example of each.
 
-Layers are numbered 1 ... L and keys 0 ... d_m - 1, as in the paper. Text is tokenised as the model's training text was,
-its tokens separated by blanks; a token that the dictionary lacks is ``<unk>``.
+Layers are numbered 1 ... L and keys 0 ... d_m - 1, as in the paper. Give text as tokens separated by spaces, tokenised
+like the model's training text; a token that the dictionary lacks becomes ``<unk>``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,21 +35,24 @@ class Model:
 
     @property
     def keys(self) -> int:
-        """Keys of each layer, d_m."""
+        """Number of keys per layer, d_m."""
         return self.decoder.description.keys
 
     def encode(self, text: str) -> np.ndarray:
         """Return the token ids (tokens,) of a text."""
         tokens = np.array(self.dictionary.encode(text.split()), dtype=np.int32)
         if len(tokens) > self.decoder.max_tokens:
-            raise UserError(f"{len(tokens)} tokens are more than the model's {self.decoder.max_tokens}", "cut the text")
+            raise UserError(
+                f"the text has {len(tokens)} tokens, but the model takes at most {self.decoder.max_tokens}",
+                "shorten the text",
+            )
         return tokens
 
     def text(self, tokens: Iterable[int]) -> str:
         return " ".join(self.dictionary[int(token)] for token in tokens)
 
     def require(self, layer: int, key: int = 0) -> None:
-        """Raise ``UserError`` where the model has no such layer or key."""
+        """Raise ``UserError`` if the model has no such layer or key."""
         if not 1 <= layer <= self.layers:
             raise UserError(f"layer {layer}: the model has layers 1 to {self.layers}")
         if not 0 <= key < self.keys:
@@ -64,26 +67,26 @@ def load_model(
     Args:
         checkpoint_path: ``model.pt``, or a run's converted ``model.safetensors`` beside its ``model.json``.
         dictionary: ``dict.txt``.
-        device: ``cpu``, ``cuda`` or what else torch knows.
-        precision: ``extraction.precision`` of what is computed: ``float32``, ``tf32`` or ``bfloat16``. ``tf32`` is
-            for GPUs alone, and a setting of the process: it holds for all models until another one is loaded.
+        device: ``cpu``, ``cuda`` or another torch device.
+        precision: as ``extraction.precision``: ``float32``, ``tf32`` or ``bfloat16``. ``tf32`` needs a GPU and applies
+            to the whole process: every model uses it until you load another model.
 
     Raises:
-        UserError: the files are not what they should be, or do not belong together.
+        UserError: a file cannot be read, or checkpoint and dictionary do not belong together.
     """
     path, words = Path(checkpoint_path), Dictionary.read(dictionary)
     parts = converted.load(path, path.with_suffix(".json")) if path.suffix == ".safetensors" else checkpoint.read(path)
     use_precision(precision, device)
     decoder = Decoder(*parts, device, precision=precision)
     if decoder.description.vocab != len(words):
-        raise UserError(f"{dictionary}: {len(words)} token types, the model has {decoder.description.vocab}")
+        raise UserError(f"{dictionary}: has {len(words)} token types, but the model has {decoder.description.vocab}")
     return Model(decoder, words)
 
 
 def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
     """Return the memory coefficients of every prefix of a text in one layer, equation 1: (tokens + 1, d_m) float32.
 
-    Row j is the prefix of j tokens; row 0 the empty one, ``</s>``.
+    Row j is the prefix of j tokens; row 0 is the empty prefix (``</s>`` alone).
     """
     model.require(layer)
     batch = model.decoder.pack([model.encode(text)])
@@ -99,18 +102,20 @@ def trigger_examples(
     model: Model, sentences: Sequence[str], keys: Sequence[tuple[int, int]], top: int = 10, *,
     positions: str = "inner", per_sentence: str = "best", batch_tokens: int = 4096,
 ) -> pl.DataFrame:  # fmt: skip
-    """Find the sentences' prefixes with the highest memory coefficients of chosen keys (section 3.1).
+    """Find the prefixes with the highest memory coefficients of chosen keys (section 3.1).
 
     Args:
-        sentences: the text.
-        keys: (layer, key) of each.
-        top: t, prefixes per key.
-        positions: lengths of prefixes: ``inner`` 1..N-1, ``released`` 0..N-1, ``full`` 1..N.
-        per_sentence: ``best``, one prefix per sentence and key, or ``all``.
+        model: from ``load_model``.
+        sentences: the text to search.
+        keys: (layer, key) pairs.
+        top: t, the number of prefixes per key.
+        positions: prefix lengths: ``inner`` 1..N-1, ``released`` 0..N-1, ``full`` 1..N.
+        per_sentence: ``best`` (one prefix per sentence and key) or ``all``.
+        batch_tokens: tokens per forward pass.
 
     Returns:
-        layer, key, rank, coefficient, sentence (its place in ``sentences``), position, prefix, next_token; the last
-        two as text, next_token null where the sentence ends.
+        A table of layer, key, rank, coefficient, sentence (its index in ``sentences``), position, prefix and
+        next_token. The last two are text; next_token is null at the end of a sentence.
     """
     for layer, key in keys:
         model.require(layer, key)
@@ -136,9 +141,9 @@ def as_text(model: Model, found: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
 
 
 def value_predictions(model: Model, layer: int, key: int, top: int = 10) -> pl.DataFrame:
-    """Return the tokens that a value promotes most, softmax(v E) of section 4: rank (0 = top), token, probability.
+    """Return the tokens that a value promotes most, by softmax(v E) of section 4: rank (0 = top), token, probability.
 
-    ``top``: how many, at most all that there are.
+    ``top``: number of tokens, at most the vocabulary's size.
     """
     model.require(layer, key)
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""``ff-memories COMMAND ...``: what people type (``ff_memories.commands``), and the workflow's steps under ``step``."""
+"""``ff-memories COMMAND ...``: the users' commands (``ff_memories.commands``) and, under ``step``, the workflow's."""
 
 import argparse
 import ast
@@ -23,11 +23,11 @@ from ff_memories.workflow.processes import STARTED_BY, end_with
 
 PACKAGE = Path(__file__).parent
 PROGRAM = "ff-memories"
-GOES_ON = "run the same command again: what was done is kept, and a shard goes on from its last checkpoint"
+GOES_ON = "run the same command again: finished work is kept, and a shard resumes from its last checkpoint"
 
 
 def names(*words: str) -> list[str]:
-    """Return the commands at the top, or those of a command: ``names("export")``, ``names("step")``."""
+    """Return the top-level commands, or a command's subcommands: ``names("export")``, ``names("step")``."""
     if words == ("step",):
         return declaration.names()
     folder = PACKAGE.joinpath("commands", *words)
@@ -36,12 +36,12 @@ def names(*words: str) -> list[str]:
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
-    """Return the command that a line begins with: ``("verify",)``, ``("export", "triggers")``, ``("step", "values")``.
+    """Return the command of a command line: ``("verify",)``, ``("export", "triggers")``, ``("step", "values")``.
 
-    What was once typed without a group (``export-triggers``, ``values``) is still understood.
+    Older forms without a group (``export-triggers``, ``values``) still work.
 
     Raises:
-        UserError: there is no such command.
+        UserError: no such command.
     """
     first, known = words[0], names()
     if (first in known and (PACKAGE / "commands" / first).is_dir()) or first == "step":
@@ -62,19 +62,19 @@ def resolve(words: list[str]) -> tuple[str, ...]:
 
 
 def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
-    return UserError(f"{typed}: no such command{did_you_mean(word, known)}", f"{page} lists the commands")
+    return UserError(f"{typed}: no such command{did_you_mean(word, known)}", f"run {page} for a list of commands")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run one command. Bad input ends with its message on stderr and status 2, with nothing half-written."""
+    """Run one command. On bad input, print a message to stderr and exit with status 2; no partial file remains."""
     argv = sys.argv[1:] if argv is None else argv
     snakemake = os.environ.get(STARTED_BY)
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
         arithmetic.use(chosen_arithmetic[-1])
     elif snakemake:
-        arithmetic.use("portable")  # a step without a model has no reason to compute otherwise
-    if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, and small
-        os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long where they sleep at once
+        arithmetic.use("portable")  # for a step without a model, ``fast`` gains nothing
+    if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, but small
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long if threads sleep at once
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         if not argv or argv[0] in ("-h", "--help"):
@@ -89,13 +89,13 @@ def main(argv: list[str] | None = None) -> None:
         )
         run = arguments(words, parser)
         args = parser.parse_args(argv[2:] if list(words) == argv[:2] else argv[1:])
-        if snakemake:  # a job of Snakemake: its log begins with what it ran on and ends with what it made
-            end_with(int(snakemake))  # the next run's jobs write the same files
+        if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
+            end_with(int(snakemake))  # a job that outlived Snakemake would write the same files as the next run's jobs
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
         status = run(args)
         if snakemake:
             print(f"{MADE}{json.dumps(files.digests())}", file=sys.stderr, flush=True)
-        sys.stdout.flush()  # here, where a reader that has gone is no error
+        sys.stdout.flush()  # here, where a closed pipe is not an error
     except UserError as error:
         _fail(str(error))
     except RuntimeError as error:
@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         try:
             sys.stdout.flush()
-        except OSError:  # it is there that no space was left
+        except OSError:  # stdout is the file that has no space left
             _write_no_more()
         where = "".join(f"{path}: " for path in (error.filename, error.filename2) if path is not None)
         _fail(where + (error.strerror or str(error)))
@@ -116,12 +116,12 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
-    """Add a command's arguments to a parser, and return what carries it out."""
+    """Add a command's arguments to a parser, and return the function that runs the command."""
     if words[0] == "step":
         step = declaration.step(words[1])
         parser.description = step.says
         step.add_to(parser)
-        return lambda args: step.call(_load(words).run, args)  # loaded once the line is known to be right
+        return lambda args: step.call(_load(words).run, args)  # imported only after parsing succeeded
     module = _load(words)
     parser.description = module.__doc__
     module.arguments(parser)
@@ -129,17 +129,17 @@ def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callab
 
 
 def overview() -> str:
-    """Return what ``ff-memories --help`` says: the commands in groups, in the order of use."""
+    """Return the text of ``ff-memories --help``: the commands in groups, in order of use."""
     lines = [f"usage: {PROGRAM} COMMAND ...", "", "Transformer feed-forward layers as key-value memories."]
     for group, held in GROUPS.items():
         lines += ["", f"{group}:", *_listed((name,) for name in held)]
-    return "\n".join([*lines, "", f"{PROGRAM} COMMAND --help describes a command."])
+    return "\n".join([*lines, "", f"Run {PROGRAM} COMMAND --help for help on a command."])
 
 
 def listing(group: str) -> str:
-    """Return what ``ff-memories GROUP --help`` says: the commands of a group."""
+    """Return the text of ``ff-memories GROUP --help``: the commands of a group."""
     lines = [f"usage: {PROGRAM} {group} NAME ...", "", _about((group,)), "", *_listed((group, n) for n in names(group))]
-    return "\n".join([*lines, "", f"{PROGRAM} {group} NAME --help describes one."])
+    return "\n".join([*lines, "", f"Run {PROGRAM} {group} NAME --help for help on one."])
 
 
 def _listed(commands: Any) -> list[str]:
@@ -152,7 +152,7 @@ def _module(words: tuple[str, ...]) -> Path:
 
 
 def _load(words: tuple[str, ...]) -> ModuleType:
-    """Import a command's module, and no other: torch and altair cost seconds."""
+    """Import a command's module and no other, because torch and altair take seconds to load."""
     return importlib.import_module(".".join(_module(words).relative_to(PACKAGE.parent).with_suffix("").parts))
 
 
@@ -163,12 +163,12 @@ def _about(words: tuple[str, ...]) -> str:
 
 
 def _write_no_more() -> None:
-    """Lead stdout nowhere, or Python would write what is left, and fail, once more as it ends."""
+    """Redirect stdout to nowhere; otherwise Python would try to flush it at exit, and fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> NoReturn:
-    shown = "\n".join(map(escape_invisible, message.split("\n")))  # it quotes files that may want to steer the terminal
+    shown = "\n".join(map(escape_invisible, message.split("\n")))  # it may quote control characters from a file
     print(f"error: {shown}", file=sys.stderr)
     sys.exit(2)
 

@@ -1,17 +1,17 @@
-"""A step declared once: the signature of its ``run`` is its command line, and what its rule passes to it.
+"""Declare a step once: the signature of its ``run`` defines its command line and the arguments that its rule passes.
 
     def run(config: Settings, weights: Input, triggers: Input, values: Output, execution: Execution) -> None:
         \"\"\"...
 
         Args:
-            values: what every value predicts
+            values: the table to write
         \"\"\"
 
 gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
-``command("values")``, the same line with Snakemake's placeholders. A parameter is named like the rule's input or
-output, and its type (``ff_memories.base.parameters``) says what it is. One with a default is for people who type the
-line, and no rule passes it. One of type ``Input | None`` is passed by the rule, and people may leave it out. The
-signature is read, not imported: a workflow that lists its commands loads neither torch nor altair.
+``command("values")``, the same line with Snakemake's placeholders. A parameter has the name of the rule's input or
+output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default; one
+with a default is for users. Users may omit a parameter of type ``Input | None``. The signature is parsed, not imported,
+so a workflow can list its commands without loading torch or altair.
 """
 
 import argparse
@@ -30,7 +30,7 @@ STEPS = Path(__file__).parent / "steps"
 
 @dataclass(frozen=True)
 class Kind:
-    """What a type of parameter is on the command line, and what stands for its value in a rule's ``shell:``."""
+    """A type of parameter: how the command line parses it, and its placeholder in a rule's ``shell:``."""
 
     read: Callable[[str], Any] = Path
     nargs: str | None = None
@@ -48,11 +48,11 @@ KINDS = {
     "Settings": Kind(_settings, None, "{params.NAME:q}", "a run's config file, or its sections as JSON"),
     "Input": Kind(Path, None, "{input.NAME:q}", "file to read"),
     "Inputs": Kind(Path, "+", "{input.NAME:q}", "files to read"),
-    "AnyInputs": Kind(Path, "*", "{input.NAME:q}", "files to read; there may be none"),
+    "AnyInputs": Kind(Path, "*", "{input.NAME:q}", "zero or more files to read"),
     "Output": Kind(Path, None, "{output.NAME:q}", "file to write"),
     "Outputs": Kind(Path, "+", "{output.NAME:q}", "files to write"),
     "Wildcard": Kind(str, None, "{wildcards.NAME}"),
-    "Shard": Kind(str, None, "{wildcards.scatteritem}", "which shard: 1-of-4"),
+    "Shard": Kind(str, None, "{wildcards.scatteritem}", "the shard, such as 1-of-4"),
     "Param": Kind(str, None, "{params.NAME:q}"),
     "Params": Kind(str, "*", "{params.NAME:q}"),
     "Threads": Kind(threads, None, "{threads}", "CPU threads"),
@@ -73,7 +73,7 @@ EXECUTION = {
 class Parameter:
     """One parameter of a step.
 
-    ``passed``: its rule passes it. ``required``: whoever types the line must give it; otherwise ``default`` holds.
+    ``passed``: its rule passes it. ``required``: users must give it; otherwise ``default`` applies.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Step:
             elif parameter.passed:
                 held = KINDS[parameter.type].placeholder
                 if held is None:
-                    raise ValueError(f"{self.name}: no rule can pass {parameter.name}: {parameter.type}")
+                    raise ValueError(f"{self.name}: a rule cannot pass {parameter.name}: {parameter.type}")
                 words.append(f"{parameter.option} {held.replace('NAME', parameter.name)}")
         return " ".join([*words, "2> {log}"])
 
@@ -123,14 +123,14 @@ class Step:
             parser.add_argument(parameter.option, type=kind.read, help=says, **options)
 
     def call(self, run: Callable[..., Any], args: argparse.Namespace) -> Any:
-        """Call the step's ``run`` with what was typed."""
+        """Call the step's ``run`` with the parsed arguments."""
         given = {p.name: getattr(args, p.name) for p in self.parameters if p.type != "Execution"}
         given |= {p.name: execution(args) for p in self.parameters if p.type == "Execution"}
         return run(**given)
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how the model is run."""
+    """Add the options that set how the model is run."""
     usual = Execution()
     parser.add_argument(
         "--device", choices=["auto", "cpu", "cuda"], default=usual.device, help="auto: a GPU if there is one"
@@ -139,22 +139,22 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-tokens", type=whole(), default=usual.batch_tokens, help="tokens in one forward pass")
     parser.add_argument(
         "--arithmetic", choices=["portable", "fast"], default=usual.arithmetic,
-        help="portable: the same bits on every CPU with AVX2, on one thread | fast: whatever is fastest here",
+        help="portable: the same bits on every CPU with AVX2, on one thread | fast: the fastest on this machine",
     )  # fmt: skip
 
 
 def execution(args: argparse.Namespace) -> Execution:
-    """Return what ``add_execution``'s options say."""
+    """Return the values of the options that ``add_execution`` added."""
     return Execution(args.device, args.threads, args.batch_tokens, args.arithmetic)
 
 
 def names() -> list[str]:
-    """Return the names of all steps, as typed: ``trigger-shard`` is the module ``steps/trigger_shard.py``."""
+    """Return the names of all steps as typed: ``trigger-shard`` for the module ``steps/trigger_shard.py``."""
     return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem != "__init__")
 
 
 def step(name: str) -> Step:
-    """Return a step as its module declares it. Raises ``ValueError`` where its signature declares no command line."""
+    """Return a step as its module declares it. Raises ``ValueError`` if its signature defines no command line."""
     return read((STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"), name)
 
 
@@ -163,12 +163,12 @@ def read(source: str, name: str) -> Step:
     tree = ast.parse(source)
     run = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"), None)
     if run is None:
-        raise ValueError(f"step {name}: its module has no function run")
+        raise ValueError(f"step {name}: its module has no function `run`")
     if run.args.vararg or run.args.kwarg or run.args.posonlyargs:
-        raise ValueError(f"step {name}: every parameter of run has a name of its own")
+        raise ValueError(f"step {name}: `run` must not take *args, **kwargs or positional-only parameters")
     says = _arguments(ast.get_docstring(run) or "")
     if unknown := says.keys() - {node.arg for node in run.args.args + run.args.kwonlyargs}:
-        raise ValueError(f"step {name}: run's docstring speaks of {min(unknown)}, which is no parameter")
+        raise ValueError(f"step {name}: the docstring of `run` describes {min(unknown)}, which is not a parameter")
     listed = run.args.args + run.args.kwonlyargs
     last = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
     defaults = last + list(run.args.kw_defaults)
@@ -185,19 +185,21 @@ def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[st
     told = ast.unparse(node.annotation) if node.annotation else ""
     kind = told.removesuffix(" | None")
     if kind != "Execution" and kind not in KINDS:
-        raise ValueError(f"step {step}: {node.arg}: {told or 'no type'}: one of {', '.join(KINDS)} or Execution")
+        raise ValueError(
+            f"step {step}: {node.arg}: expected {', '.join(KINDS)} or Execution, found {told or 'no type'}"
+        )
     if default is None:
         none: list[Any] | None = [] if kind != "Execution" and KINDS[kind].nargs == "*" else None
         return Parameter(node.arg, kind, says.get(node.arg, ""), True, kind == told and none is None, none)
     try:
         value = ast.literal_eval(default)
     except ValueError:
-        raise ValueError(f"step {step}: {node.arg}: its default is to be a plain value") from None
+        raise ValueError(f"step {step}: {node.arg}: its default must be a literal") from None
     return Parameter(node.arg, kind, says.get(node.arg, ""), False, False, value)
 
 
 def _arguments(text: str) -> dict[str, str]:
-    """Return {parameter: what is said of it} of a docstring's part ``Args:``."""
+    """Return {parameter: its description} from a docstring's ``Args:`` section."""
     part = re.search(r"^Args:\n((?:[ ]+.*\n?)+)", text, re.MULTILINE)
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {6,}.*)*)", part.group(1), re.MULTILINE) if part else []
     return {name: " ".join(said.split()) for name, said in found}

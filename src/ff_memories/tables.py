@@ -1,7 +1,7 @@
-"""Every table's schema in one place: columns, types, keys and sort order; checked when written and when read.
+"""The schema of every table: columns, types, keys and sort order. Tables are checked when written and when read.
 
-Tables are Parquet files that come out byte-identical from run to run. Token columns are dictionary ids: text is
-joined when a table is shown, so tables hold no corpus text.
+Tables are Parquet files, byte-identical from run to run. Token columns are dictionary ids, so tables contain no corpus
+text; text is joined when a table is shown.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write
 from ff_memories.base.precision import ROUNDOFF, Precision
 
-PRECISION = "extraction.precision"  # the name under which a file's metadata has it
+PRECISION = "extraction.precision"  # the key in a file's metadata
 LAYER, KEY, RANK = pl.UInt8, pl.UInt16, pl.UInt16
 SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 MUTATION = pl.Enum(["first", "last", "random"])
@@ -25,7 +25,7 @@ Columns = dict[str, pl.DataType | type[pl.DataType]]
 
 @dataclass(frozen=True)
 class Schema:
-    """One table: its key columns in sort order, its columns, which of them may be null, and which may be absent."""
+    """One table: a description, the key columns in sort order, all columns, those that may be null or absent."""
 
     about: str
     key: tuple[str, ...]
@@ -34,7 +34,7 @@ class Schema:
     optional: Columns = field(default_factory=dict)
 
     def of(self, names: Collection[str]) -> Columns | None:
-        """Return the columns of a table that has columns of these names; nothing where they are not this one's."""
+        """Return the columns with these names; ``None`` if they do not fit this table."""
         every = self.columns | self.optional
         return (
             {n: t for n, t in every.items() if n in names}
@@ -44,7 +44,10 @@ class Schema:
 
 
 def _both(columns: Columns) -> Columns:
-    """Return columns once more for the types that ``values.types`` does not say: those of all, or of the trained."""
+    """Return copies of columns for both choices of ``values.types``, with suffixes ``_all`` and ``_trained``.
+
+    A table has the copies of the choice that the run did not make.
+    """
     return {f"{name}_{types}": kind for types in ("all", "trained") for name, kind in columns.items()}
 
 
@@ -61,13 +64,13 @@ BASELINES = ("untrained", "same_sample", "random_pairs", "unigram", "random_type
 
 TABLES = {
     "sentences": Schema(
-        "every sentence of the corpus and where it stands in the text files",
+        "every sentence of the corpus and its place in the text files",
         ("sentence",),
         {"sentence": SENTENCE, "split": SPLIT, "file": pl.String, "line": pl.UInt32,
          "first_token": pl.UInt32, "tokens": pl.UInt16},
     ),
     "triggers": Schema(
-        "E1: the prefixes with the highest memory coefficients of every key",
+        "E1: every key's triggers, the prefixes with its highest memory coefficients",
         ("layer", "key", "rank"),
         {"layer": LAYER, "key": KEY, "rank": RANK, "coefficient": pl.Float32, "sentence": SENTENCE,
          "position": POSITION, "next_token": TOKEN},
@@ -80,7 +83,7 @@ TABLES = {
          "coefficient": pl.Float32, "mutated": pl.Float32, "change": pl.Float32},
     ),
     "values": Schema(
-        "E4-E7: what every value predicts, and whether its key's triggers are followed by it",
+        "E4-E7: every value's prediction, and how it compares with the tokens that follow its key's triggers",
         ("layer", "key"),
         {"layer": LAYER, "key": KEY, "top_token": TOKEN, "top_probability": pl.Float32, "next_token": TOKEN,
          "next_token_rank": pl.UInt32, "agrees": pl.Boolean, "agreeing_triggers": pl.UInt16,
@@ -90,31 +93,31 @@ TABLES = {
         _both(_PREDICTED),
     ),
     "promoted": Schema(
-        "the tokens that every value promotes most, for the gallery; `token_rank` counts from 0 = top",
+        "the tokens that every value promotes most, for the gallery; `token_rank` 0 is the top token",
         ("layer", "key", "token_rank"),
         {"layer": LAYER, "key": KEY, "token_rank": pl.UInt16, "token": TOKEN, "probability": pl.Float32},
     ),
     "shading": Schema(
-        "a key's memory coefficient after each token of its best triggers, for the gallery",
+        "every key's memory coefficient after each token of its best triggers, for the gallery",
         ("layer", "key", "rank", "position"),
         {"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION, "coefficient": pl.Float32},
     ),
     "examples": Schema(
-        "the validation prefixes on which sections 5.1 and 5.2 observe the layers",
+        "the validation prefixes on which the layers are observed (section 5)",
         ("example",),
         {"example": EXAMPLE, "sentence": SENTENCE, "position": POSITION, "next_token": TOKEN,
          "model_top": TOKEN},
         frozenset({"next_token"}),
     ),
     "composition": Schema(
-        "E8-E10: active memories and those that agree with their layer's prediction",
+        "E8-E10: how many memories are active, and how many agree with their layer's prediction",
         ("example", "layer"),
         {"example": EXAMPLE, "layer": LAYER, "active": pl.UInt16, "ffn_top": TOKEN, "output_top": TOKEN,
          "agreeing_memories": pl.UInt16},
         optional=_both({"agreeing_memories": pl.UInt16}),
     ),
     "agreeing": Schema(
-        "E10 by layer: how often stop words and short prefixes occur where a memory agrees, and where any does or none",
+        "E10 by layer: how often stop words and short prefixes occur when some memory agrees, and in all cases",
         ("layer",),
         {"layer": LAYER, "pairs": pl.UInt32, "agreeing": pl.UInt32, "agreeing_stop_word": pl.Float64,
          "every_stop_word": pl.Float64, "agreeing_next_stop_word": pl.Float64, "every_next_stop_word": pl.Float64,
@@ -122,21 +125,21 @@ TABLES = {
         frozenset({"agreeing_stop_word", "agreeing_next_stop_word", "every_next_stop_word", "agreeing_short"}),
     ),
     "refinement": Schema(
-        "E11-E13: what residual, feed-forward and output predict at every layer",
+        "E11-E13: the predictions of the residual, the feed-forward and the output at every layer",
         ("example", "layer"),
         {"example": EXAMPLE, "layer": LAYER, "residual_top": TOKEN, "ffn_top": TOKEN, "output_top": TOKEN,
          "model_top": TOKEN, "residual_probability": pl.Float32, "kind": KIND},
     ),
     "annotation_plan": Schema(
-        "E2: what annotators are shown and in which order: keys, some of them again, and foils of random prefixes",
+        "E2: the items shown to annotators, in order: keys, repeated keys, and foils made of random prefixes",
         ("item",),
         {"item": pl.String, "content": pl.String, "kind": pl.Enum(["key", "repeat", "foil"]), "layer": LAYER,
          "key": KEY, "prefixes": pl.UInt16, "order": pl.UInt16},
         frozenset({"layer", "key"}),
     ),
     "annotation_scores": Schema(
-        "E2 and E14: how far annotators agree, with each other, with themselves and with the proxy, and what they see "
-        "in noise; `who` is an annotator, `people` together, or `proxy`",
+        "E2 and E14: how well annotators agree with each other, with themselves and with the proxy, and what they see "
+        "in foils; `who` is an annotator, `people` (all together) or `proxy`",
         ("who", "measure"),
         {"who": pl.String, "measure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64,
          "n": pl.UInt32},
@@ -155,12 +158,12 @@ TABLES = {
          "label": pl.Enum(["shallow", "semantic", "both", "none"])},
     ),
     "distance_labels": Schema(
-        "E14: how far last-layer compositions lie from what they compose",
+        "E14: whether last-layer compositions are related to the predictions that they compose",
         ("annotator", "example"),
         {"annotator": pl.String, "example": EXAMPLE, "label": pl.Enum(["distant", "related"])},
     ),
     "released_layer": Schema(
-        "the released code's 'layer' columns, under its names; only with fidelity: released",
+        "the released code's 'layer' columns, with its names; only with `fidelity: released`",
         ("example", "layer"),
         {"example": EXAMPLE, "layer": LAYER, "layer_output_argmax": TOKEN, "layer_output_argmax_prob": pl.Float32,
          "residual_argmax": TOKEN, "residual_argmax_prob": pl.Float32, "residual_argmax_change": pl.UInt8,
@@ -170,7 +173,7 @@ TABLES = {
          "ffn_argmax_prob": pl.Float32, "coeffs_l0": pl.UInt32, "coeffs_residual_rank": pl.UInt32},
     ),
     "released_dim": Schema(
-        "the released code's 'dim' columns of the last layer; key d_m is the residual; only with fidelity: released",
+        "the released code's 'dim' columns of the last layer; key d_m is the residual; only with `fidelity: released`",
         ("example", "layer", "key"),
         {"example": EXAMPLE, "layer": LAYER, "key": pl.UInt32, "coeffs_vals": pl.Float32, "dim_pattern_preds": TOKEN,
          "dim_pattern_output_rank": pl.UInt32, "dim_pattern_ffn_output_rank": pl.UInt32,
@@ -178,8 +181,9 @@ TABLES = {
         frozenset({"dim_pattern_ffn_output_rank", "dim_pattern_ffn_output_prob"}),
     ),
     "projection_seeds": Schema(
-        "ranks of top triggers' targets under the released agreement script's random projections, by seed, and under "
-        "the model's own softmax (`adaptive`, seed 0): how many are not the model's, quartiles outside the head",
+        "ranks of the top triggers' targets by layer, under the released script's random projections (`random`, one "
+        "row per seed) and the model's own softmax (`adaptive`, seed 0); `moved` is the share of ranks that differ "
+        "from the model's own, and the quartiles cover the `n_tail` targets outside the softmax's head",
         ("projection", "seed", "layer"),
         {"projection": pl.Enum(["adaptive", "random"]), "seed": pl.UInt64, "layer": LAYER, "n": pl.UInt32,
          "agreement": pl.Float64, "moved": pl.Float64, "n_tail": pl.UInt32, "q1": pl.Float64, "median": pl.Float64,
@@ -187,9 +191,9 @@ TABLES = {
         frozenset({"q1", "median", "q3"}),
     ),
     "control": Schema(
-        "untrained models of the same shape, on a sample of the text: keys that fire, agreement of their values, the "
-        "median share of active memories, and the shares of examples with zero agreement and with a residual that "
-        "predicts the output; means over the models, with the least and the largest",
+        "untrained models of the same shape, on a sample of the text: number of keys that fire, agreement of their "
+        "values, median share of active memories, share of examples with zero agreement, and share with a residual "
+        "that predicts the output. Each number is a mean over the models; `_low` and `_high` are the extremes",
         ("layer",),
         {"layer": LAYER, "keys": pl.UInt32, "agreement": pl.Float64, "examples": pl.UInt32, "active": pl.Float64,
          "zero_agreement": pl.Float64, "residual_predicts": pl.Float64},
@@ -198,7 +202,7 @@ TABLES = {
          ("agreement", "active", "zero_agreement", "residual_predicts") for end in ("low", "high")},
     ),
     "benchmark": Schema(
-        "how fast the engine is, with targets: ratios are medians over rounds, low and high their extremes",
+        "the speed of the engine, with targets: ratios are medians over rounds, and low and high are the extremes",
         ("row",),
         {"row": pl.UInt16, "model": pl.String, "machine": pl.String, "threads": pl.UInt16, "measure": pl.String,
          "tokens": pl.UInt64, "unit": pl.String, "sign": pl.String, "target": pl.Float64, "reached": pl.Float64,
@@ -206,30 +210,30 @@ TABLES = {
         frozenset({"sign", "target", "met"}),
     ),
     "counts": Schema(
-        "what was skipped, split, cut or left unfilled, and why",
+        "how many items each step skipped, split, cut or left unfilled, and why",
         ("step", "reason"),
         {"step": pl.String, "reason": pl.String, "n": pl.UInt64},
     ),
     "sensitivity": Schema(
-        "every claim under each alternative choice; choice `baseline` is the run's own",
+        "every claim under each alternative choice; the choice `baseline` is the run itself",
         ("claim", "choice", "value"),
         {"claim": pl.String, "choice": pl.String, "value": pl.String, "measured": pl.Float64, "low": pl.Float64,
          "high": pl.Float64, "verdict": VERDICT},
         frozenset({"measured", "low", "high"}),
     ),
     "baselines": Schema(
-        "every claim's measure without what it is about: of untrained models, of values paired with others' triggers, "
-        "of guesses; mean, least and largest over `runs` seeds, and in how many of them the claim's direction holds. "
-        "`same_sample` is this model itself on the sample of the text that the untrained ones see",
+        "every claim's measure on its baselines: untrained models, values paired with random keys, and guesses. "
+        "`measured`, `low` and `high` are the mean and the extremes over `runs` seeds; the claim's direction holds in "
+        "`holding` of them. `same_sample` is the run's own model on the smaller text of the untrained models",
         ("claim", "baseline"),
         {"claim": pl.String, "baseline": pl.Enum(BASELINES), "measured": pl.Float64, "low": pl.Float64,
          "high": pl.Float64, "runs": pl.UInt16, "holding": pl.UInt16},
         frozenset({"measured", "low", "high"}),
     ),
     "claims": Schema(
-        "every claim of the paper, with the value measured here and a verdict; `baseline` is what untrained models "
-        "show, `resampled` what the interval draws again, `p` of a one-sided test where there is one, `p_holm` the "
-        "same after Holm's correction over all of them",
+        "every claim of the paper, with the value measured here and a verdict. `low` and `high` bound the interval, "
+        "and `resampled` names its unit. `baseline` is the mean of untrained models. `p` is the p-value of the "
+        "one-sided test, if there is one, and `p_holm` the same after Holm's correction",
         ("claim",),
         {"claim": pl.String, "statement": pl.String, "source": pl.String, "paper_value": pl.String,
          "measured": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.UInt64,
@@ -242,18 +246,20 @@ TABLES = {
 
 
 def name_of(path: str | Path) -> str:
-    """Return the table that a file holds, which is what the file is called. Raises ``UserError`` for other names."""
+    """Return a file's table, which has the file's name. Raises ``UserError`` for other names."""
     name = Path(path).stem
     if name not in TABLES:
-        raise UserError(f"{path}: no table is called {name!r}", "name it as a run does, such as tables/values.parquet")
+        raise UserError(
+            f"{path}: there is no table {name!r}", "name the file as a run does, such as tables/values.parquet"
+        )
     return name
 
 
 def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     """Return the frame with the schema's columns and types, sorted by its key.
 
-    Raises ``ValueError`` on missing or extra columns, values that do not fit, nulls and NaN where none may be,
-    and keys that occur twice: these are faults of the step that wrote it, not of its user.
+    Raises ``ValueError`` for missing or extra columns, values that do not fit their type, forbidden nulls or NaN, and
+    duplicate keys: these are bugs of the step that writes the table, not user errors.
     """
     columns = schema.of(frame.columns)
     if columns is None:
@@ -270,9 +276,9 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 
 def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32") -> None:
-    """Check a table against its schema and write it whole or not at all, sorted by its key.
+    """Check a table against its schema and write it atomically, sorted by its key.
 
-    A table measured in another ``precision`` than float32 says so in its file's metadata.
+    If ``precision`` is not float32, the file's metadata record it.
     """
     frame = conform(frame, TABLES[name_of(path)])
     said: dict[str, str] | None = None if precision == "float32" else {PRECISION: precision}
@@ -281,18 +287,18 @@ def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32
 
 
 def precision_of(path: str | Path) -> Precision:
-    """Return the precision that a table was measured in. Raises ``UserError`` where there is no such precision."""
+    """Return the precision that a table was measured in. Raises ``UserError`` for an unknown one."""
     said = pl.read_parquet_metadata(path).get(PRECISION, "float32")
     if said not in ROUNDOFF:
-        raise UserError(f"{path}: no precision is called {said!r}", rebuild_hint(path))
+        raise UserError(f"{path}: unknown precision {said!r} in its metadata", rebuild_hint(path))
     return said
 
 
 def require_precision(path: str | Path, precision: Precision) -> None:
-    """Raise ``UserError`` where a table was measured in another precision than its reader computes in."""
+    """Raise ``UserError`` if a table was not measured in the given precision."""
     if (found := precision_of(path)) != precision:
         raise UserError(
-            f"{path}: measured in {found}, and extraction.precision is {precision}: the two are never mixed",
+            f"{path}: measured in {found}, but extraction.precision is {precision}; one run cannot mix them",
             rebuild_hint(path),
         )
 
@@ -305,16 +311,16 @@ def read(path: str | Path) -> pl.DataFrame:
     except FileNotFoundError:
         raise UserError(f"{path}: no such table", rebuild_hint(path)) from None
     except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path}: not a readable table ({error})", rebuild_hint(path)) from None
+        raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
     if dict(frame.schema) != schema.of(frame.columns):
-        raise UserError(f"{path}: its columns are not those of {name_of(path)!r}", rebuild_hint(path))
+        raise UserError(f"{path}: does not have the columns of the table {name_of(path)!r}", rebuild_hint(path))
     if lacking := [name for name in frame.columns if frame[name].null_count() and name not in schema.nullable]:
-        raise UserError(f"{path}: values are missing in {', '.join(lacking)}", rebuild_hint(path))
+        raise UserError(f"{path}: missing values in {', '.join(lacking)}", rebuild_hint(path))
     return frame
 
 
 def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
-    """Return the ``counts`` rows of one step. Zeros stay: that nothing was skipped is a finding too."""
+    """Return the ``counts`` rows of one step. Zeros are kept: "nothing was skipped" is a finding too."""
     return pl.DataFrame(
         {"step": [step] * len(reasons), "reason": list(reasons), "n": list(reasons.values())},
         schema=TABLES["counts"].columns,
@@ -322,7 +328,7 @@ def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
 
 
 def write_counts(step: str, reasons: dict[str, int], path: str | Path) -> None:
-    """Write a step's own rows of the ``counts`` table."""
+    """Write one step's rows of the ``counts`` table."""
     frame = conform(counts(step, reasons), TABLES["counts"])
     with atomic_write(path) as partial:
         frame.write_parquet(partial, compression="zstd")

@@ -171,7 +171,7 @@ def test_compare_says_which_precisions_it_compares(rounded, exact, tmp_path):
     found = compare.compare(tmp_path / "a", tmp_path / "b", None)
     assert found.precisions == ("float32", precision)
     assert next(compare.page(found)) == (
-        f"A was measured in float32, B in {precision}: compared within the limits of {precision}"
+        f"A was measured in float32, B in {precision}; the limits are those of {precision}"
     )
     assert compare.data(found)["precisions"] == ("float32", precision)
 
@@ -181,7 +181,7 @@ def test_a_run_of_two_precisions_is_refused(rounded, exact, tmp_path):
     (tmp_path / "tables").mkdir()
     for name, source in (("triggers", exact), ("mutations", out)):
         (tmp_path / "tables" / f"{name}.parquet").write_bytes((source / f"{name}.parquet").read_bytes())
-    with pytest.raises(UserError, match="not the tables of one run"):
+    with pytest.raises(UserError, match="measured in different precisions"):
         compare.compare(tmp_path, tmp_path, None)
 
 
@@ -192,7 +192,7 @@ def test_a_step_does_not_read_what_was_measured_in_another_precision(rounded, tm
         step("values", "--config", tmp_path / "config.yaml", "--weights", out / "model.safetensors", "--description",
              out / "model.json", "--corpus", out / "corpus.safetensors", "--triggers", out / "triggers.parquet",
              "--values", tmp_path / "values.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
-    assert "the two are never mixed" in capsys.readouterr().err and not (tmp_path / "values.parquet").exists()
+    assert "one run cannot mix them" in capsys.readouterr().err and not (tmp_path / "values.parquet").exists()
 
 
 def test_lists_of_two_precisions_do_not_merge(tmp_path):
@@ -209,9 +209,9 @@ def test_lists_of_two_precisions_do_not_merge(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"extraction__precision": "tf32", "execution__device": "cpu"}, "only GPUs compute in tf32"),
-        ({"extraction__precision": "bfloat16", "fidelity": "released"}, "no released counterpart"),
-        ({"extraction__precision": "tf32", "values__projection": "random"}, "no released counterpart"),
+        ({"extraction__precision": "tf32", "execution__device": "cpu"}, "tf32 needs a GPU"),
+        ({"extraction__precision": "bfloat16", "fidelity": "released"}, "the released code has no"),
+        ({"extraction__precision": "tf32", "values__projection": "random"}, "the released code has no"),
         ({"extraction__precision": "float16"}, "'float32', 'tf32' or 'bfloat16'"),
     ],
 )

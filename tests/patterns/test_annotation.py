@@ -603,4 +603,4 @@ def test_one_rate_is_every_simulated_annotators_and_where_nothing_is_judged_no_f
 )
 def test_rates_that_are_none_or_that_do_not_pair_are_refused(simulated, capsys, rates):
     assert simulated(*rates) == (2, [])
-    assert "the rates are not between 0 and 1, or not as many for each kind" in capsys.readouterr().err
+    assert "expected rates between 0 and 1, and the same number of rates for every option" in capsys.readouterr().err

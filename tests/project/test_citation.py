@@ -30,7 +30,7 @@ def test_the_paper_is_named():
     "text, said",
     [
         (None, "no such file"),
-        ("title: x\nversion: 1\nlicense: MIT\nauthors: []\n", "has no abstract"),
+        ("title: x\nversion: 1\nlicense: MIT\nauthors: []\n", "missing key abstract"),
         ("title: [", "not readable"),
         ("", "not readable"),
     ],

@@ -161,7 +161,7 @@ def test_every_command_has_a_section():
     held = [name for group in GROUPS.values() for name in group if name != "step"]
     for words in (words for name in held for words in commands.commands(name)):
         assert f"\n### {' '.join(words)}\n" in commands.page()
-    assert "\n- `--layer LAYER` (required): 1 to L\n" in commands.page()
+    assert "\n- `--layer LAYER` (required): layer, from 1\n" in commands.page()
     assert "\n- `SOURCE ...`: sources to fetch\n" in commands.page()
 
 
@@ -171,14 +171,14 @@ def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused(
     assert readme.badge(json.loads(json.dumps(known))) == "**demo (surrogate): 2 hold, 1 fail**"
     text = f"a\n{readme.BEGIN}\nold\n{readme.END}\nb"
     assert readme.renewed(text, known) == f"a\n{readme.BEGIN}\n{readme.badge(known)}\n{readme.END}\nb"
-    with pytest.raises(ValueError, match="there is no"):
+    with pytest.raises(ValueError, match="it has no"):
         readme.renewed("a", known)
 
 
 def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
     page, run = tmp_path / "README.md", tmp_path / "results" / "mine"
     page.write_text(f"before\n{readme.BEGIN}\n{readme.END}\nafter\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match="its line of verdicts cannot be made"):
+    with pytest.raises(SystemExit, match="cannot make the line of verdicts"):
         readme.main(["--out", str(page), "--results", str(run)])
     (run / "model").mkdir(parents=True)
     (run / "figures").mkdir()
@@ -190,7 +190,7 @@ def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
     assert (tmp_path / "docs" / "pictures" / "demo.svg").read_text() == "<svg/>"
     readme.main(["--out", str(page), "--check"])
     page.write_text(page.read_text(encoding="utf-8").replace("1 hold", "30 hold"), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"README\.md is not up to date: make docs-pages"):
+    with pytest.raises(SystemExit, match=r"README\.md is not up to date; run make docs-pages"):
         readme.main(["--out", str(page), "--check"])
     readme.main(["--out", str(page)])
     assert "1 hold" in page.read_text(encoding="utf-8")

@@ -52,10 +52,10 @@ def test_a_file_that_is_no_table_is_refused_by_name(tmp_path):
     with pytest.raises(UserError, match=r"counts\.parquet: no such table"):
         tables.read(path)
     path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(UserError, match=r"counts\.parquet: not a readable table"):
+    with pytest.raises(UserError, match=r"counts\.parquet: cannot be read as a table"):
         tables.read(path)
     ROWS.write_parquet(path)  # whose numbers have a sign
-    with pytest.raises(UserError, match=r"counts\.parquet: its columns are not those of 'counts'"):
+    with pytest.raises(UserError, match=r"counts\.parquet: does not have the columns of the table 'counts'"):
         tables.read(path)
 
 

@@ -233,8 +233,8 @@ def test_projections_drawn_elsewhere_are_taken(run, script):
 @pytest.mark.parametrize(
     "options, said",
     [
-        (["--dropout", "--projection", "flat"], "--dropout: only the random projections"),
-        (["--projections-from", "model.safetensors"], "no projections of a softmax"),
+        (["--dropout", "--projection", "flat"], "--dropout: works only with the random projections"),
+        (["--projections-from", "model.safetensors"], "has no softmax projections"),
     ],
 )
 def test_projections_that_do_not_fit_are_refused(run, capsys, options, said):

@@ -53,7 +53,7 @@ def test_a_missing_text_file(folder, capsys):
 @pytest.mark.parametrize("content", [b"", b"\n \n\t\n"])
 def test_an_empty_text_file(folder, capsys, content):
     (folder / "validation.txt").write_bytes(content)
-    assert "validation.txt: no text in it" in says(capsys, *run_corpus(folder))
+    assert "validation.txt: the file has no text" in says(capsys, *run_corpus(folder))
     assert nothing_written(folder)
 
 
@@ -69,7 +69,7 @@ def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
     assert "corpus.sha256" in said and "made from" not in said
     demo = {"corpus__source": "docstrings", "corpus__train__files": [], "corpus__validation__files": []}
     said = says(capsys, *run_corpus(folder, corpus__sha256="0" * 64, **demo))
-    assert "the text is made from networkx 3." in said
+    assert "the text comes from networkx 3." in said
     (folder / "validation.txt").unlink()
     assert "validation.txt: no such text file" in says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
 
@@ -87,7 +87,7 @@ def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
     with (folder / "train.txt").open("a") as file:
         file.write("x " * 64 + "\n")
     said = says(capsys, *run_corpus(folder))
-    assert "a sentence of 64 tokens; the model takes 63" in said
+    assert "the sentence has 64 tokens, but the model takes at most 63" in said
     assert "too_long: split" in said
     assert nothing_written(folder)
 
@@ -111,7 +111,7 @@ def test_or_split_and_counted(folder):
 def test_a_dictionary_of_another_model(folder, capsys):
     write_dictionary(folder / "dict.txt", TYPES[:-3])
     said = says(capsys, *model_step(folder))
-    assert "45 token types with the four specials, the checkpoint has 48" in said
+    assert "has 45 token types, with the four special ones, but the checkpoint has 48" in said
     assert nothing_written(folder)
 
 
@@ -120,8 +120,8 @@ def test_a_dictionary_of_another_model(folder, capsys):
     [
         ("word", "line 3: expected `token count`"),
         ("word many", "line 3: expected `token count`"),
-        ("the 4", "line 3: 'the' is listed before"),
-        ("<pad> 4", "line 3: '<pad>' is listed before"),
+        ("the 4", "line 3: 'the' appears a second time"),
+        ("<pad> 4", "line 3: '<pad>' appears a second time"),
     ],
 )
 def test_a_faulty_dictionary_is_named_by_its_line(tmp_path, line, says_):
@@ -296,7 +296,7 @@ def test_a_model_none_of_whose_keys_ever_fires(folder, capsys):
             content["model"][f"decoder.layers.{layer}.fc1.bias"].fill_(-1e4)
 
     rewrite(folder, silence)
-    assert "no memory coefficient is positive anywhere" in steps_fail(folder, capsys, config())
+    assert "no memory coefficient in the training text is positive" in steps_fail(folder, capsys, config())
 
 
 def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
@@ -347,16 +347,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "corpus.segmenter: ": {"corpus__segmenter": "magic"},
     "mutations.top: 7 is more than triggers.top": {"mutations__top": 7},
     "patterns.top: 9 is more than triggers.top": {"patterns__top": 9},
-    "name either a source or train.files": {"corpus__source": "docstrings"},
-    "name either a source or the checkpoint's path": {"model__checkpoint": None},
-    "figures.figure1: there is no such figure": {"figures": {"figure1": {}}},
+    "give either source or train.files": {"corpus__source": "docstrings"},
+    "give either source or checkpoint": {"model__checkpoint": None},
+    "figures.figure1: no such figure": {"figures": {"figure1": {}}},
     "figures.figure4.colour: unknown key": {"figures": {"figure4": {"colour": "red"}}},
     "figures.figure4.width: .*(found 130)": {"figures": {"figure4": {"width": 130}}},  # would clip what it says
     "run: ": {"run": "../outside"},
-    "run: results/train is where": {"run": "train"},
-    "{a}.pt: Snakemake takes braces": {"model__checkpoint": "{a}.pt"},
+    "run: results/train is reserved": {"run": "train"},
+    "{a}.pt: Snakemake reads braces": {"model__checkpoint": "{a}.pt"},
     "values.target: 'next' contradicts fidelity: released": {"fidelity": "released", "values__target": "next"},
-    "triggers.per_sentence: fidelity: released means 'best'": {
+    "triggers.per_sentence: fidelity: released requires 'best'": {
         "fidelity": "released", "triggers__per_sentence": "all"
     },
 }  # fmt: skip
@@ -402,7 +402,7 @@ def test_a_mistyped_section_of_a_step_is_told_from_the_section_that_was_meant():
 )
 def test_a_mistyped_command_is_told_from_the_command_that_was_meant(capsys, typed, said):
     told = says(capsys, typed, "--configfile", "my.yaml")
-    assert said in told and "fix: ff-memories --help lists the commands" in told
+    assert said in told and "fix: run ff-memories --help for a list of commands" in told
     assert "\x1b" not in told and len(told) < 200
 
 
@@ -428,10 +428,10 @@ def test_a_config_that_is_not_there_or_no_yaml(tmp_path):
     with pytest.raises(UserError, match=r"my\.yaml: no such config file"):
         load(tmp_path / "my.yaml")
     (tmp_path / "my.yaml").write_text("a: [1,")
-    with pytest.raises(UserError, match="not readable as YAML"):
+    with pytest.raises(UserError, match="not valid YAML"):
         load(tmp_path / "my.yaml")
     (tmp_path / "my.yaml").write_text("- 1\n")
-    with pytest.raises(UserError, match="a config is a mapping"):
+    with pytest.raises(UserError, match="expected a mapping"):
         load(tmp_path / "my.yaml")
 
 
@@ -442,12 +442,12 @@ COMMANDS = {
 }  # fmt: skip
 UNREADABLE = {
     "no such config file": lambda path: None,
-    "a directory, not a file": lambda path: path.mkdir(),
-    "a pipe or a device, not a file": os.mkfifo,
-    "not readable: 'utf-8' codec can't decode": lambda path: path.write_bytes(b"run: \xff\n"),
-    "not readable as YAML": lambda path: path.write_text("run: [\n"),
-    "a config is a mapping of sections": lambda path: path.write_text(""),
-    "not readable: Too many levels of symbolic links": lambda path: path.symlink_to(path),
+    "expected a file, found a directory": lambda path: path.mkdir(),
+    "expected a file, found a pipe or a device": os.mkfifo,
+    "cannot be read as UTF-8: 'utf-8' codec can't decode": lambda path: path.write_bytes(b"run: \xff\n"),
+    "not valid YAML": lambda path: path.write_text("run: [\n"),
+    "expected a mapping of sections": lambda path: path.write_text(""),
+    "cannot be read: Too many levels of symbolic links": lambda path: path.symlink_to(path),
 }
 
 
@@ -479,7 +479,7 @@ def test_what_snakemake_refuses_is_no_traceback_of_a_command(folder):
         (folder / "my.yaml").write_text(yaml.safe_dump(config(**changes)))
         done = command("ff-memories", "dvc-yaml", "--configfile", "my.yaml", cwd=folder, check=False)
         assert done.returncode == 2 and done.stderr.startswith(said) and "Traceback" not in done.stderr
-        assert "-x" in said or "put these files there, or correct their paths in the config" in done.stderr
+        assert "-x" in said or "provide these files, or correct their paths in the config" in done.stderr
 
 
 def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
@@ -491,7 +491,7 @@ def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     assert end.value.code == 0
     made = load("my.yaml")
     assert (made.run, made.triggers.top, made.mutations.top, made.composition.memories) == ("my", 25, 20, "all")
-    assert "there is such a file already" in says(capsys, *arguments)
+    assert "the file already exists" in says(capsys, *arguments)
     assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
     assert load("my.yaml") == made
     assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
@@ -540,14 +540,14 @@ def test_numbers_given_as_text_are_numbers(folder):
 @pytest.mark.parametrize("text", ["0-of-4", "5-of-4", "1", "one-of-4", "1-of-", "-1-of-4"])
 def test_a_shard_that_is_none(text):
     assert shard_of("4-of-4") == (4, 4)
-    with pytest.raises(UserError, match=f"--shard {text}: no shard"):
+    with pytest.raises(UserError, match=f"--shard {text}: not a shard"):
         shard_of(text)
 
 
 def test_a_file_named_as_no_table_is(tmp_path):
     frame = tables.counts("values", {"read": 1})
     for act in (lambda path: tables.write(frame, path), tables.read):
-        with pytest.raises(UserError, match=r"mine\.parquet: no table is called 'mine'"):
+        with pytest.raises(UserError, match=r"mine\.parquet: there is no table 'mine'"):
             act(tmp_path / "mine.parquet")
     assert not list(tmp_path.iterdir())
 
@@ -572,12 +572,12 @@ def test_a_damaged_card(folder, capsys):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["my.yaml", "--set", "triggers.top.x=3"], "top is no section"),
-        (["my.yaml", "--set", "triggers.top=["], "not readable as YAML"),
+        (["my.yaml", "--set", "triggers.top.x=3"], "top is a key, not a section"),
+        (["my.yaml", "--set", "triggers.top=["], "not valid YAML"),
         (["my.yaml", "--set", "=5"], "expected KEY=VALUE"),
         (["nowhere/my.yaml"], "nowhere: no such folder"),
         (["demo.yaml"], "results/demo belongs to the demo run"),
-        (["train.yaml"], "results/train is where the demo model is trained"),
+        (["train.yaml"], "results/train is reserved for training the demo model"),
     ],
 )
 def test_init_refuses_what_makes_no_run(folder, capsys, monkeypatch, arguments, said):
@@ -602,9 +602,12 @@ def test_what_would_fail_late_is_refused_at_the_start():
         ({"figures": {"figure4": {"bins": 5}}}, "figures.figure4.bins: this figure has no use for it"),
         (
             {"corpus__source": "nowhere", "corpus__train__files": [], "corpus__validation__files": []},
-            "'nowhere' is none of",
+            "unknown source 'nowhere'",
         ),
-        ({"model__source": "nowhere", "model__checkpoint": None, "model__dictionary": None}, "'nowhere' is none of"),
+        (
+            {"model__source": "nowhere", "model__checkpoint": None, "model__dictionary": None},
+            "unknown source 'nowhere'",
+        ),
     ):
         with pytest.raises(UserError, match=said):
             Run(config(**changes))
@@ -628,11 +631,11 @@ def test_every_input_is_a_file_when_a_run_starts(folder, monkeypatch, place):
     missing = Run(config(**changes), "my.yaml").check_inputs()
     assert missing == [f"my.yaml: {place}: {name}: no such file"]
     (folder / name).mkdir()
-    with pytest.raises(UserError, match=f"{name}: a directory, not a file"):
+    with pytest.raises(UserError, match=f"{name}: expected a file, found a directory"):
         Run(config(**changes), "my.yaml")
     (folder / name).rmdir()
     os.mkfifo(folder / name)
-    with pytest.raises(UserError, match=f"{name}: a pipe or a device, not a file"):
+    with pytest.raises(UserError, match=f"{name}: expected a file, found a pipe or a device"):
         Run(config(**changes), "my.yaml")
 
 
@@ -650,7 +653,7 @@ def test_what_a_rule_makes_may_be_missing_when_a_run_starts(tmp_path, monkeypatc
                   "model__dictionary": None}  # fmt: skip
     assert Run(config(**named)).check_inputs() == []
     (tmp_path / "data/adaptive_lm_wiki103.v2/model.pt").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"model\.pt: a directory, not a file"):
+    with pytest.raises(UserError, match=r"model\.pt: expected a file, found a directory"):
         Run(config(**named))
 
 
@@ -663,11 +666,11 @@ def test_what_people_annotated_are_files_when_a_run_starts(folder, monkeypatch):
     run = Run(config())
     assert run.annotations == ["annotations/small/inner/a.csv"] and run.check_inputs() == []
     (place / "b.csv").symlink_to("nowhere.csv")
-    with pytest.raises(UserError, match=r"inner/b\.csv: a link to nothing, not a file that people annotated"):
+    with pytest.raises(UserError, match=r"inner/b\.csv: expected an annotation file, found a broken link"):
         Run(config()).check_inputs()
     (place / "b.csv").unlink()
     os.mkfifo(place / "b.csv")
-    with pytest.raises(UserError, match=r"inner/b\.csv: a pipe or a device"):
+    with pytest.raises(UserError, match=r"inner/b\.csv: expected an annotation file, found a pipe or a device"):
         Run(config()).check_inputs()
 
 
@@ -677,14 +680,14 @@ SAMPLED = {"composition__sample_file": "sample.jsonl"}
 @pytest.mark.parametrize(
     "line, said",
     [
-        ('{"text": "a b"}', "line 2: no `text` and `random_pos`"),
-        ('{"random_pos": 1}', "line 2: no `text` and `random_pos`"),
-        ('{"text": "a b", "random_pos": 1.0}', "line 2: no `text` and `random_pos`"),
-        ('{"text": "a b", "random_pos": true}', "line 2: no `text` and `random_pos`"),
-        ('{"text": ["a"], "random_pos": 1}', "line 2: no `text` and `random_pos`"),
-        ('["text", "random_pos"]', "line 2: no `text` and `random_pos`"),
-        ("[" * 99_999, "line 2: no `text` and `random_pos`"),
-        ('{"text": "a b", "random_pos": -1}', "line 2: random_pos is -1, and a prefix has 0 tokens or more"),
+        ('{"text": "a b"}', "line 2: expected `text` and `random_pos`"),
+        ('{"random_pos": 1}', "line 2: expected `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": 1.0}', "line 2: expected `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": true}', "line 2: expected `text` and `random_pos`"),
+        ('{"text": ["a"], "random_pos": 1}', "line 2: expected `text` and `random_pos`"),
+        ('["text", "random_pos"]', "line 2: expected `text` and `random_pos`"),
+        ("[" * 99_999, "line 2: expected `text` and `random_pos`"),
+        ('{"text": "a b", "random_pos": -1}', "line 2: random_pos is -1, but a prefix has 0 tokens or more"),
         ("\udcff", "line 2: not UTF-8 at byte 0"),
     ],
 )
@@ -702,7 +705,7 @@ def test_a_faulty_sample_is_refused_when_a_run_starts(tmp_path, monkeypatch, lin
 def test_so_is_an_empty_one(tmp_path, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sample.jsonl").write_text(content)
-    with pytest.raises(UserError, match=r"sample\.jsonl: an empty sample"):
+    with pytest.raises(UserError, match=r"sample\.jsonl: the sample is empty"):
         Run(config(**SAMPLED)).check_inputs()
 
 
@@ -726,7 +729,7 @@ def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_stil
     (folder / "my.yaml").write_text(yaml.safe_dump(config(**SAMPLED)))
     (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": "1"}\n')
     done = run()
-    assert done.returncode and "sample.jsonl, line 1: no `text` and `random_pos`" in done.stdout + done.stderr
+    assert done.returncode and "sample.jsonl, line 1: expected `text` and `random_pos`" in done.stdout + done.stderr
     monkeypatch.chdir(folder)
     with stages.workflow(folder / "my.yaml", forceall=True, snakefile=ROOT / "Snakefile") as found:
         assert any(job.rule.name == "composition" for job in found.dag.jobs)
@@ -776,7 +779,7 @@ READ = {
 
 @pytest.mark.parametrize("name", READ)
 def test_advice_is_for_a_file_that_is_missing_or_for_one_that_is_spoilt(name, tmp_path):
-    with pytest.raises(UserError, match="run snakemake, or make pull"):
+    with pytest.raises(UserError, match="run snakemake, or run make pull"):
         READ[name](tmp_path / name)
     (tmp_path / name).write_bytes(b"\0" * 99)
     with pytest.raises(UserError, match="remove it and run snakemake again"):
@@ -786,14 +789,14 @@ def test_advice_is_for_a_file_that_is_missing_or_for_one_that_is_spoilt(name, tm
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("seed: 1\nrun: a\nseed: 2\n", "line 3: 'seed' stands there a second time"),
-        ("run: a\nvalues:\n  target: rank\n  target: last\n", "line 4: 'target' stands there a second time"),
-        ("{seed: 1, seed: 2}", "line 1: 'seed' stands there a second time"),
+        ("seed: 1\nrun: a\nseed: 2\n", "line 3: 'seed' appears a second time"),
+        ("run: a\nvalues:\n  target: rank\n  target: last\n", "line 4: 'target' appears a second time"),
+        ("{seed: 1, seed: 2}", "line 1: 'seed' appears a second time"),
     ],
 )
 def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path, text, said):
     (tmp_path / "my.yaml").write_text(text)
-    with pytest.raises(UserError, match=f"my.yaml: not readable as YAML: {said}"):
+    with pytest.raises(UserError, match=f"my.yaml: not valid YAML: {said}"):
         load(tmp_path / "my.yaml")
 
 
@@ -803,7 +806,7 @@ def test_snakemake_refuses_a_key_that_stands_twice(folder):
         [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],
         cwd=folder, text=True, capture_output=True,
     )  # fmt: skip
-    assert done.returncode and "'seed' stands there a second time" in done.stdout + done.stderr
+    assert done.returncode and "'seed' appears a second time" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["dict.txt", "train.txt"])
@@ -844,5 +847,5 @@ def test_triggers_of_another_run_are_refused_before_anything_is_computed(made, t
 def test_a_table_that_lacks_values_is_refused(made, tmp_path):
     frame = tables.read(made / "triggers.parquet")
     frame.with_columns(key=pl.lit(None, pl.UInt16)).write_parquet(tmp_path / "triggers.parquet")
-    with pytest.raises(UserError, match=r"triggers\.parquet: values are missing in key"):
+    with pytest.raises(UserError, match=r"triggers\.parquet: missing values in key"):
         tables.read(tmp_path / "triggers.parquet")

@@ -187,7 +187,7 @@ def test_a_source_that_lacks_what_a_run_reads_is_refused_with_its_registry(tmp_p
 
 def test_a_registry_nested_too_deeply_is_refused(tmp_path):
     (tmp_path / "r.toml").write_text("x = " + "[" * 5000 + "]" * 5000)
-    with pytest.raises(UserError, match=r"r\.toml: not readable as TOML"):
+    with pytest.raises(UserError, match=r"r\.toml: not valid TOML"):
         registry.read(tmp_path / "r.toml")
 
 
@@ -195,7 +195,7 @@ def test_yaml_that_asks_for_objects_makes_none(tmp_path):
     (tmp_path / "my.yaml").write_text("run: !!python/object/apply:os.system ['touch ran']\n")
     from ff_memories.config import load
 
-    with pytest.raises(UserError, match="not readable as YAML"):
+    with pytest.raises(UserError, match="not valid YAML"):
         load(tmp_path / "my.yaml")
     assert not os.path.exists("ran")
 

@@ -1,1 +1,1 @@
-"""What every other part may use: errors, atomic files, escaping, progress, seeds, GPU locks."""
+"""Helpers for every other part: errors, atomic writes, escaping, progress, seeds, GPU locks."""

@@ -16,14 +16,14 @@ PORTABLE = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
 }
 WITHOUT_AVX512 = {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"}  # numpy's exponentials and logarithms
-THREADS = 1  # of a step that computes portably: sums that torch splits among threads depend on their number
-CHOSEN = "FF_MEMORIES_ARITHMETIC"  # how this process computes, once it is chosen
+THREADS = 1  # of a portable step: torch splits sums among threads, so their number would change the bits
+CHOSEN = "FF_MEMORIES_ARITHMETIC"  # the arithmetic chosen for this process
 
 
 def use(kind: str) -> None:
-    """Set the environment of this process for ``portable`` arithmetic, or leave it as it is for ``fast``.
+    """Set this process's environment for ``portable`` arithmetic; ``fast`` leaves it unchanged.
 
-    A CPU without AVX2 computes portably nowhere: it is left as it is, too.
+    A CPU without AVX2 cannot compute portably, so its environment stays unchanged too.
     """
     portable = kind == "portable" and "avx2" in instructions()
     os.environ[CHOSEN] = "portable" if portable else "fast"
@@ -32,12 +32,12 @@ def use(kind: str) -> None:
 
 
 def portable() -> bool:
-    """Whether this process computes portably."""
+    """Return whether this process computes portably."""
     return os.environ.get(CHOSEN) == "portable"
 
 
 def instructions() -> list[str]:
-    """Return the vector instructions of this CPU, widest last; nothing where the system does not tell."""
+    """Return this CPU's vector instructions, widest last; none if the system does not list them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

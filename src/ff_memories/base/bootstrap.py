@@ -8,24 +8,24 @@ RESAMPLES, BLOCK = 1000, 100
 
 
 def interval(values: np.ndarray, seed: int | None, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a mean: percentiles over resamples of the units given.
+    """Return the 95 % bootstrap interval of a mean: percentiles over resamples of the given units.
 
     Args:
         values: (n,) one number per independent unit (a key, an example).
-        seed: of the resampling; without one there is none, and no interval.
+        seed: of the resampling; ``None``: no resampling, and an interval of NaN.
         weights: (n,) for a ratio of sums, sum(values * weights) / sum(weights); ``None``: the plain mean.
     """
     return ends(resamples(values, seed, weights))
 
 
 def ends(draws: np.ndarray) -> tuple[float, float]:
-    """Return the percentiles between which 95 % of the resamples lie, NaN where there is none."""
+    """Return the 2.5 % and 97.5 % percentiles of the resamples; NaN if there are none."""
     low, high = np.nanpercentile(draws, [2.5, 97.5]) if not np.isnan(draws).all() else (np.nan, np.nan)
     return float(low), float(high)
 
 
 def resamples(values: np.ndarray, seed: int | Sequence[int] | None, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return (``RESAMPLES``,) means of the values drawn again, see ``interval``; none at all without a seed."""
+    """Return (``RESAMPLES``,) means of resampled values (see ``interval``); an empty array without a seed."""
     values = np.asarray(values, dtype=np.float64)
     if len(values) == 0 or seed is None:
         return np.empty(0)
@@ -46,7 +46,7 @@ def resamples(values: np.ndarray, seed: int | Sequence[int] | None, weights: np.
 
 
 def _resampled(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the means of all resamples. Of few distinct values, only how often each is drawn needs drawing."""
+    """Return the means of all resamples. If there are few distinct values, draw only how often each occurs."""
     distinct, counts = np.unique(values, return_counts=True)
     if 4 * len(distinct) <= len(values):  # the same distribution: a share's resamples are binomial
         return rng.multinomial(len(values), counts / len(values), size=RESAMPLES) @ distinct / len(values)

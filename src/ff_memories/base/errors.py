@@ -1,4 +1,4 @@
-"""The one error a user can hint: what is wrong, where, and how to put it right."""
+"""The error that a user can fix: what is wrong, where, and how to fix it."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -13,13 +13,13 @@ class UserError(Exception):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean …?)`` with the known name that is most like a mistyped one, or nothing if none is."""
+    """Return `` (did you mean …?)`` with the known name closest to a mistyped one, or nothing if none is close."""
     close = get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def rebuild_hint(*paths: str | Path) -> str:
-    """Say what mends files that the workflow makes: they are missing, or not what they should be."""
+    """Return how to restore workflow outputs that are missing or damaged."""
     if all(Path(path).exists() for path in paths):
         return "remove it and run snakemake again"
-    return "run snakemake, or make pull for the published run"
+    return "run snakemake, or run make pull to get the published run"

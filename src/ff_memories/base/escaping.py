@@ -1,4 +1,4 @@
-"""Corpus text is anybody's: made visible, and safe in CSV."""
+"""Corpus text is untrusted: spell out its invisible characters, and make it safe in CSV."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# Cc: controls; Cf: invisible formats, among them those that reverse the text after them; Cs, Co, Cn: no characters.
+# Cc: controls; Cf: invisible formats, including those that reverse the following text; Cs, Co, Cn: not characters.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
@@ -16,16 +16,16 @@ def escape_invisible(text: str) -> str:
 
 
 def cell(value: Any) -> Any:
-    """Return one CSV cell that no spreadsheet takes for a formula; numbers stay numbers."""
+    """Return one CSV cell that no spreadsheet reads as a formula; numbers stay numbers."""
     if not isinstance(value, str):
         return "" if value is None else value
     value = escape_invisible(value)
-    first = unicodedata.normalize("NFKC", value.lstrip()[:1])  # spreadsheets also take wide signs for formulas
+    first = unicodedata.normalize("NFKC", value.lstrip()[:1])  # spreadsheets also read full-width signs as formulas
     return f"'{value}" if first in ("=", "+", "-", "@") else value
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a CSV file's text, in UTF-8 with plain line ends."""
+    """Return a CSV file's text, with line feeds as line ends."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)

@@ -1,4 +1,4 @@
-"""Files, written whole or not at all."""
+"""Atomic writes: a file appears complete or not at all."""
 
 import hashlib
 import os
@@ -9,32 +9,32 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 
-_written: dict[Path, None] = {}  # what this process wrote whole, in order
+_written: dict[Path, None] = {}  # files that this process wrote atomically, in order
 
 
 def digests() -> dict[str, str]:
-    """Return {path: MD5} of the files that this process wrote whole and that are still there."""
+    """Return {path: MD5} of the files that this process wrote atomically and that still exist."""
     return {str(p): hashlib.md5(p.read_bytes()).hexdigest() for p in _written if p.is_file()}
 
 
 def wrote(folder: Path) -> None:
-    """Count the files of a folder among those that this process wrote."""
+    """Register a folder's files as written by this process."""
     _written.update(dict.fromkeys(file for file in sorted(folder.rglob("*")) if file.is_file()))
 
 
 def require_file(path: str | Path) -> None:
-    """Raise ``UserError`` where something stands that is no file: whoever reads a pipe may wait for ever.
+    """Raise ``UserError`` if a path exists and is not a file: reading a pipe could block forever.
 
-    What is missing passes: whoever opens it knows better what it should be.
+    A missing path passes; the code that opens it gives a better message.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise UserError(f"{path}: {'a directory' if path.is_dir() else 'a pipe or a device'}, not a file")
+        raise UserError(f"{path}: expected a file, found {'a directory' if path.is_dir() else 'a pipe or a device'}")
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a path to write to; what was written takes ``path``'s place when the block ends without an error."""
+    """Yield a temporary path to write to; it replaces ``path`` when the block ends without an error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -42,7 +42,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         yield partial
         mask = os.umask(0)
         os.umask(mask)
-        partial.chmod(0o666 & ~mask)  # some writers leave files that only their owner can read
+        partial.chmod(0o666 & ~mask)  # some libraries write files that only their owner can read
         partial.replace(path)
         _written[path] = None
     finally:
@@ -51,7 +51,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder to write to; it becomes ``folder``, not there yet, when the block ends without an error."""
+    """Yield a temporary folder to write to; it becomes the new ``folder`` when the block ends without an error."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -64,6 +64,6 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Write a text file, in UTF-8 with plain line ends, that never stands there half-written."""
+    """Write a text file atomically, in UTF-8 with line feeds as line ends."""
     with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""One GPU for one job: Snakemake counts devices but hands none out, so jobs of one machine take turns by file locks."""
+"""One GPU per job: Snakemake counts devices but assigns none, so a machine's jobs take turns with file locks."""
 
 import fcntl
 import os
@@ -7,25 +7,25 @@ import time
 from pathlib import Path
 from typing import IO
 
-_held: dict[Path, IO[str]] = {}  # a lock lasts as long as the process, however it ends
+_held: dict[Path, IO[str]] = {}  # the system releases a lock when the process ends, however it ends
 
 
 def present() -> bool:
-    """Whether this machine shows a GPU, found without loading torch."""
+    """Return whether this machine has a visible GPU, without loading torch."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return not hidden and any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def acquire(devices: int, folder: str | Path | None = None, wait: float = 0.5) -> int:
-    """Return the number of a device that no other job holds, waiting for one; a job that has one keeps it.
+    """Return the number of a device that no other job holds; wait until one is free. A job keeps the one it has.
 
-    Devices are those this job may see: under SLURM, or with ``CUDA_VISIBLE_DEVICES`` set, the ones it was given. Their
-    locks are named after what the machine calls them.
+    Only devices visible to this job count: under SLURM, or with ``CUDA_VISIBLE_DEVICES`` set, those it was given.
+    Lock files use the machine's own device names.
 
     Args:
         devices: how many this process sees.
-        folder: of the lock files; the machine's temporary one.
-        wait: seconds between two rounds of trying.
+        folder: folder for the lock files; default: the machine's temporary folder.
+        wait: seconds between two attempts.
     """
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     names = names if len(names) == devices and all(names) else [str(i) for i in range(devices)]

@@ -1,4 +1,4 @@
-"""Corpus text is anybody's: escaped for LaTeX; for CSV see ``plain``."""
+"""Corpus text is untrusted: escape it for LaTeX (for CSV, see ``base.escaping``)."""
 
 from ff_memories.base.escaping import escape_invisible
 
@@ -11,7 +11,7 @@ _LATEX = {
 
 
 def opened(environment: str, *columns: str | float) -> list[str]:
-    """Return the first lines of a LaTeX table: letters are columns, numbers columns of that share of a line."""
+    """Return the first lines of a LaTeX table. A letter is a column type, a number a column's share of the line."""
     packages = ",".join(["array", "booktabs", *(["longtable"] if environment == "longtable" else [])])
     widths = [c if isinstance(c, str) else rf">{{\raggedright\arraybackslash}}p{{{c}\linewidth}}" for c in columns]
     return [
@@ -22,5 +22,5 @@ def opened(environment: str, *columns: str | float) -> list[str]:
 
 
 def latex(text: str) -> str:
-    """Return text for LaTeX: nothing in it is a command, a ligature or an optional argument."""
+    """Return text escaped for LaTeX: it contains no command, ligature or optional argument."""
     return "".join(_LATEX.get(c, c) for c in escape_invisible(text))

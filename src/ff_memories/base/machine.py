@@ -1,4 +1,4 @@
-"""What machine this is, and the lines in which a step's log says so."""
+"""Describe this machine, and read and write the description in a step's log."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from typing import Any
 
 from ff_memories.base import arithmetic
 
-MACHINE = "machine: "  # begins the line of a step's log that says what it ran on
-MADE = "made: "  # begins the line of a step's log that names the files it wrote, with their MD5
+MACHINE = "machine: "  # starts the log line that describes the machine
+MADE = "made: "  # starts the log line that lists the files the step wrote, with their MD5
 
 
 def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
-    """Return what this machine is made of, as far as it tells: processor, cores, memory, GPUs, versions.
+    """Return this machine's processor, cores, memory, GPUs and versions, as far as they are known.
 
-    ``step``: the arguments of a step that runs here, for the device, threads and arithmetic that it was given.
+    ``step``: the arguments of a step that runs here; adds its device, threads and arithmetic.
     """
     facts = [("processor", _first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine())]
     if known := arithmetic.instructions():
@@ -55,7 +55,7 @@ def _gpus() -> list[str]:
 
 
 def said(log: Path, begins: str, nothing: Any) -> Any:
-    """Return what the last line of a step's log that begins with ``MACHINE`` or ``MADE`` says."""
+    """Return the data of the last log line that begins with ``MACHINE`` or ``MADE``; ``nothing`` if there is none."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     lines = [line for line in text.splitlines() if line.startswith(begins)]
     try:
@@ -65,5 +65,5 @@ def said(log: Path, begins: str, nothing: Any) -> Any:
 
 
 def of(log: Path) -> str:
-    """Return in words what a step's log says it ran on: ``processor AMD EPYC, instructions avx2, ...``."""
+    """Return the machine of a step's log in words: ``processor AMD EPYC, instructions avx2, ...``."""
     return ", ".join(f"{name} {what}" for name, what in said(log, MACHINE, []))

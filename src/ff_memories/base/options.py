@@ -1,4 +1,4 @@
-"""Numbers on the command line, checked as they are read: what a step cannot use never costs it a second."""
+"""Parse numbers on the command line, so that a bad one stops the command before it loads anything."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ LARGEST = 2**63 - 1  # what torch, numpy and polars hold
 
 
 def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
-    """Return argparse's type of a whole number from ``least`` to ``most``."""
+    """Return an argparse type for whole numbers from ``least`` to ``most``."""
 
     def number(text: str) -> int:
         if not re.fullmatch("[0-9]{1,19}", text) or not least <= int(text) <= most:
@@ -20,12 +20,12 @@ def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
     return number
 
 
-threads = whole(most=1024)  # a library that is asked for a million of them dies without a word
+threads = whole(most=1024)  # some libraries crash silently at huge thread counts
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """Return (number from 1, of how many) for ``1-of-4``. Raises ``UserError`` for what is no shard."""
+    """Return (1, 4) for ``1-of-4``. Raises ``UserError`` for any other form."""
     number, _, shards = text.partition("-of-")
     if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
-        raise UserError(f"--shard {text}: no shard", "give one as in 1-of-4")
+        raise UserError(f"--shard {text}: not a shard", "name a shard in the form 1-of-4")
     return int(number), int(shards)

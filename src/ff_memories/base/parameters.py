@@ -1,4 +1,4 @@
-"""The types of a step's parameters: each says what stands on the command line, and what a rule passes."""
+"""The types of a step's parameters: each defines an option on the command line and the value that a rule passes."""
 
 import os
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Inputs = list[Path]  # files that the rule reads, at least one
 AnyInputs = list[Path]  # files that the rule reads; there may be none
 Output = Path  # a file or a folder that the rule writes
 Outputs = list[Path]
-Wildcard = str  # of the rule's paths
+Wildcard = str  # a wildcard of the rule's paths
 Shard = str  # "1-of-4": Snakemake's item of a scatter
 Param = str
 Params = list[str]  # there may be none
@@ -18,7 +18,7 @@ Threads = int
 
 @dataclass(frozen=True)
 class Execution:
-    """How the model is run; no result depends on it.
+    """How to run the model. Results do not depend on it, beyond near-ties.
 
     device: auto, cpu or cuda. threads: CPU threads. batch_tokens: tokens in one forward pass. arithmetic: portable (the
     same bits on every CPU with AVX2, on one thread) or fast; it is chosen before torch is loaded.

@@ -1,7 +1,7 @@
-"""Progress of long work: a bar on a terminal, a line a minute in a log.
+"""Show the progress of long work: a bar on a terminal, one line per minute in a log.
 
-The steps of a workflow write to logs. Where Snakemake was started on a terminal, they also show a line there every
-``SHOWN`` seconds (``share_terminal``); ``FF_MEMORIES_PROGRESS`` sets another number of seconds, 0 shows none.
+The steps of a workflow write to logs. If Snakemake was started on a terminal, they also show a line there every
+``SHOWN`` seconds (``share_terminal``). ``FF_MEMORIES_PROGRESS`` sets another interval in seconds; 0 shows none.
 """
 
 import contextlib
@@ -12,13 +12,13 @@ import time
 
 from tqdm import tqdm
 
-EVERY = 60.0  # seconds between two lines of a log
-SHOWN = 10.0  # and on the terminal of the workflow
+EVERY = 60.0  # seconds between two lines in a log
+SHOWN = 10.0  # seconds between two lines on the workflow's terminal
 TERMINAL, SECONDS = "FF_MEMORIES_TERMINAL", "FF_MEMORIES_PROGRESS"
 
 
 def share_terminal() -> None:
-    """Let this process's jobs show their progress on its terminal, if it has one."""
+    """Let this process's jobs show their progress on its terminal, if there is one."""
     if sys.stderr.isatty():
         os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(sys.stderr.fileno())}"
 
@@ -32,21 +32,21 @@ def _shown_every() -> float:
 
 
 def _show(line: str) -> None:
-    """Write a line to the workflow's terminal, where this machine has it."""
+    """Write a line to the workflow's terminal, if it is on this machine."""
     node, _, name = os.environ.get(TERMINAL, "").partition(":")
     if node != platform.node():
         return  # a job on another machine
     try:
         terminal = os.open(name, os.O_WRONLY | os.O_NOCTTY)
     except OSError:
-        return  # it was closed; the job goes on
+        return  # the terminal was closed; the job continues
     with open(terminal, "w", encoding="utf-8", errors="replace") as file, contextlib.suppress(OSError):
         if file.isatty():
             file.write(line + "\n")
 
 
 class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
-    """tqdm in our units: rate, time left and sentences done; in a log a line a minute instead of a bar."""
+    """A tqdm bar with rate, time left and sentences done; in a log, one line per minute instead of a bar."""
 
     def __init__(self, total: int, unit: str, about: str):
         self._about, self._unit, self._begun = about, unit, time.monotonic()
@@ -56,7 +56,7 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
         super().__init__(total=total, unit=f" {unit}", unit_scale=True, desc=about, disable=quiet, mininterval=0.5)
 
     def step(self, n: int, sentences: int = 0, skipped: bool = False) -> None:
-        """Count ``n`` more units as done, in so many sentences; ``skipped`` ones were done by an earlier run."""
+        """Count ``n`` more units as done, in ``sentences`` sentences; an earlier run did the ``skipped`` ones."""
         self._done += n
         self._run += 0 if skipped else n
         self._sentences += sentences
@@ -74,14 +74,14 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
     def _line(self, now: float) -> str:
         rate = self._run / (now - self._begun)
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
-        whole = f" of {self._whole:,}" if self._whole else ""  # else how much there is in all is not known
+        whole = f" of {self._whole:,}" if self._whole else ""  # 0: the total is unknown
         inside = f" in {self._sentences:,} sentences" if self._sentences else ""
         left = f", {(self._whole - self._done) / rate:,.0f} s left" if self._whole else ""
         return f"{self._about}: {self._done:,}{whole} {self._unit}{inside}, {speed} {self._unit}/s{left}"
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them: ``4.2 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    """Return seconds in readable form: ``4.2 s``, ``3 min 05 s``, ``2 h 10 min``."""
     if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

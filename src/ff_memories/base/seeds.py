@@ -1,4 +1,4 @@
-"""Random draws: one generator for each purpose, all from the config's seed, so that no draw moves another."""
+"""Random draws: one generator per purpose, each seeded from the config, so that no draw affects another."""
 
 import zlib
 
@@ -6,5 +6,5 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
-    """Return the generator of one purpose, the same for the same seed on every machine."""
+    """Return the generator for one purpose; the same seed gives the same draws on every machine."""
     return np.random.default_rng([seed, zlib.crc32(purpose.encode())])

@@ -1,4 +1,4 @@
-"""HTML from templates. Whatever is put into one is escaped, unless it is HTML that another template made."""
+"""Render HTML templates. Every value is escaped, except HTML that another template produced."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 @cache
 def environment(package: str) -> Environment:
-    """Return where a package's ``templates`` are filled in; names that they use and nobody gives are errors."""
+    """Return the Jinja environment for a package's ``templates``; an undefined name in one is an error."""
     return Environment(
         loader=PackageLoader(f"ff_memories.{package}"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True,

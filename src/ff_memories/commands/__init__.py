@@ -1,6 +1,6 @@
-"""What people type beside the workflow, in groups and in the order of use; a folder is a command with its own commands.
+"""The user's commands, grouped, in order of use. A folder is a command with subcommands.
 
-A module without a group is no command for users: ``promote_demo`` replaces the demo's model.
+A module without a group is not for users: ``promote_demo`` replaces the demo's model.
 """
 
 GROUPS = {

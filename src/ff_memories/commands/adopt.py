@@ -1,4 +1,4 @@
-"""Record Snakemake's outputs in dvc.lock and DVC's cache. Run it after snakemake and before dvc push."""
+"""Record Snakemake's outputs in dvc.lock and DVC's cache. Run it after `snakemake` and before `dvc push`."""
 
 import argparse
 
@@ -13,4 +13,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     print("adopted: " + (", ".join(adopt(args.configfile)) or "nothing new"))
-    provenance.keep(args.configfile)  # times and machines, which are in no artefact
+    provenance.keep(args.configfile)  # times and machines, which no artefact contains

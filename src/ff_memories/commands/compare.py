@@ -1,8 +1,8 @@
 """Compare two runs of one config, table by table and claim by claim: identical, equal or different.
 
-Each is a run's folder (results/demo) or a dvc.lock, whose tables DVC's cache holds. Equal means that every difference
-is one that other hardware, threads or batches make (docs/verify.md), and that no verdict moves. The exit status is 0
-if the runs are identical or equal, and 1 if they differ.
+A run is a folder (results/demo) or a dvc.lock with its tables in DVC's cache. Equal means that other hardware, threads
+or batches explain every difference (docs/equality.md) and that no verdict changes. The exit status is 0 if the runs
+are identical or equal, 1 if they differ, and 2 if they could not be compared.
 """
 
 import argparse

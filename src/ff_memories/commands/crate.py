@@ -2,7 +2,7 @@
 
     ff-memories crate --out demo.crate.zip
 
-The crate is a Provenance Run Crate 0.5; with roc-validator installed it is checked by
+The crate follows the profile Provenance Run Crate 0.5. To check it, install roc-validator and run
 ``rocrate-validator validate -p provenance-run-crate demo.crate.zip``.
 """
 
@@ -14,7 +14,9 @@ from ff_memories.workflow import configfile as runs
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     runs.argument(parser)
-    parser.add_argument("--out", required=True, type=Path, help="a .zip file or a new folder")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="where to write the crate: a new .zip file or a new folder"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -27,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.workflow.stages import DEFAULT
 
     if args.out.exists():
-        raise UserError(f"{args.out}: there is such a file already", "remove it, or give another name")
+        raise UserError(f"{args.out}: already exists", "remove it, or choose another name")
     configfile = args.configfile or DEFAULT
     info = read_info(Run(load(configfile).model_dump(), str(configfile)).path("model", "info.json"))
     made = crate.build(provenance.read(args.configfile), args.configfile, info["scope"])

@@ -1,4 +1,4 @@
-"""Derive dvc.yaml from the Snakefile, or check that it still follows from it."""
+"""Write dvc.yaml from the Snakefile, or check that the two agree."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from ff_memories.workflow.configfile import argument
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     argument(parser)
-    parser.add_argument("--check", action="store_true", help="compare, do not write; status 2 where they differ")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with status 2 if they differ")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Download the sources that a config names, check and unpack them; `--list` shows all that can be named."""
+"""Download, check and unpack the sources that a config names. `--list` shows all known sources."""
 
 import argparse
 
@@ -14,12 +14,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry",
         nargs="?",
-        help="use another registry in place of the package's",
+        help="use another registry instead of the package's",
     )
     parser.add_argument(
         "--offline", action="store_true", help="download nothing; list missing files and where to put them"
     )
-    parser.add_argument("--list", action="store_true", help="show all sources")
+    parser.add_argument("--list", action="store_true", help="list all known sources and whether they are here")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -27,16 +27,18 @@ def run(args: argparse.Namespace) -> None:
     if args.configfile:
         config = load(args.configfile)
         others = others or config.sources.registry
-        pipeline = config.corpus.segmenter.removeprefix("spacy:")  # the environment holds those that are no source
+        pipeline = config.corpus.segmenter.removeprefix("spacy:")  # other pipelines are installed packages
         named = config.source_names()
         names += [name for name in named if name != pipeline or name in registry.sources(others)]
     if args.list:
         for name, source in registry.sources(others).items():
-            state = "missing" if missing(source) else "there"
+            state = "missing" if missing(source) else "present"
             print(f"{name}\t{source.kind}\t{source.folder}\t{state}\t{source.licence}\t{source.citation}")
         return
     if not names:
-        raise UserError("no source named", "ff-memories fetch --list, or --configfile config/paper.yaml")
+        raise UserError(
+            "no source given", "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
+        )
     faults = []
     for name in names:
         source = registry.source(name, others)

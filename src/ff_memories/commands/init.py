@@ -1,4 +1,4 @@
-"""Write the config of a run on your own checkpoint and texts."""
+"""Write the config for a run on your own checkpoint and texts."""
 
 import argparse
 from pathlib import Path
@@ -18,8 +18,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", required=True, help="a fairseq transformer_lm checkpoint")
     parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")
     texts = {
-        "train": "training text: the search for triggers reads these files",
-        "validation": "validation text: sections 5.1 and 5.2 observe the layers on it",
+        "train": "training text files, searched for triggers",
+        "validation": "validation text files, on which the layers are observed (section 5)",
     }
     for split, about in texts.items():
         parser.add_argument(f"--{split}", required=True, nargs="+", action="extend", help=about)
@@ -36,19 +36,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     if args.config.exists() and not args.force:
-        raise UserError(f"{args.config}: there is such a file already", "give another name, or --force")
+        raise UserError(f"{args.config}: the file already exists", "choose another name, or overwrite it with --force")
     require_file(args.config)
     for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
         if not Path(path).is_file():
             raise UserError(f"{path}: no such file")
     data = config.usual() | {"run": args.config.stem}
     if data["run"] == "demo":
-        raise UserError("run: results/demo belongs to the demo run", "give the config another name")
+        raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder")
     data["model"] |= {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
-    data["figures"] = {name: {} for name in FIGURES}  # named, so that DVC sees when options are given
+    data["figures"] = {name: {} for name in FIGURES}  # listed, so that DVC notices when options are added
     for setting in args.set:
         _set(data, setting)
     text = render(data)
@@ -66,12 +66,12 @@ def _set(data: dict[str, Any], setting: str) -> None:
     for section in sections:
         place = place.setdefault(section, {})
         if not isinstance(place, dict):
-            raise UserError(f"--set {setting}: {section} is no section")
+            raise UserError(f"--set {setting}: {section} is a key, not a section")
     place[key] = config.yaml_of(value, f"--set {setting}")
 
 
 def render(data: dict[str, Any]) -> str:
-    """Return a config as YAML, each key explained by its description."""
+    """Return a config as YAML, with each key's description as a comment."""
     lines = []
     for name, value in data.items():
         field = config.Config.model_fields.get(name)

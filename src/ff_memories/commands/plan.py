@@ -1,4 +1,4 @@
-"""Estimate time, memory and disk of each step on this machine. Fail if the run does not fit."""
+"""Estimate the time, memory and disk space of each step on this machine. Fail if the run does not fit."""
 
 import argparse
 import json
@@ -24,12 +24,16 @@ from ff_memories.workflow.run import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config")
-    parser.add_argument("--threads", type=threads, default=min(4, os.cpu_count() or 1), help="CPU threads of a job")
+    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    parser.add_argument("--threads", type=threads, default=min(4, os.cpu_count() or 1), help="CPU threads per job")
     parser.add_argument(
-        "--devices", type=whole(), nargs="+", default=[1, 8, 64], help="how many GPUs or machines at once"
+        "--devices",
+        type=whole(),
+        nargs="+",
+        default=[1, 8, 64],
+        help="numbers of GPUs or machines to estimate the total time for",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the plan to this file, too")
+    parser.add_argument("--json", metavar="FILE", help="also write the plan to this file as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -66,23 +70,23 @@ def _show(
         f"{tokens['train']:,} + {tokens['validation']:,} tokens; here {1 / (speed.layer * shape.layers):,.0f} "
         f"tokens/s on {device}\n"
     )
-    print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  measured before")
+    print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  last measured")
     for step in plan:
         gpu = f"{step.device_memory / 1e9:.1f} GB" if device == "cuda" and step.device_memory else ""
         was = measured.get(step.rule)
         before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was and was.peak_mib else ""
-        time = duration(step.jobs * step.seconds) if step.seconds else "the network's"
+        time = duration(step.jobs * step.seconds) if step.seconds else "download"
         sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
     for n in devices:
-        print(f"in all, {n:3} at once: {duration(estimate.elapsed(plan, n))}")
+        print(f"total, {n:3} at once: {duration(estimate.elapsed(plan, n))}")
 
 
 def _plain(
     device: str, tokens: dict[str, int], speed: estimate.Speed, plan: list[estimate.Step], measured: dict[str, Cost],
     devices: list[int],
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what is shown, as JSON has it: bytes, and seconds of all of a step's jobs together."""
+    """Return the plan for JSON: memory and disk in bytes, and seconds summed over a step's jobs."""
     found = {rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": (c.peak_mib or 0) * 2**20 or None}
              for rule, c in measured.items()}  # fmt: skip
     steps = [asdict(step) | {"seconds": step.jobs * step.seconds, "measured": found.get(step.rule)} for step in plan]
@@ -96,7 +100,7 @@ def _bytes(source: registry.Source) -> int:
 
 
 def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
-    """The model's sizes: of the converted model or the checkpoint, or as the registry states them."""
+    """Return the model's sizes, from the converted model, the checkpoint, or the registry."""
     from ff_memories.model import checkpoint, converted
 
     described = Path(run_.path("model", "model.json"))
@@ -111,7 +115,7 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
 
 
 def _tokens(run_: Run, source: registry.Source | None) -> dict[str, int]:
-    """Tokens of each split, counted, or as the registry states them; fewer where sentences are capped."""
+    """Return the tokens of each split, counted or from the registry; fewer if the config caps sentences."""
     out = {}
     for split in ("train", "validation"):
         paths, most = run_.texts(split), getattr(run_.config.corpus, split).max_sentences
@@ -120,7 +124,9 @@ def _tokens(run_: Run, source: registry.Source | None) -> dict[str, int]:
         elif source is not None and split in source.tokens:
             out[split] = source.tokens[split]
         else:
-            raise UserError(f"{', '.join(paths)}: not there, and its size isn't known", "fetch or make the text first")
+            raise UserError(
+                f"{', '.join(paths)}: no such text file, and its size is unknown", "fetch or make the text first"
+            )
         if most is not None:
             out[split] = min(out[split], most * estimate.SENTENCE)
     return out

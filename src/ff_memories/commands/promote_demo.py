@@ -1,4 +1,4 @@
-"""Make a trained model the demo run's input: check it, copy it, pin their hashes in the config, track it with DVC."""
+"""Make a trained model the demo run's input: check and copy it, pin its hashes in the config, track it with DVC."""
 
 import argparse
 import hashlib
@@ -15,9 +15,13 @@ from ff_memories.model import checkpoint
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--trained", type=Path, default=Path("results/train"), help="what train_demo_model made")
-    parser.add_argument("--demo", type=Path, default=Path("data/demo"), help="where the demo run's input lies")
-    parser.add_argument("--config", type=Path, default=Path("config/config.yaml"), help="config to pin the hashes in")
+    parser.add_argument(
+        "--trained", type=Path, default=Path("results/train"), help="the folder that train_demo_model wrote"
+    )
+    parser.add_argument("--demo", type=Path, default=Path("data/demo"), help="the folder of the demo run's input")
+    parser.add_argument(
+        "--config", type=Path, default=Path("config/config.yaml"), help="the config file to pin the hashes in"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -28,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     if found["model"] >= found["bigram"]:
         raise UserError(
             f"the model's validation perplexity, {found['model']}, is no better than a bigram's, {found['bigram']}",
-            "train longer: more max-update in config/demo_model.yaml",
+            "train longer: raise max-update in config/demo_model.yaml",
         )
     args.demo.mkdir(parents=True, exist_ok=True)
     for name in ("model.pt", "dict.txt", "perplexities.json", "curve.csv"):
@@ -38,8 +42,8 @@ def run(args: argparse.Namespace) -> None:
         digest = hashlib.sha256((args.demo / name).read_bytes()).hexdigest()
         text, n = re.subn(rf"(?m)^(model:\n(?:  .*\n)*?  {key}: ).*$", rf"\g<1>{digest}", text)
         if n != 1:
-            raise UserError(f"{args.config}: no model.{key} to pin", f"add `{key}: null` to its model section")
+            raise UserError(f"{args.config}: no key model.{key} to pin", f"add `{key}: null` to its model section")
     args.config.write_text(text)
     dvc = Path(sys.executable).with_name("dvc")
     subprocess.run([dvc, "add", "--quiet", args.demo / "model.pt", args.demo / "dict.txt"], check=True)
-    print(f"{args.demo} is now the model with perplexity {found['model']}; publish it:\n  dvc push {args.demo}/*.dvc")
+    print(f"{args.demo} now has the model with perplexity {found['model']}; publish it:\n  dvc push {args.demo}/*.dvc")

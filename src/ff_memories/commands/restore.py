@@ -1,4 +1,4 @@
-"""Tell Snakemake which files are up to date, by content. Run it after dvc pull or dvc checkout."""
+"""Tell Snakemake which files are up to date, by content. Run it after `dvc pull` or `dvc checkout`."""
 
 import argparse
 
@@ -13,10 +13,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     found = restore(args.configfile)
     if found.again:
-        print("made again: " + ", ".join(found.again))
+        print("rebuilt: " + ", ".join(found.again))
     if found.new:
-        print("made here and not recorded yet: " + ", ".join(found.new) + "\n  to record it: ff-memories adopt")
+        print("computed here and not recorded yet: " + ", ".join(found.new) + "\n  record it with: ff-memories adopt")
     for stage, why in sorted(found.due.items()):
-        print(f"due again: {stage} ({why})")
+        print(f"to be rerun: {stage} ({why})")
     if not found.due:
         print("up to date")

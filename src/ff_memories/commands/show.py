@@ -1,6 +1,6 @@
-"""Show chosen keys: their trigger examples, the last token marked, and what their values promote.
+"""Show the trigger examples of chosen keys, with the last token marked, and the tokens that their values promote.
 
-Triggers come from the run's table where it is there; else the training text is run for these keys alone.
+The triggers come from the run's table. If there is none yet, the command searches the training text for these keys.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from ff_memories.workflow.run import Run
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
-    parser.add_argument("--layer", type=int, required=True, help="1 to L")
+    parser.add_argument("--layer", type=int, required=True, help="layer, from 1")
     parser.add_argument(
-        "--key", type=int, required=True, nargs="+", action="extend", metavar="KEY", help="0 to d_m - 1, one or more"
+        "--key", type=int, required=True, nargs="+", action="extend", metavar="KEY", help="one or more keys, from 0"
     )
-    parser.add_argument("--top", type=whole(), default=10, help="triggers and tokens shown")
+    parser.add_argument("--top", type=whole(), default=10, help="number of triggers and tokens to show")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -33,13 +33,13 @@ def run(args: argparse.Namespace) -> None:
     weights = run_.path("model", "model.safetensors")
     if not Path(weights).exists():
         raise UserError(
-            f"{weights}: no such file", f"make it first: snakemake {weights} --configfile {args.configfile}"
+            f"{weights}: no such file", f"convert the model: snakemake {weights} --configfile {args.configfile}"
         )
     model = api.load_model(weights, run_.dictionary)
     for key in args.key:
         model.require(args.layer, key)
     if args.top > (most := run_.config.triggers.top):
-        raise UserError(f"--top: {args.top} is more than triggers.top ({most})", "ask for fewer")
+        raise UserError(f"--top: {args.top} is more than triggers.top ({most})", f"give {most} or less")
     corpus = store.read(run_.path("corpus", "corpus.safetensors"))
     found = api.as_text(model, rows(args, run_, model, corpus), corpus)
     for key in args.key:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def rows(args: argparse.Namespace, run_: Run, model: api.Model, corpus: store.Corpus) -> pl.DataFrame:
-    """Return the keys' rows of ``triggers``, read or computed."""
+    """Return the keys' rows of ``triggers``, read from the table or computed."""
     path = Path(run_.table("triggers"))
     if path.exists():
         table = tables.read(path)

@@ -1,4 +1,4 @@
-"""Check a run as a reviewer would, without a GPU: files, figures, claims, and a random sample of all measurements.
+"""Check a recorded run without a GPU: its files, figures and claims, and a random sample of its measurements.
 
 The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked.
 docs/verify.md lists the checks and explains the certificate.
@@ -20,14 +20,22 @@ from ff_memories.workflow import configfile as runs
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     runs.argument(parser)
-    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="of the audit's statements")
-    parser.add_argument("--share", type=float, default=Aim.share, help="of rows that may differ unnoticed, at most")
-    parser.add_argument("--seed", type=whole(0), help="of the audit's sample; left out: drawn, and printed")
-    parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write what was found as JSON")
+    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="confidence of the audit")
     parser.add_argument(
-        "--only", nargs="+", action="extend", metavar="PART", help="a part of the check, such as files; docs/verify.md"
+        "--share", type=float, default=Aim.share, help="largest share of wrong rows that may go unnoticed"
     )
-    parser.add_argument("--cores", type=threads, default=os.cpu_count(), help="jobs at a time when rebuilding")
+    parser.add_argument("--seed", type=whole(0), help="seed of the audit's sample; default: random, and printed")
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write the findings to this file as JSON")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        metavar="PART",
+        help="check only these parts, such as files (docs/verify.md)",
+    )
+    parser.add_argument(
+        "--cores", type=threads, default=os.cpu_count(), help="number of jobs at a time when rebuilding files"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from ff_memories.workflow.stages import DEFAULT
 
     if unknown := set(args.only or ()) - set(PARTS):
-        raise UserError(f"--only {min(unknown)}: there is no such part", f"one or more of {', '.join(PARTS)}")
+        raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
     aim = Aim(args.confidence, args.share, secrets.randbits(32) if args.seed is None else args.seed)
     configfile = args.configfile or DEFAULT
     given = Run(load(configfile).model_dump(), str(configfile))
@@ -49,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
     about = (
         "the paper's own model"
         if scope == "paper"
-        else "a surrogate: nothing here is a result of the paper's own model"
+        else "a surrogate model: these are not results of the paper's own model"
     )
     print(f"{given.results}, {about}", flush=True)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as an exception, so that all is tidied
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so that temporary files go
     begun = time.monotonic()
     parts = verify(
         args.configfile, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True)

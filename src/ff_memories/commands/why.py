@@ -2,7 +2,7 @@
 
     ff-memories why results/demo/figures/figure4.svg
 
-A digest is the MD5 in dvc.lock, shortened; ``environment`` is constraints.txt's SHA-256.
+A digest is the start of the MD5 in dvc.lock; ``environment`` is the SHA-256 of constraints.txt.
 """
 
 import argparse
@@ -11,9 +11,9 @@ from ff_memories.workflow import configfile as runs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="an artefact or an input of the run")
+    parser.add_argument("file", help="an output or an input of the run")
     runs.argument(parser)
-    parser.add_argument("--brief", action="store_true", help="files and rules alone")
+    parser.add_argument("--brief", action="store_true", help="show only files and rules")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,1 +1,1 @@
-"""Try a study of annotators before anybody reads."""
+"""Rehearse an annotation study with simulated annotators."""

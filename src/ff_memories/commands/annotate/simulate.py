@@ -1,6 +1,6 @@
-"""Write files of simulated annotators, who see what the proxy sees but for errors at given rates.
+"""Write the files of simulated annotators, who see what the proxy sees, with errors at given rates.
 
-The rates are lists, one entry for each annotator. Everything scored from these files is marked SIMULATED.
+Give one rate for all annotators, or one rate for each. Scores from these files are marked SIMULATED.
 """
 
 import argparse
@@ -17,11 +17,14 @@ from ff_memories.patterns.annotators import ANNOTATOR, SIMULATED
 from ff_memories.patterns.readers import csv_files
 
 RATES = {
-    "miss": "true patterns not seen",
-    "mistype": "patterns given the other type",
-    "foil": "foils in which a pattern is seen",
-    "misjudge": "compositions judged the other way",
+    "miss": "share of true patterns that are missed",
+    "mistype": "share of patterns given the wrong type",
+    "foil": "share of foils in which a pattern is seen",
+    "misjudge": "share of compositions given the wrong label",
 }
+
+
+TABLES = {"plan": "annotation_plan", "distances": "distance_labels"}  # called otherwise than their options
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--config", required=True, type=Settings.from_argument, help="a run's config file, or its sections as JSON"
     )
     for name in ("plan", "annotations", "distances", "examples", "refinement"):
-        parser.add_argument(f"--{name}", required=True, help="table")
+        parser.add_argument(f"--{name}", required=True, help=f"the run's table {TABLES.get(name, name)}")
     parser.add_argument("--corpus", required=True, help="corpus.safetensors")
     parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
     for name, about in RATES.items():
         parser.add_argument(f"--{name}", type=float, nargs="+", default=[0.1], metavar="RATE", help=about)
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="annotations/RUN")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="folder to write to: annotations/RUN")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -43,7 +46,10 @@ def run(args: argparse.Namespace) -> None:
     rates = [getattr(args, name) for name in RATES]
     number = max(map(len, rates))
     if any(len(r) not in (1, number) for r in rates) or any(not 0 <= x <= 1 for r in rates for x in r):
-        raise UserError("the rates are not between 0 and 1, or not as many for each kind", "give one rate, or one each")
+        raise UserError(
+            "expected rates between 0 and 1, and the same number of rates for every option",
+            "give each option one rate, or one rate per annotator",
+        )
     truth = tables.read(args.annotations).filter(annotator=ANNOTATOR)
     cases = distance.compared(
         distance.compositions(tables.read(args.refinement), config.seed), tables.read(args.examples),

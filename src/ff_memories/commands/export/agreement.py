@@ -1,9 +1,9 @@
-"""Export agreement of values and triggers as the released script's TSV, from the text file of every key.
+"""Export the agreement of values and triggers as the released script's TSV, from the text files of all keys.
 
-That script builds its softmax anew: it never loads the projections to classes and tails, and leaves dropout on. So
-its tail probabilities and all its ranks differ from run to run. Here they follow from --projection-seed, which counts
-as `torch.manual_seed` would at the script's start, with --dropout and without; --projections writes what was drawn,
-and --projections-from takes it, or the `state_dict` that torch saved of the script's softmax, in place of a draw.
+The released script never loads the softmax's projections to classes and tails, and it leaves dropout on. Its tail
+probabilities and ranks therefore differ from run to run. Here, --projection-seed determines the random projections, as
+`torch.manual_seed` at the script's start would, and --dropout adds the dropout. --projections saves the projections.
+--projections-from reads saved projections, or the `state_dict` that torch saved of the script's softmax.
 """
 
 import argparse
@@ -29,20 +29,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", required=True, type=Path, help="model.safetensors")
     parser.add_argument("--description", required=True, type=Path, help="model.json")
     add_execution(parser)
-    parser.add_argument("--texts", required=True, type=Path, help="folder that export-texts wrote")
-    parser.add_argument("--dictionary", required=True)
+    parser.add_argument("--texts", required=True, type=Path, help="folder that `export texts` wrote")
+    parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
     parser.add_argument(
         "--projection", choices=["random", "adaptive", "flat", "head"], default="random",
-        help="random: the softmax projections that the released script never loads | adaptive: the checkpoint's own, "
-        "the true softmax | flat | head",
+        help="random: random softmax projections, as in the released script | adaptive: the checkpoint's own softmax "
+        "| flat | head",
     )  # fmt: skip
     parser.add_argument(
-        "--projection-seed", type=whole(0), default=1, help="of the random projections and of the dropout"
+        "--projection-seed", type=whole(0), default=1, help="seed of the random projections and of the dropout"
     )
-    parser.add_argument("--dropout", action="store_true", help="with the dropout that the released script leaves on")
-    parser.add_argument("--projections", help="safetensors to write the projections to, with their seed")
-    parser.add_argument("--projections-from", type=Path, help="use these projections; draw none")
-    parser.add_argument("--out", required=True, help="BASE.tsv and BASE_max_probs.json are written")
+    parser.add_argument("--dropout", action="store_true", help="apply dropout, as the released script does")
+    parser.add_argument("--projections", help="safetensors file to save the projections to, with their seed")
+    parser.add_argument("--projections-from", type=Path, help="read the projections from this file")
+    parser.add_argument("--out", required=True, metavar="BASE", help="write BASE.tsv and BASE_max_probs.json")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> None:
     vocabulary = decoder.vocabulary.reading(args.projection, args.projection_seed)
     if (args.dropout or args.projections_from) and vocabulary.generator_state is None:
         option = "--dropout" if args.dropout else "--projections-from"
-        raise UserError(f"{option}: only the random projections of an adaptive softmax have it", "--projection random")
+        raise UserError(
+            f"{option}: works only with the random projections of an adaptive softmax", "give --projection random"
+        )
     if args.projections_from:
         vocabulary.replace_projections(*_given(args.projections_from, vocabulary))
     with torch.inference_mode():
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Read projections that ``_export`` wrote, or the released script's softmax as torch saves it."""
-    hint = "give what --projections wrote, or torch.save(softmax.state_dict(), PATH)"
+    hint = "give a file that --projections or torch.save(softmax.state_dict(), PATH) wrote"
     if not path.is_file():
         raise UserError(f"{path}: no such file", hint)
     try:
@@ -73,12 +75,14 @@ def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch
         names += [(f"tail.{k}", f"tail.{k}.0.weight") for k in range(len(vocabulary.clusters) - 1)]
         classes, *tails = (found[name] if name in found else found[long] for name, long in names)
     except (OSError, SafetensorError, KeyError) as error:
-        raise UserError(f"{path}: no projections of a softmax ({error})", hint) from None
+        raise UserError(f"{path}: has no softmax projections ({error})", hint) from None
     for tensor, like, (name, _) in zip((classes, *tails), vocabulary.projections(), names, strict=True):
         if tensor.shape != like.shape:
-            raise UserError(f"{path}: {name} is {tuple(tensor.shape)}, the model's {tuple(like.shape)}", hint)
+            raise UserError(
+                f"{path}: {name} has shape {tuple(tensor.shape)}, the model's has {tuple(like.shape)}", hint
+            )
         if not tensor.is_floating_point() or not torch.isfinite(tensor.float()).all():
-            raise UserError(f"{path}: {name} is not of finite floating-point numbers", hint)
+            raise UserError(f"{path}: {name} has entries that are not finite floating-point numbers", hint)
     return classes, tails
 
 

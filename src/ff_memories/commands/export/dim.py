@@ -1,6 +1,6 @@
 """Export the 'dim' columns as the released code's data frame: one row per sentence, lists over dimensions.
 
-The suffix of OUT says how: .pkl (a pandas data frame, as the released code writes it), .parquet or .jsonl.
+The suffix of OUT sets the format: .pkl (a pandas data frame, as in the released code), .parquet or .jsonl.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from ff_memories.released import data_frames
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     export_layer.arguments(parser)
-    parser.add_argument("--released-dim", required=True, help="table; a run with fidelity: released makes it")
+    parser.add_argument("--released-dim", required=True, help="the table released_dim of a run with fidelity: released")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """Export the 'layer' columns as the released code's data frame: one row per sentence, lists over layers.
 
-The suffix of OUT says how: .pkl (a pandas data frame, as the released code writes it), .parquet or .jsonl.
+The suffix of OUT sets the format: .pkl (a pandas data frame, as in the released code), .parquet or .jsonl.
 """
 
 import argparse
@@ -17,13 +17,15 @@ from ff_memories.released import data_frames
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--released-layer", required=True, help="table; a run with fidelity: released makes it")
-    parser.add_argument("--examples", required=True, help="table")
-    parser.add_argument("--sentences", required=True, help="table; the command reads the text files that it names")
+    parser.add_argument(
+        "--released-layer", required=True, help="the table released_layer of a run with fidelity: released"
+    )
+    parser.add_argument("--examples", required=True, help="the run's table examples")
+    parser.add_argument("--sentences", required=True, help="the run's table sentences; its text files must be here")
     parser.add_argument(
         "--distributions", action="store_true",
-        help="with output_dist_vals, the model's output over the whole vocabulary: runs the model again, for which "
-        "--weights, --description and --corpus are needed; four bytes for each sentence and word",
+        help="add output_dist_vals, the model's output over the whole vocabulary. This runs the model again, so give "
+        "--weights, --description and --corpus. It takes four bytes per example and token type",
     )  # fmt: skip
     parser.add_argument("--weights", type=Path, help="model.safetensors")
     parser.add_argument("--description", type=Path, help="model.json")
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def examples_of(args: argparse.Namespace) -> tuple[pl.DataFrame, dict[int, str], np.ndarray | None]:
-    """Return the examples, the texts of their sentences, and the model's output there, if it is asked for."""
+    """Return the examples, their sentences' texts and, if requested, the model's output distributions."""
     examples = tables.read(args.examples)
     return examples, of_sentences(tables.read(args.sentences)), _distributions(args, examples)
 
@@ -47,7 +49,7 @@ def _distributions(args: argparse.Namespace, examples: pl.DataFrame) -> np.ndarr
     if not args.distributions:
         return None
     if missing := [f"--{name}" for name in ("weights", "description", "corpus") if getattr(args, name) is None]:
-        raise UserError(f"--distributions: the model is run again, and {' and '.join(missing)} is not given")
+        raise UserError(f"--distributions: runs the model again and needs {' and '.join(missing)}")
     from ff_memories.corpus import store
     from ff_memories.model.loading import load_decoder
     from ff_memories.released.columns import output_distributions

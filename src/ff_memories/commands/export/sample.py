@@ -1,8 +1,8 @@
-"""Export a run's sample: its sentences in order, and the prefixes at which it observed the layers.
+"""Export a run's sentences in order, and the sampled prefixes on which it observed the layers.
 
-Writes into the folder OUT: train.txt and validation.txt, one sentence per line in the run's order, and sample.jsonl,
-`text` and `random_pos` of every example. A run with these texts, `corpus.segmenter: line` and
-`composition.sample_file: OUT/sample.jsonl` repeats the draw, whatever its seed; so can other code.
+Writes train.txt and validation.txt, with one sentence per line, and sample.jsonl, with the `text` and `random_pos` of
+every example. To repeat the sample with any seed, run these texts with `corpus.segmenter: line` and
+`composition.sample_file: OUT/sample.jsonl`. Other code can read the files too.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from ff_memories.corpus import sample, texts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sentences", required=True, help="table; the command reads the text files that it names")
-    parser.add_argument("--examples", required=True, help="table")
+    parser.add_argument("--sentences", required=True, help="the run's table sentences; its text files must be here")
+    parser.add_argument("--examples", required=True, help="the run's table examples")
     parser.add_argument("--out", required=True, type=Path, help="folder to write to")
 
 

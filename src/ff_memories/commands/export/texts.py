@@ -1,4 +1,4 @@
-"""Export JSON lines of triggers as the released code's text files, one per key."""
+"""Convert the JSON lines of `export triggers` to the released code's text files, one per key."""
 
 import argparse
 from functools import lru_cache
@@ -11,25 +11,25 @@ from ff_memories.released.trigger_files import key_files, record
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jsonl", required=True, type=Path, help="what export-triggers wrote")
-    parser.add_argument("--out", required=True, type=Path, help="folder to write; it must not be there yet")
+    parser.add_argument("--jsonl", required=True, type=Path, help="the file that `export triggers` wrote")
+    parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
 
 
 def run(args: argparse.Namespace) -> None:
     if args.out.exists():
-        raise UserError(f"{args.out}: is there already", "give another folder, or remove it")
+        raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
     if not args.jsonl.is_file():
         raise UserError(f"{args.jsonl}: no such file", "write it with: ff-memories export triggers")
-    tokenize = lru_cache(maxsize=1 << 18)(moses.printer())  # sentences trigger many keys
+    tokenize = lru_cache(maxsize=1 << 18)(moses.printer())  # one sentence triggers many keys
     seen: set[int] = set()
     with atomic_folder(args.out) as folder, args.jsonl.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             place = f"{args.jsonl}, line {number}"
             found = record(line, place)
             if found.dim in seen:
-                raise UserError(f"{place}: dim {found.dim} is there twice", "remove one of its lines")
+                raise UserError(f"{place}: dim {found.dim} appears twice", "remove one of its lines")
             seen.add(found.dim)
             for name, content in key_files(found, place, tokenize):
                 (folder / name).write_text(content, encoding="utf-8", newline="\n")
         if not seen:
-            raise UserError(f"{args.jsonl}: empty", "write it again with: ff-memories export triggers")
+            raise UserError(f"{args.jsonl}: the file is empty", "write it again with: ff-memories export triggers")

@@ -1,4 +1,4 @@
-"""Export triggers as the released code's JSON lines (one per dimension)."""
+"""Export triggers as the released code's JSON lines, one line per dimension."""
 
 import argparse
 
@@ -12,14 +12,14 @@ from ff_memories.released.trigger_files import jsonl
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--triggers", required=True, help="table")
-    parser.add_argument("--sentences", required=True, help="table; the command reads the text files that it names")
-    parser.add_argument("--info", required=True, help="info.json")
-    parser.add_argument("--top", type=whole(), default=50, help="records per key; unfilled places hold zeros")
+    parser.add_argument("--triggers", required=True, help="the run's table triggers")
+    parser.add_argument("--sentences", required=True, help="the run's table sentences; its text files must be here")
+    parser.add_argument("--info", required=True, help="the model's info.json")
+    parser.add_argument("--top", type=whole(), default=50, help="triggers per key; missing ones are filled with zeros")
     parser.add_argument(
-        "--dims", nargs="+", action="extend", type=int, help="dimensions to write, from all layers; default: all"
+        "--dims", nargs="+", action="extend", type=int, help="dimensions to write, for every layer; default: all"
     )
-    parser.add_argument("--out", required=True, help="trigger_examples.jsonl to write")
+    parser.add_argument("--out", required=True, help="file to write: trigger_examples.jsonl")
 
 
 def run(args: argparse.Namespace) -> None:
