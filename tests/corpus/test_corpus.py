@@ -110,7 +110,7 @@ def test_a_corpus_file_gives_back_what_was_written(tmp_path, dictionary):
     assert corpus.sentence(len(corpus) - 1).tolist() == dictionary.encode(["the", ",", "the"])
     assert np.array_equal(corpus.tokens[: len(train.tokens)], train.tokens)
     (tmp_path / "corpus.safetensors").write_bytes(b"not a corpus")
-    with pytest.raises(UserError, match="not a readable corpus"):
+    with pytest.raises(UserError, match="cannot be read as a corpus"):
         store.read(tmp_path / "corpus.safetensors")
 
 

@@ -666,5 +666,5 @@ def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monke
             main(["plan", "--configfile", "my.yaml", "--threads", "1"])
         assert end.value.code == code and used(device) == {"cuda:0"}
     said = capsys.readouterr()
-    assert "tokens/s on cuda" in said.out and "trigger_shard: it needs about" in said.err
-    assert f"GB on the GPU, {MEMORY / 1e9:.1f} GB are" in said.err
+    assert "tokens/s on cuda" in said.out and "trigger_shard: needs about" in said.err
+    assert f"GB of GPU memory, but the GPU has {MEMORY / 1e9:.1f} GB" in said.err

@@ -1,7 +1,7 @@
-"""Where a slow segmenter cuts every paragraph, found shard by shard and replayed when the corpus is made.
+"""Run a slow segmenter in shards, record where it cuts every paragraph, and replay the cuts to build the corpus.
 
-A paragraph's cuts depend on nothing but its words, so shards can be made by any number of jobs in any order, and serve
-every dictionary and tokenizer.
+A paragraph's cuts depend only on its words. So any number of jobs can make the shards in any order, and the cuts work
+with every dictionary and tokenizer.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from ff_memories.corpus.text import paragraphs
 
 @dataclass(frozen=True)
 class Cuts:
-    """Cuts of paragraphs: how many words each has, how many sentences, and where these start, one after the other."""
+    """The cuts of paragraphs: each one's number of words and of sentences, and all sentences' first words, flat."""
 
     words: np.ndarray
     sentences: np.ndarray
@@ -31,17 +31,17 @@ class Cuts:
 
 
 def needed(corpus: dict[str, Any], split: str) -> int | None:
-    """Return how many paragraphs of a split are enough for the sentences that the config asks for; ``None``: all."""
+    """Return how many paragraphs of a split are enough for ``max_sentences``; ``None``: all."""
     return None if corpus["headings"] == "drop" else corpus[split]["max_sentences"]
 
 
 def texts(files: list[Path], most: int | None) -> Iterator[list[str]]:
-    """Yield the paragraphs of a split's files, as words; at most ``most``."""
+    """Yield at most ``most`` paragraphs of a split's files, as words."""
     yield from itertools.islice((words for path in files for _, words, _ in paragraphs(path)), most)
 
 
 def find(splits: list[tuple[list[Path], int | None]], segmenter: Segmenter, shard: int, shards: int) -> Cuts:
-    """Cut the paragraphs of one shard: every ``shards``-th, so that all shards take about as long."""
+    """Cut the paragraphs of one shard: every ``shards``-th one, so that all shards take about equally long."""
     mine, total = [], 0
     for files, most in splits:
         for number, paragraph in enumerate(texts(files, most)):
@@ -62,25 +62,28 @@ def find(splits: list[tuple[list[Path], int | None]], segmenter: Segmenter, shar
 
 
 def save(cuts: Cuts, path: str | Path) -> None:
-    """Write a shard's cuts, whole or not at all."""
+    """Write a shard's cuts atomically."""
     with atomic_write(path) as partial:
         save_file(vars(cuts), partial)
 
 
 def load(path: str | Path) -> Cuts:
-    """Read a shard's cuts. Raises ``UserError`` when the file is damaged."""
+    """Read a shard's cuts. Raises ``UserError`` if the file is damaged."""
     try:
         return Cuts(**load_file(path))
     except (SafetensorError, OSError, TypeError) as error:
-        raise UserError(f"{path}: not readable as cuts ({error})", rebuild_hint(path)) from None
+        raise UserError(f"{path}: cannot be read as recorded cuts ({error})", rebuild_hint(path)) from None
 
 
 def replay(shards: Iterable[Cuts], splits: list[int]) -> list[Segmenter]:
-    """Return a segmenter per split that gives the recorded cuts, paragraph after paragraph.
+    """Return one segmenter per split that replays the recorded cuts, paragraph by paragraph.
 
     Args:
         shards: all shards, in order.
-        splits: how many paragraphs each split has.
+        splits: number of paragraphs in each split.
+
+    Raises:
+        UserError: the cuts were recorded for another text.
     """
     every = list(shards)
     ends = [np.cumsum(cuts.sentences) for cuts in every]
@@ -91,7 +94,7 @@ def replay(shards: Iterable[Cuts], splits: list[int]) -> list[Segmenter]:
         before += [len(range(shard, paragraphs_, len(every))) for shard in range(len(every))]
     if any(n != len(cuts.words) for n, cuts in zip(before, every, strict=True)):
         raise UserError(
-            "the recorded cuts are of another text", "remove the run's folder cuts/ and run snakemake again"
+            "the recorded cuts belong to another text", "remove the run's folder cuts/ and run snakemake again"
         )
     return out
 
@@ -108,7 +111,9 @@ class _Replay:
         at = int(self.before[shard]) + self.asked // len(self.every)
         cuts = self.every[shard]
         if self.asked >= self.left or cuts.words[at] != len(words):
-            raise UserError("the recorded cuts are of another text", "remove the run's folder cuts/ and run snakemake")
+            raise UserError(
+                "the recorded cuts belong to another text", "remove the run's folder cuts/ and run snakemake again"
+            )
         self.asked += 1
         end = int(self.ends[shard][at])
         return cuts.starts[end - int(cuts.sentences[at]) : end].tolist()

@@ -1,4 +1,4 @@
-"""fairseq's dictionary: the token types of a model, numbered in the order of its file after four specials."""
+"""fairseq's dictionary: a model's token types, numbered in the file's order after four special types."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,16 +9,16 @@ from ff_memories.base.files import require_file
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 BYTE_ORDER_MARK = "\ufeff"
-REMOVE_MARK = "save the file as UTF-8 without one"
+REMOVE_MARK = "save the file as UTF-8 without a byte order mark"
 _OVERWRITE = "#fairseq:overwrite"
 
 
 class Dictionary:
-    """Token types and their ids, looked up exactly as fairseq does: what is not listed is ``<unk>``.
+    """Token types and their ids, looked up exactly as in fairseq: an unlisted word is ``<unk>``.
 
     Args:
-        types: in order, without the four specials.
-        counts: how often each occurs in the text that the dictionary was made from; left out: not known.
+        types: the types in order, without the four special ones.
+        counts: each type's count in the text that the dictionary was made from; ``None``: unknown.
     """
 
     def __init__(self, types: Iterable[str], counts: Iterable[int] | None = None):
@@ -35,32 +35,36 @@ class Dictionary:
     def never_trained(self) -> list[int]:
         """Return the ids of the types that the model is never trained to predict, in ascending order.
 
-        ``<s>`` and ``<pad>`` are no training targets. Nor is a type that the dictionary counts zero times: fairseq adds
-        such types to round the vocabulary's size.
+        ``<s>`` and ``<pad>`` are never training targets. Nor are types with a count of zero, which fairseq adds to
+        round up the vocabulary's size.
         """
         listed = enumerate(self.counts or (), len(SPECIALS))
         return [BOS, PAD, *(token for token, count in listed if count == 0)]
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Return the id of every word; ``<unk>``'s for words that are not listed."""
+        """Return the id of every word; unlisted words get the id of ``<unk>``."""
         ids = self.ids
         return [ids.get(word, UNK) for word in words]
 
     @classmethod
     def read(cls, path: str | Path) -> "Dictionary":
-        """Read a ``dict.txt``: one ``token count`` per line, the last blank separating the two.
+        """Read a ``dict.txt``: one ``token count`` per line, separated by the line's last space.
 
-        Raises ``UserError`` with the line where the file is no dictionary or lists a type twice.
+        Raises ``UserError``, with the line number, if the file is not a dictionary or lists a type twice.
         """
         require_file(path)
         try:
             text = Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise UserError(f"{path}: no such dictionary", "give model.dictionary the checkpoint's dict.txt") from None
+            raise UserError(
+                f"{path}: no such dictionary", "set model.dictionary to the checkpoint's dict.txt"
+            ) from None
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
         if text.startswith(BYTE_ORDER_MARK):
-            raise UserError(f"{path}: begins with a byte order mark, which would belong to the first word", REMOVE_MARK)
+            raise UserError(
+                f"{path}: begins with a byte order mark, which would become part of the first word", REMOVE_MARK
+            )
         lines = text.split("\n")
         types: list[str] = []
         counts: list[int] = []
@@ -73,7 +77,7 @@ class Dictionary:
             if not blank or not word or not count.isdecimal():
                 raise UserError(f"{path}, line {number}: expected `token count`, found {line[:60]!r}")
             if word in place and not overwrite:
-                raise UserError(f"{path}, line {number}: {word!r} is listed before")
+                raise UserError(f"{path}, line {number}: {word!r} appears a second time")
             place[word] = len(SPECIALS) + len(types)
             types.append(word)
             counts.append(int(count))
@@ -85,14 +89,14 @@ class Dictionary:
 
 
 def never_trained(path: Path | None) -> list[int]:
-    """Return ``Dictionary.never_trained`` of a file; without one, what every dictionary has: ``<s>`` and ``<pad>``."""
+    """Return ``Dictionary.never_trained`` of a file; without a file, the ids of ``<s>`` and ``<pad>``."""
     return [BOS, PAD] if path is None else Dictionary.read(path).never_trained()
 
 
 def check_dictionary(path: str | Path, dictionary: Dictionary, vocab: int) -> None:
-    """Raise ``UserError`` where a dictionary is not of the model that has ``vocab`` types."""
+    """Raise ``UserError`` if a dictionary does not have ``vocab`` types, the model's number."""
     if len(dictionary) != vocab:
         raise UserError(
-            f"{path}: {len(dictionary)} types, the model has {vocab}",
-            "give model.dictionary the dict.txt that the checkpoint was trained with",
+            f"{path}: has {len(dictionary)} types, but the model has {vocab}",
+            "set model.dictionary to the dict.txt that the checkpoint was trained with",
         )

@@ -1,10 +1,10 @@
-"""The released code's tokenisation: Moses over text that is already tokenised (deviation D3)."""
+"""The released code's tokenisation: Moses, applied to text that is already tokenised (deviation D3)."""
 
 from collections.abc import Callable
 
 
 def tokenizer() -> Callable[[str], list[str]]:
-    """Return the scorer's Moses tokenizer: English, aggressive dash splits, HTML escapes."""
+    """Return the tokenizer that the released code scores with: English Moses, aggressive dash splits, HTML escapes."""
     from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(lang="en")
@@ -12,7 +12,7 @@ def tokenizer() -> Callable[[str], list[str]]:
 
 
 def printer() -> Callable[[str], list[str]]:
-    """Return the tokenizer that the released code prints triggers with: English, HTML escapes, hyphens left alone."""
+    """Return the tokenizer that the released code prints triggers with: English Moses, HTML escapes, hyphens kept."""
     from sacremoses import MosesTokenizer
 
     return MosesTokenizer(lang="en").tokenize

@@ -1,6 +1,6 @@
-"""A sample of prefixes as a file: JSON lines of ``text``, a sentence, and ``random_pos``, a prefix length in tokens.
+"""Sampled prefixes as a file: JSON lines with a sentence's ``text`` and a prefix length in tokens, ``random_pos``.
 
-The names are those of the released code's data frames, which hold what that code drew at random.
+The names are those of the released code's data frames, which record its random sample.
 """
 
 import json
@@ -17,24 +17,24 @@ FORM = '{"text": "But when bees and wasps resemble each other .", "random_pos": 
 
 
 def written(examples: pl.DataFrame, texts: dict[int, str]) -> str:
-    """Return rows of ``examples`` as such a file."""
+    """Return rows of ``examples`` as the file's text."""
     rows = examples.sort("example").select("sentence", "position").iter_rows()
     records = ({"text": texts[sentence], "random_pos": position} for sentence, position in rows)
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame:
-    """Return the prefixes that a file names, in its order: ``example``, ``sentence``, ``position``.
+    """Return a file's prefixes, in its order: ``example``, ``sentence``, ``position``.
 
-    A text that several sentences have stands for them in turn.
+    If several sentences have the same text, lines with it refer to them in turn.
 
     Args:
         path: the file.
-        texts: the sentences that may be meant, by number.
-        lengths: (sentences,) tokens of every sentence of the corpus.
+        texts: the sentences that a line can name, by number.
+        lengths: (sentences,) number of tokens in every sentence of the corpus.
 
     Raises:
-        UserError: a line that is not of this form, a text that is no sentence's, a position outside 0..N.
+        UserError: a line has another form, no sentence has its text, or its position is outside 0..N.
     """
     numbers: dict[str, list[int]] = {}
     for number, text in texts.items():
@@ -45,15 +45,15 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
         same = numbers.get(text)
         if same is None:
             raise UserError(
-                f"{path}, line {line}: no validation sentence reads {text!r}",
-                "give the validation text that the sample was drawn from, one sentence per line, with "
+                f"{path}, line {line}: no validation sentence has the text {text!r}",
+                "use the validation text that the sample was drawn from, one sentence per line, with "
                 "corpus.segmenter: line",
             )
         turn = seen[text] = seen.get(text, -1) + 1
         sentence = same[turn % len(same)]
         if position > lengths[sentence]:
             raise UserError(
-                f"{path}, line {line}: random_pos is {position}, and the sentence has {lengths[sentence]} tokens",
+                f"{path}, line {line}: random_pos is {position}, but the sentence has {lengths[sentence]} tokens",
                 "check corpus.tokenizer: positions count the tokens that the model reads",
             )
         rows.append((sentence, position))
@@ -62,7 +62,7 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
 
 
 def check(path: Path) -> None:
-    """Read a file without the sentences it names. Raises ``UserError`` for a line that is not of this form, or none."""
+    """Check a file's form without looking up its sentences. Raises ``UserError`` for a bad line or an empty file."""
     for _ in _records(path):
         pass
 
@@ -78,10 +78,10 @@ def _records(path: Path) -> Iterator[tuple[int, str, int]]:
         except (ValueError, KeyError, TypeError, RecursionError):
             text = position = None
         if not isinstance(text, str) or type(position) is not int:
-            raise UserError(f"{path}, line {number}: no `text` and `random_pos`", f"give lines such as {FORM}")
+            raise UserError(f"{path}, line {number}: expected `text` and `random_pos`", f"write lines such as {FORM}")
         if position < 0:
-            raise UserError(f"{path}, line {number}: random_pos is {position}, and a prefix has 0 tokens or more")
+            raise UserError(f"{path}, line {number}: random_pos is {position}, but a prefix has 0 tokens or more")
         yield number, " ".join(text.split()), position
         empty = False
     if empty:
-        raise UserError(f"{path}: an empty sample", f"give lines such as {FORM}")
+        raise UserError(f"{path}: the sample is empty", f"write lines such as {FORM}")

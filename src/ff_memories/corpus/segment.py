@@ -1,4 +1,4 @@
-"""Paragraphs to sentences (section 3.1, footnote 3). The tokens are given: a segmenter only says where to cut."""
+"""Split paragraphs into sentences (section 3.1, footnote 3). A segmenter does not tokenise; it returns where to cut."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,22 +33,24 @@ def rule(words: list[str]) -> list[int]:
 
 
 def line(words: list[str]) -> list[int]:
-    """One sentence per line: no cut."""
+    """Return no cut: every line is one sentence."""
     return [0] if words else []
 
 
 def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
-    """Cut where a spaCy pipeline does, its ``Doc`` built from the given tokens as the released code did.
+    """Return a segmenter that cuts where a spaCy pipeline does; the ``Doc`` has the given tokens, as in released code.
 
-    ``spacy:blank`` is a blank English pipeline with the rule-based sentencizer. ``folder`` holds the pipeline where it
-    was fetched as a source; otherwise it must be installed. Raises ``UserError`` when spaCy or the pipeline is not
-    installed, or the pipeline sets no sentence boundaries.
+    ``spacy:blank`` is a blank English pipeline with the rule-based sentencizer. ``folder`` is a fetched pipeline;
+    otherwise the pipeline must be installed. Raises ``UserError`` if spaCy or the pipeline is not installed, or if the
+    pipeline sets no sentence boundaries.
     """
     try:
         import spacy as library
         from spacy.tokens import Doc
     except ImportError:
-        raise UserError("corpus.segmenter needs spaCy", "pip install -c constraints.txt -e '.[spacy]'") from None
+        raise UserError(
+            "corpus.segmenter needs spaCy, which is not installed", "run pip install -c constraints.txt -e '.[spacy]'"
+        ) from None
     if pipeline == "blank":
         nlp = library.blank("en")
         nlp.add_pipe("sentencizer")
@@ -58,7 +60,7 @@ def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
         except OSError:
             raise UserError(
                 f"corpus.segmenter: the spaCy pipeline {pipeline!r} is not installed",
-                f"python -m spacy download {pipeline}, or use segmenter: rule",
+                f"run python -m spacy download {pipeline}, or set corpus.segmenter: rule",
             ) from None
 
     def cut(words: list[str]) -> list[int]:
@@ -70,7 +72,7 @@ def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
     try:
         cut(["One", ".", "Two", "."])
     except ValueError:
-        raise UserError(f"corpus.segmenter: the spaCy pipeline {pipeline!r} finds no sentences") from None
+        raise UserError(f"corpus.segmenter: the spaCy pipeline {pipeline!r} sets no sentence boundaries") from None
     return cut
 
 

@@ -1,4 +1,4 @@
-"""Sentences of token ids, each with the place it came from."""
+"""Sentences of token ids, each with its place in the text files."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import polars as pl
 
 @dataclass
 class Sentences:
-    """Sentences of one split: flat token ids, where each sentence starts, and where it stands in the files."""
+    """The sentences of one split: flat token ids, the start of each sentence, and its place in the files."""
 
     tokens: "array[int]" = field(default_factory=lambda: array("i"))
     offsets: "array[int]" = field(default_factory=lambda: array("q", [0]))

@@ -15,12 +15,12 @@ from ff_memories.corpus.sentences import Sentences
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences of both splits: train first, validation after.
+    """The sentences of both splits: train first, then validation.
 
     Attributes:
-        tokens: (tokens,) int32, all sentences one after the other.
+        tokens: (tokens,) int32, all sentences concatenated.
         offsets: (sentences + 1,) int64, where each sentence starts in ``tokens``.
-        train: how many sentences belong to the training split; sentence ids below it.
+        train: number of sentences in the training split, which have the lowest ids.
     """
 
     tokens: np.ndarray
@@ -32,7 +32,7 @@ class Corpus:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(sentences,) tokens in each sentence, without ``</s>``."""
+        """(sentences,) number of tokens in each sentence, without ``</s>``."""
         return np.diff(self.offsets)
 
     def sentence(self, index: int) -> np.ndarray:
@@ -40,7 +40,7 @@ class Corpus:
 
 
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
-    """Write the corpus whole or not at all."""
+    """Write the corpus atomically."""
     first, second = (np.frombuffer(s.offsets, dtype=np.int64) for s in (train, validation))
     arrays = {
         "tokens": np.concatenate([np.frombuffer(s.tokens, dtype=np.int32) for s in (train, validation)]),
@@ -51,7 +51,7 @@ def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
 
 
 def read(path: str | Path) -> Corpus:
-    """Read a corpus file. Raises ``UserError`` when it is damaged."""
+    """Read a corpus file. Raises ``UserError`` if it is damaged."""
     from safetensors import safe_open
 
     try:
@@ -60,9 +60,9 @@ def read(path: str | Path) -> Corpus:
             train = json.loads(file.metadata()["train"])
         read_ = Corpus(arrays["tokens"], arrays["offsets"], train)
         if not _whole(read_):
-            raise ValueError("its sentences do not lie one after the other")
+            raise ValueError("its offsets do not fit its tokens")
     except (SafetensorError, KeyError, OSError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a readable corpus ({error})", rebuild_hint(path)) from None
+        raise UserError(f"{path}: cannot be read as a corpus ({error})", rebuild_hint(path)) from None
     return read_
 
 

@@ -1,4 +1,4 @@
-"""Text files to sentences of token ids, each with the place it came from."""
+"""Read text files into sentences of token ids, each with its place in the files."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number, text) of a file's lines. Raises ``UserError`` naming file and line where it is not UTF-8."""
+    """Yield (number, text) of a file's lines. Raises ``UserError``, naming file and line, if it is not UTF-8."""
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -25,7 +25,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 except UnicodeDecodeError as error:
                     raise UserError(
                         f"{path}, line {number}: not UTF-8 at byte {error.start} of the line",
-                        "convert the file, for example: iconv -f latin1 -t utf-8",
+                        "convert the file to UTF-8, for example with iconv -f latin1 -t utf-8",
                     ) from None
                 if number == 1 and text.startswith(BYTE_ORDER_MARK):
                     raise UserError(f"{path}: begins with a byte order mark", REMOVE_MARK)
@@ -35,12 +35,12 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_heading(text: str) -> bool:
-    """Say whether a line is a WikiText heading: `` = Title = ``, with as many signs as its level."""
+    """Return whether a line is a WikiText heading: `` = Title = ``, with one or more signs by level."""
     return bool(_HEADING.match(text))
 
 
 def paragraphs(path: Path) -> Iterator[tuple[int, list[str], bool]]:
-    """Yield (line number, words, whether it is a heading) of a file's lines that aren't blank."""
+    """Yield (line number, words, whether it is a heading) for each line that is not blank."""
     for number, text in lines(path):
         if words := text.split():
             yield number, words, is_heading(text)
@@ -60,23 +60,23 @@ def sentences(
     """Read text files into sentences of token ids.
 
     Args:
-        files: text files in reading order; blank lines separate nothing that line ends do not.
-        dictionary: the model's; unlisted words become ``<unk>``.
-        segmenter: where to cut a paragraph, given its blank-separated words.
-        max_tokens: the longest sentence the model takes, without ``</s>``.
-        headings: ``drop`` leaves WikiText headings out.
-        too_long: ``refuse`` a longer sentence, or ``split`` it into pieces of ``max_tokens``; both are counted.
-        max_sentences: stop after this many.
-        tokenize: maps a sentence's text to its tokens; ``None``: its blank-separated words (the paper's reading).
+        files: text files in reading order; every line is a paragraph, and blank lines are skipped.
+        dictionary: the model's dictionary; unlisted words become ``<unk>``.
+        segmenter: returns where to cut a paragraph, given its words (split at spaces).
+        max_tokens: the longest sentence that the model takes, without ``</s>``.
+        headings: ``keep`` WikiText headings as sentences, or ``drop`` them.
+        too_long: ``refuse`` a longer sentence, or ``split`` it into pieces of ``max_tokens``.
+        max_sentences: stop after this many sentences.
+        tokenize: maps a sentence's text to its tokens; ``None``: split at spaces (as in the paper).
 
     Raises:
-        UserError: a missing or empty file, text that is not UTF-8, a sentence that is too long: with the place.
+        UserError: a file is missing, empty or not UTF-8, or a sentence is too long; the message names the place.
     """
     out = Sentences()
     for path in files:
         before = len(out)
         for number, words, heading in paragraphs(path):
-            starts = segmenter(words)  # also of a heading that is dropped: recorded cuts come paragraph by paragraph
+            starts = segmenter(words)  # also for a dropped heading: recorded cuts have one entry per paragraph
             if headings == "drop" and heading:
                 out.counts["headings_dropped"] += 1
                 continue
@@ -85,14 +85,14 @@ def sentences(
                 piece = words[start:end]
                 ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))
                 out.counts["tokens_pad"] += ids.count(PAD)
-                ids = [UNK if i == PAD else i for i in ids]  # padding is no token: fairseq would skip it
+                ids = [UNK if i == PAD else i for i in ids]  # fairseq would skip padding
                 out.counts["tokens"] += len(ids)
                 out.counts["tokens_unknown"] += ids.count(UNK)
                 if len(ids) > max_tokens:
                     if too_long == "refuse":
                         raise UserError(
-                            f"{path}, line {number}, token {start + 1}: a sentence of {len(ids)} tokens; "
-                            f"the model takes {max_tokens}",
+                            f"{path}, line {number}, token {start + 1}: the sentence has {len(ids)} tokens, but the "
+                            f"model takes at most {max_tokens}",
                             "set corpus.too_long: split, or shorten the sentence",
                         )
                     out.counts["sentences_split"] += 1
@@ -101,12 +101,12 @@ def sentences(
                     if len(out) == max_sentences:
                         return out
         if len(out) == before:
-            raise UserError(f"{path}: no text in it", "give a file with at least one sentence")
+            raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
     return out
 
 
 def sha256(files: list[Path]) -> str:
-    """Return the SHA-256 of files, read one after the other."""
+    """Return the SHA-256 of the concatenated files."""
     digest = hashlib.sha256()
     for path in files:
         require_file(path)

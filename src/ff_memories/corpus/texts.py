@@ -1,4 +1,4 @@
-"""Sentences as text again, from the files they came from: tables hold no text."""
+"""Read sentences' text back from the text files, because tables contain no text."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,15 +13,15 @@ from ff_memories.corpus.text import lines
 
 
 def of_sentences(sentences: pl.DataFrame) -> dict[int, str]:
-    """Return every sentence's text as it stands in the text files, runs of blanks as one: {sentence number: text}.
+    """Return {sentence number: its text in the text files, with runs of spaces collapsed}.
 
     Args:
-        sentences: the ``sentences`` table, or the rows that are wanted and those that follow them on their lines.
+        sentences: the ``sentences`` table, or the wanted rows together with those that follow them on the same line.
 
     Raises:
-        UserError: a text that changed since the run: a sentence is not there, or its tokens are not as many as they
-            were, neither between blanks nor as Moses cuts them. A piece of a sentence that was split between Moses'
-            tokens is refused, too: it has no text.
+        UserError: the text changed since the run: a sentence is missing, or its number of tokens differs, both when
+            split at spaces and by Moses. A sentence that was split between Moses' tokens also fails: its pieces have no
+            text of their own.
     """
     tried: list[tuple[int, UserError]] = []
     for tokenizer in (lambda: str.split, moses.tokenizer):
@@ -31,7 +31,7 @@ def of_sentences(sentences: pl.DataFrame) -> dict[int, str]:
             return out
         except UserError as error:
             tried.append((len(out), error))
-    raise max(tried, key=lambda t: t[0])[1]  # of the run's own tokens, which went further
+    raise max(tried, key=lambda t: t[0])[1]  # the run's own tokenizer gets further
 
 
 def _read(sentences: pl.DataFrame, tokenize: Callable[[str], list[str]]) -> Iterator[tuple[int, str]]:
@@ -46,7 +46,7 @@ def _read(sentences: pl.DataFrame, tokenize: Callable[[str], list[str]]) -> Iter
                 following = dict(pairwise([*sorted({first for first, _, _ in starts}), len(words)]))
                 for first, number, tokens in starts:
                     own = words[first : following[first]]
-                    # corpus.train.max_sentences can end a split within a line
+                    # with corpus.train.max_sentences, a split can end within a line
                     cut = number in last and following[first] == len(words)
                     if not (end := _end([word[0] for word in own], tokens, cut, tokenize)):
                         raise _changed(file, line, first)
@@ -56,13 +56,13 @@ def _read(sentences: pl.DataFrame, tokenize: Callable[[str], list[str]]) -> Iter
 
 
 def _end(words: list[str], tokens: int, cut: bool, tokenize: Callable[[str], list[str]]) -> int:
-    """Return how many of the words these tokens are, all or (``cut``) the first ones; 0: it is another sentence."""
+    """Return how many words make up these tokens: all, or with ``cut`` the first few; 0 if none fit."""
     fewer = range(1, min(len(words), tokens + 1)) if cut else ()
     return next((end for end in (len(words), *fewer) if len(tokenize(" ".join(words[:end]))) == tokens), 0)
 
 
 def _changed(file: object, line: int, first: int) -> UserError:
     return UserError(
-        f"{file}, line {line}: changed since the run, which read another sentence at token {first + 1}",
-        "give the text as the run read it, or run again (with corpus.too_long: refuse, where Moses' tokens were split)",
+        f"{file}, line {line}: changed since the run, which read a different sentence at token {first + 1}",
+        "restore the text, or run again (set corpus.too_long: refuse if corpus.tokenizer is moses)",
     )

@@ -1,1 +1,1 @@
-"""Get what a run starts from: registered sources, the demo's text, the demo's model."""
+"""Get a run's inputs: registered sources, the demo's text, the demo's model."""

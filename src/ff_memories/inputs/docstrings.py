@@ -1,7 +1,7 @@
 """The demo corpus: prose from the documentation strings of pinned packages, read from their sources.
 
-The sources are parsed, never imported, and the text stays on the machine that built it. A package's files
-go to train or validation whole, by a hash of their name, so no docstring is split between the two.
+The sources are parsed, never imported, and the text stays on the machine that built it. A hash of each file's name
+assigns the whole file to train or validation, so no docstring is split between the two.
 """
 
 import ast
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 
-# Pure-Python sources of these releases are the same on every platform; constraints.txt pins them.
+# The Python sources of these releases are the same on every platform; constraints.txt pins them.
 PACKAGES = {
     "networkx": "3.6.1",
     "numpy": "2.4.6",
@@ -26,7 +26,7 @@ PACKAGES = {
 }
 VALIDATION_SHARE = 0.075
 MIN_WORDS = 8  # a shorter paragraph is a label, not prose
-MIN_PROSE = 0.7  # share of tokens that are plain words; below it a paragraph is a formula or a listing
+MIN_PROSE = 0.7  # share of plain words and punctuation among the tokens; below it, it is a formula or a listing
 
 _UNDERLINE = re.compile(r"^([=\-~^\"'`#*+_.:])\1{2,}$")
 _TABLE = re.compile(r"^[=\-+|\s]*(={2,}|-{2,}|\+-)[=\-+|\s]*$")
@@ -45,7 +45,7 @@ def docstrings(source: str) -> Iterator[str]:
     """Yield the cleaned docstring of a module and of every class and function in it, in source order."""
     holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     waiting: deque[ast.AST] = deque([ast.parse(source)])
-    while waiting:  # breadth first, as ast.walk goes, through statements alone: no expression holds any of these
+    while waiting:  # breadth first, like ast.walk, but only through statements: no expression contains any of these
         node = waiting.popleft()
         if isinstance(node, holders) and (text := ast.get_docstring(node)):
             yield text
@@ -104,6 +104,7 @@ def raw(text: str) -> str:
 
 
 def is_prose(words: list[str]) -> bool:
+    """Return whether a paragraph is prose, by its number and share of plain words."""
     plain = sum((bool(_WORD.fullmatch(w)) and len(w) > 1) or w in {"a", "A", "I"} for w in words)
     marks = sum(w in {",", ".", ";", ":", "(", ")", '"', "n't", "'s", "@-@"} for w in words)
     return plain >= MIN_WORDS and (plain + marks) >= MIN_PROSE * len(words) and plain >= 0.5 * len(words)
@@ -112,23 +113,23 @@ def is_prose(words: list[str]) -> bool:
 def sources(package: str, version: str) -> list[tuple[str, Path]]:
     """Return (name, path) of every Python file that the installed release of ``package`` ships, sorted.
 
-    Raises ``UserError`` when another release, or none, is installed: its text would differ.
+    Raises ``UserError`` if another release, or none, is installed: the text would differ.
     """
-    hint = "make the environment from constraints.txt: make setup"
+    hint = "install the packages of constraints.txt: make setup"
     try:
         dist = metadata.distribution(package)
     except metadata.PackageNotFoundError:
         raise UserError(f"the demo corpus needs {package} {version}, which is not installed", hint) from None
     if dist.version != version:
         raise UserError(f"the demo corpus needs {package} {version}, found {dist.version}", hint)
-    # tests hold no prose; the other two differ from machine to machine and from one Python to the next
+    # tests contain no prose; the other two differ between machines and Python versions
     skipped = {"tests", "__config__.py", "distutils"}
     files = [f for f in dist.files or [] if f.suffix == ".py" and f.parts[0] == package and not skipped & set(f.parts)]
     return [(f.as_posix(), Path(str(dist.locate_file(f)))) for f in sorted(files, key=lambda f: f.as_posix())]
 
 
 def split_of(name: str) -> str:
-    """Return the split, train or validation, of a source file: a fixed hash of its name decides."""
+    """Return the split of a source file, train or validation, by a hash of its name."""
     draw = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**32
     return "validation" if draw < VALIDATION_SHARE else "train"
 
@@ -142,7 +143,7 @@ def prose(path: Path) -> list[tuple[str, str]]:
 def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, list[tuple[str, str]]]:
     """Return ``{"train": [...], "validation": [...]}``: (tokenised, raw) paragraphs, each tokenised one once.
 
-    ``processes``: how many read at a time; it changes nothing of the result.
+    ``processes``: how many processes read the sources; the result does not depend on it.
     """
     files = [file for package, version in packages.items() for file in sources(package, version)]
     paths = [path for _, path in files]
@@ -160,7 +161,7 @@ def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Collect no garbage meanwhile: syntax trees are large, hold no cycles, and are gone over again and again."""
+    """Disable garbage collection: syntax trees are large and have no cycles, and scanning them repeatedly is slow."""
     enabled = gc.isenabled()
     gc.disable()
     try:

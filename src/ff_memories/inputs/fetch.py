@@ -1,4 +1,4 @@
-"""From a source's name to its files: download, check, unpack, record. Nothing half-done is left under its names."""
+"""Fetch a named source: download, check, unpack and record its files. An interrupted fetch leaves no partial files."""
 
 import fcntl
 import json
@@ -21,7 +21,7 @@ LOCK = Path("data/sources.lock.json")
 
 
 class Record(TypedDict, total=False):
-    """What one download was."""
+    """The record of one download."""
 
     sha256: str
     bytes: int
@@ -29,18 +29,18 @@ class Record(TypedDict, total=False):
 
 
 def read_lock() -> dict[str, Record]:
-    """Return what earlier downloads were, by file name."""
+    """Return the records of earlier downloads, by file name."""
     try:
         return json.loads(LOCK.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise UserError(f"{LOCK}: not readable as JSON ({error})", f"restore it, or remove {LOCK}") from None
+        raise UserError(f"{LOCK}: not valid JSON ({error})", f"restore {LOCK}, or remove it") from None
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Hold the folder of downloads: the text and the checkpoint are fetched side by side, and share the record."""
+    """Lock the downloads folder: text and checkpoint are fetched in parallel and share the record."""
     DOWNLOADS.mkdir(parents=True, exist_ok=True)
     folder = os.open(DOWNLOADS, os.O_RDONLY)
     try:
@@ -58,20 +58,20 @@ def _record(got: downloads.Got) -> None:
 
 
 def missing(source: Source) -> list[str]:
-    """Return which of a source's files aren't there."""
+    """Return the paths of a source's files that are missing."""
     return [path for path in source.paths if not Path(path).is_file()]
 
 
 def fetch(name: str, source: Source, offline: bool = False) -> None:
-    """Make a source's files stand in its folder.
+    """Fetch a source's files into its folder, if any is missing.
 
     Raises:
-        UserError: nothing to be had, with what every mirror said; too little disk; offline and something missing.
+        UserError: all downloads failed, with every mirror's reason; too little disk space; offline with files missing.
     """
     if not (lacking := missing(source)):
         return
     if not source.downloads:
-        raise UserError(f"{name}: {', '.join(lacking)} is not downloaded but made here", "run snakemake")
+        raise UserError(f"{name}: {', '.join(lacking)} is missing; it is built, not downloaded", "run snakemake")
     if offline and not any(all((DOWNLOADS / p.name).is_file() for p in d.parts) for d in source.downloads):
         raise UserError(by_hand(name, source))
     _require_disk(name, source)
@@ -86,11 +86,11 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
             continue
         print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
         return
-    raise UserError(f"{name}: none of its sources can be had\n" + "\n".join(said) + "\n" + by_hand(name, source))
+    raise UserError(f"{name}: every download failed\n" + "\n".join(said) + "\n" + by_hand(name, source))
 
 
 def _by(way: Download, source: Source) -> None:
-    """Get all parts one way, then unpack them; downloads are removed once their files stand."""
+    """Download all parts in one way and unpack them, then remove the downloads."""
     lock, got = read_lock(), []
     for part in way.parts:
         trusted = lock.get(part.name, {}).get("sha256")
@@ -110,7 +110,7 @@ def _by(way: Download, source: Source) -> None:
 
 
 def _require_disk(name: str, source: Source) -> None:
-    """Refuse to begin what would fill the disk."""
+    """Raise ``UserError`` if the disk has too little space for download and files."""
     archive = max(sum(p.bytes or p.at_most or 0 for p in d.parts) for d in source.downloads)
     need = archive + source.unpacked_bytes
     place = Path(source.folder).absolute()
@@ -119,17 +119,18 @@ def _require_disk(name: str, source: Source) -> None:
     free = shutil.disk_usage(place).free
     if free < need:
         raise UserError(
-            f"{name}: it needs about {need / 1e9:.1f} GB on the disk of {source.folder}, {free / 1e9:.1f} GB are free",
-            "free some, or make data/ a link to a larger disk",
+            f"{name}: needs about {need / 1e9:.1f} GB on the disk of {source.folder}, but only {free / 1e9:.1f} GB are "
+            "free",
+            "free some space, or make data/ a link to a larger disk",
         )
 
 
 def by_hand(name: str, source: Source) -> str:
-    """Say exactly what is missing and where to put it."""
-    lines = [f"{name}: missing {', '.join(missing(source))}", "  to hint it, either put these files there, or"]
+    """Return which files are missing and how to get them by hand."""
+    lines = [f"{name}: missing {', '.join(missing(source))}", "  fix: put these files there, or download"]
     for way in source.downloads:
         for part in way.parts:
             sums = f"SHA-256 {part.sha256}" if part.sha256 else "SHA-256 not publicly known"
-            lines += [f"  put {DOWNLOADS / part.name}", f"      from {' or '.join(part.urls)}", f"      {sums}"]
+            lines += [f"    {DOWNLOADS / part.name}", f"      from {' or '.join(part.urls)}", f"      {sums}"]
         lines.append("  or")
-    return "\n".join([*lines[:-1], f"  and run: ff-memories fetch {name} --offline"])
+    return "\n".join([*lines[:-1], f"  and then run: ff-memories fetch {name} --offline"])

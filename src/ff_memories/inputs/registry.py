@@ -1,4 +1,4 @@
-"""The table of sources: names, mirrors, hashes, sizes, licences. ``registry.toml`` is the one that comes with it."""
+"""The registry of sources: names, mirrors, hashes, sizes, licences. ``registry.toml`` is the package's own."""
 
 import tomllib
 from functools import cache
@@ -13,7 +13,7 @@ from ff_memories.base.files import require_file
 OWN = Path(__file__).with_name("registry.toml")
 NEEDED = {"text": ("train", "validation"), "model": ("checkpoint", "dictionary"), "pipeline": ("pipeline",)}
 SIZES = ("layers", "model", "keys", "heads", "vocab", "head", "parameters")
-_PART = r"\w[\w.-]*"  # of a path: nothing that leads upwards, or that a command would take for an option
+_PART = r"\w[\w.-]*"  # one part of a path; it cannot lead upwards, and a command cannot mistake it for an option
 Name = Annotated[str, StringConstraints(pattern=rf"^{_PART}$")]
 Below = Annotated[str, StringConstraints(pattern=rf"^({_PART}/)*{_PART}$")]
 
@@ -23,14 +23,14 @@ class Row(BaseModel):
 
 
 class Part(Row):
-    """One file to download, from the first of its mirrors that gives it."""
+    """One file to download, from its first mirror that works."""
 
     name: Name
     urls: list[str] = Field(min_length=1)
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
-    bytes: int | None = None  # exactly
-    at_most: int | None = None  # where the exact size isn't known
-    split: str | None = None  # the text file that a parquet part belongs to
+    bytes: int | None = None  # the exact size
+    at_most: int | None = None  # a limit, if the exact size is unknown
+    split: str | None = None  # the split of a text that a parquet part belongs to
 
 
 class Download(Row):
@@ -41,17 +41,17 @@ class Download(Row):
 
 
 class Source(Row):
-    """What a config can name."""
+    """A text, model or pipeline that a config can name."""
 
     kind: Literal["text", "model", "pipeline"]
-    folder: str = Field(pattern=rf"^data(/{_PART})+$")  # a download writes nothing else
-    files: dict[str, Below]  # by what they are: those of NEEDED, and for a text its ``test``
-    unpacked_bytes: int  # about, for the disk; archives that unpack to twice as much are refused
+    folder: str = Field(pattern=rf"^data(/{_PART})+$")  # a download writes nowhere else
+    files: dict[str, Below]  # by role: those of NEEDED, and for a text also ``test``
+    unpacked_bytes: int  # approximate; an archive that unpacks to more than twice as much is refused
     licence: str
     citation: str
     inside: Below | None = None
     golden: Name | None = None
-    tokens: dict[str, int] = {}  # of a text's splits
+    tokens: dict[str, int] = {}  # number of tokens in each split of a text
     shape: dict[str, Annotated[int, Field(ge=1)]] = {}  # a model's sizes: all of SIZES, or none
     downloads: list[Download]
 
@@ -60,7 +60,7 @@ class Source(Row):
         for key, given, needed in (("files", self.files, NEEDED[self.kind]), ("shape", self.shape, SIZES)):
             lacking = [name for name in needed if name not in given]
             if lacking and (given or key == "files"):
-                raise ValueError(f"{key} lacks {', '.join(lacking)}")
+                raise ValueError(f"{key}: missing {', '.join(lacking)}")
         if unknown := set(self.shape) - set(SIZES):
             raise ValueError(f"shape.{min(unknown)}: unknown key")
         return self
@@ -75,7 +75,7 @@ class Source(Row):
 
 
 def read(path: Path) -> dict[str, Source]:
-    """Read a registry file. Raises ``UserError`` naming the row that is wrong."""
+    """Read a registry file. Raises ``UserError`` naming the row with an error."""
     require_file(path)
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -87,34 +87,39 @@ def read(path: Path) -> dict[str, Source]:
         where = ".".join(map(str, first["loc"]))
         raise UserError(
             f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
-            f"{OWN.name} of the package shows all keys",
+            f"see the package's {OWN.name} for all keys",
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable as TOML: {error}") from None
+        raise UserError(f"{path}: not valid TOML: {error}") from None
     except RecursionError:
-        raise UserError(f"{path}: not readable as TOML: it is nested too deeply") from None
+        raise UserError(f"{path}: not valid TOML: nested too deeply") from None
 
 
 @cache
 def sources(registry: str | None = None) -> dict[str, Source]:
-    """Return all sources by name; those of another ``registry`` file take the place of the package's own."""
+    """Return all sources by name; a source in another ``registry`` file replaces the package's source of that name."""
     return read(OWN) | (read(Path(registry)) if registry else {})
 
 
 def source(name: str, registry: str | None = None, kind: str | None = None, key: str = "source") -> Source:
-    """Return a source. Raises ``UserError`` where there is none of that name and kind."""
+    """Return a source. Raises ``UserError`` if there is none with that name and kind."""
     known = {n: s for n, s in sources(registry).items() if kind in (None, s.kind)}
     if name not in known:
-        raise UserError(f"{key}: {name!r} is none of {', '.join(known)}", "ff-memories fetch --list shows all sources")
+        raise UserError(
+            f"{key}: unknown source {name!r}; expected one of {', '.join(known)}",
+            "run ff-memories fetch --list to see all sources",
+        )
     return known[name]
 
 
 def golden_file(source: Source, registry: str | None) -> Path:
-    """Return the file of a source's golden numbers, which lies beside the registry that names it.
+    """Return the file with a source's known numbers, which is next to the registry that names it.
 
-    Raises ``UserError`` for a source without any.
+    Raises ``UserError`` if the source has none.
     """
     if source.golden is None:
-        raise UserError(f"{source.folder}: the registry knows no numbers to check it by", "set sources.golden: off")
+        raise UserError(
+            f"{source.folder}: the registry has no known numbers for this source", "set sources.golden: off"
+        )
     beside = Path(registry).with_name(source.golden) if registry else OWN.with_name(source.golden)
     return beside if beside.is_file() else OWN.with_name(source.golden)

@@ -1,4 +1,4 @@
-"""Training the demo model with fairseq's own tools, and what its perplexity is to be compared with."""
+"""Train the demo model with fairseq's own tools, and compute baseline perplexities to compare it with."""
 
 import math
 import os
@@ -19,7 +19,7 @@ SAVE_EVERY = 250  # updates between resumable checkpoints: a few minutes on two 
 
 
 def fairseq(tool: str, *arguments: str, threads: int = 1, log: Path | None = None) -> str:
-    """Run one of fairseq's tools, its output on stderr and at the end of ``log``; return what it printed."""
+    """Run one of fairseq's tools; copy its output to stderr, append it to ``log``, and return it."""
     env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     command = [sys.executable, "-W", "ignore", "-m", "ff_memories.inputs.fairseq_tools", tool, *arguments]
     printed = []
@@ -31,19 +31,19 @@ def fairseq(tool: str, *arguments: str, threads: int = 1, log: Path | None = Non
                 with log.open("a") as file:
                     file.write(line)
     if process.returncode:
-        raise UserError(f"fairseq {tool} ended with status {process.returncode}; its last line: {printed[-1:]}")
+        raise UserError(f"fairseq {tool} failed with status {process.returncode}; last line: {printed[-1:]}")
     return "".join(printed)
 
 
 def binarise(train: Path, validation: Path, threshold: int, folder: Path) -> None:
-    """Build the dictionary and fairseq's binary text, once."""
+    """Build the dictionary and fairseq's binary text, unless they exist."""
     if not (folder / "valid.bin").is_file():
         fairseq("preprocess", "--only-source", "--trainpref", str(train), "--validpref", str(validation),
                 "--thresholdsrc", str(threshold), "--destdir", str(folder))  # fmt: skip
 
 
 def train(folder: Path, options: dict[str, Any], save: Path, threads: int) -> Path:
-    """Train, or go on from the last checkpoint in ``save``; return the final checkpoint."""
+    """Train, or resume from the last checkpoint in ``save``; return the final checkpoint."""
     flags = []
     for name, value in options.items():
         flags += [f"--{name}"] if value is True else [f"--{name}", str(value)]
@@ -63,7 +63,7 @@ def curve(log: Path) -> str:
 
 
 def perplexity(folder: Path, checkpoint: Path, options: dict[str, Any], threads: int) -> float:
-    """Return the validation perplexity as fairseq's ``eval_lm`` states it."""
+    """Return the validation perplexity that fairseq's ``eval_lm`` reports."""
     printed = fairseq(
         "eval_lm", str(folder), "--path", str(checkpoint), "--gen-subset", "valid", "--cpu",
         "--tokens-per-sample", str(options["tokens-per-sample"]), "--sample-break-mode", "none",
@@ -73,7 +73,7 @@ def perplexity(folder: Path, checkpoint: Path, options: dict[str, Any], threads:
 
 
 def shipped(checkpoint: Path, target: Path) -> None:
-    """Write a checkpoint's options and weights alone, in half precision, tied weights once."""
+    """Write only a checkpoint's options and weights, in half precision and with tied weights stored once."""
     from ff_memories.model.checkpoint import load_pickle
 
     loaded = load_pickle(checkpoint)
@@ -82,13 +82,13 @@ def shipped(checkpoint: Path, target: Path) -> None:
     for name, tensor in loaded["model"].items():
         own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         state[name] = halves.setdefault(own, tensor.half() if tensor.is_floating_point() else tensor)
-    # what fairseq's own loading asks for stays, so that its tools read the file too
+    # keep the keys that fairseq's loader expects, so that its tools can read the file too
     rest = {"optimizer_history": loaded["optimizer_history"], "last_optimizer_state": None, "extra_state": {"epoch": 0}}
     torch.save({"args": loaded["args"], "model": state, **rest}, target)
 
 
 def baselines(train: Path, validation: Path, dictionary: Dictionary) -> dict[str, float]:
-    """Return validation perplexities of a unigram and a Kneser-Ney bigram model, ends of lines included."""
+    """Return the validation perplexities of a unigram and a Kneser-Ney bigram model, with line ends as tokens."""
 
     def stream(path: Path) -> list[int]:
         out = [EOS]

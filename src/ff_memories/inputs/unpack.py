@@ -1,4 +1,4 @@
-"""Take named files out of an archive. Nothing is written but those, under names of our own choosing."""
+"""Unpack only the named files of an archive, to paths that the archive cannot choose."""
 
 import lzma
 import shutil
@@ -24,23 +24,23 @@ def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int
 
     Args:
         archive, kind: a ``zip`` or ``tar.bz2`` file.
-        wanted: file names, sought in whatever folder of the archive.
-        folder: where they go, by their name alone (below ``inside``: by their path below it).
-        limit: bytes that all of the archive may take.
-        inside: take everything of this folder of the archive instead.
+        wanted: file names, found in any folder of the archive.
+        folder: the folder to write to, under the file's name (with ``inside``: under its path in that folder).
+        limit: total size in bytes that the archive may unpack to.
+        inside: unpack everything in this folder of the archive.
 
     Raises:
-        UserError: damaged; a name that leads out of the archive's folder; a link or device; too large; a wanted file
-            missing or twice there.
+        UserError: the archive is damaged or too large; a path leads out of it; it contains a link or a device; a wanted
+            file is missing or duplicated.
     """
     staged = folder.with_name(folder.name + ".partial")
     shutil.rmtree(staged, ignore_errors=True)
     try:
         taken = _extract(archive, kind, wanted, staged, limit, inside)
         if missing := [name for name in wanted if name not in taken]:
-            raise UserError(f"{archive}: it holds no {', '.join(missing)}", "check the source's mirrors and files")
+            raise UserError(f"{archive}: does not contain {', '.join(missing)}", "check the source's mirrors and files")
         folder.mkdir(parents=True, exist_ok=True)
-        for name in sorted(taken, key=lambda n: n in wanted):  # the files that a run looks for come last
+        for name in sorted(taken, key=lambda n: n in wanted):  # move the files that a run looks for last
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (staged / name).replace(folder / name)
     except BROKEN as error:
@@ -55,20 +55,20 @@ def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: i
     for name, size, opened in _zip(archive) if kind == "zip" else _tar(archive):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
-            raise UserError(f"{archive}: refused, its {name!r} leads out of the archive's folder")
+            raise UserError(f"{archive}: refused, because the path {name!r} leads out of the archive")
         if inside is None:
             own = path.name if path.name in wanted else None
         else:
             own = path.relative_to(inside).as_posix() if path.is_relative_to(inside) else None
-        left -= size  # also of what isn't wanted: a tar is read through
+        left -= size  # also count files that are not wanted: reading a tar passes through them
         if left < 0:
-            raise UserError(f"{archive}: refused, it unpacks to more than {limit:,} bytes")
+            raise UserError(f"{archive}: refused, because it unpacks to more than {limit:,} bytes")
         if own is None:
             continue
         if own in taken:
-            raise UserError(f"{archive}: it holds {own} twice")
+            raise UserError(f"{archive}: contains {own} twice")
         if len(taken) == MOST_FILES:
-            raise UserError(f"{archive}: refused, it unpacks to more than {MOST_FILES:,} files")
+            raise UserError(f"{archive}: refused, because it unpacks to more than {MOST_FILES:,} files")
         target = staged / own
         target.parent.mkdir(parents=True, exist_ok=True)
         with opened as source, target.open("wb") as out:
@@ -78,7 +78,7 @@ def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: i
 
 
 def _copy(source: IO[bytes], out: IO[bytes], size: int, archive: Path) -> None:
-    """Copy exactly the bytes that the archive's list of contents promised."""
+    """Copy a file; raise ``UserError`` if its size is not the one in the archive's table of contents."""
     copied = 0
     while piece := source.read(1 << 20):
         copied += len(piece)
@@ -86,7 +86,7 @@ def _copy(source: IO[bytes], out: IO[bytes], size: int, archive: Path) -> None:
             break
         out.write(piece)
     if copied != size:
-        raise UserError(f"{archive}: damaged, a file in it hasn't the size that is stated")
+        raise UserError(f"{archive}: damaged (a file does not have its stated size)")
 
 
 def _zip(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
@@ -94,7 +94,7 @@ def _zip(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
         for info in held.infolist():
             mode = info.external_attr >> 16
             if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise UserError(f"{archive}: refused, its {info.filename!r} is a link or a device")
+                raise UserError(f"{archive}: refused, because {info.filename!r} is a link or a device")
             if not info.is_dir():
                 yield info.filename, info.file_size, held.open(info)
 
@@ -103,15 +103,15 @@ def _tar(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     with tarfile.open(archive, "r:bz2") as held:
         for member in held:
             if not (member.isreg() or member.isdir()):
-                raise UserError(f"{archive}: refused, its {member.name!r} is a link or a device")
-            if opened := held.extractfile(member):  # none for a folder
+                raise UserError(f"{archive}: refused, because {member.name!r} is a link or a device")
+            if opened := held.extractfile(member):  # None for a folder
                 yield member.name, member.size, opened
 
 
 def lines_of_parquet(parts: list[Path], target: Path) -> None:
-    """Write a text file whose lines are the rows of parquet files, as the archive of the same text has them.
+    """Write the rows of parquet files as the lines of a text file, identical to the archive of the same text.
 
-    A row is a line with its line end; an empty row stands for the archive's blank line (a space).
+    A row is a line with its line end; an empty row becomes the archive's blank line (a space).
     """
     with atomic_write(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as out:
         for part in parts:
@@ -119,6 +119,6 @@ def lines_of_parquet(parts: list[Path], target: Path) -> None:
                 rows = pl.read_parquet(part, columns=["text"])["text"]
             except (pl.exceptions.PolarsError, OSError) as error:
                 raise UserError(
-                    f"{part}: not a parquet file of text ({error})", f"remove {part}, fetch again"
+                    f"{part}: not a parquet file with text ({error})", f"remove {part} and fetch again"
                 ) from None
             out.writelines((row or " ").rstrip("\n") + "\n" for row in rows)

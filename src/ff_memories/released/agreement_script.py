@@ -1,4 +1,4 @@
-"""Agreement of values with their keys' triggers as the released script tabulates it, from every key's text file."""
+"""Tabulate the agreement of values with their keys' triggers like the released script, from every key's text file."""
 
 import html
 import json
@@ -18,11 +18,11 @@ COLUMNS = (
     "target_rankings",
 )  # fmt: skip
 
-Row = tuple[int, int, float, int, str, int, list[int]]  # by ``COLUMNS``
+Row = tuple[int, int, float, int, str, int, list[int]]  # in the order of ``COLUMNS``
 
 
 def target(record: str) -> str:
-    """Return what the script takes for a record's target: the token *before* the starred one, unescaped."""
+    """Return a record's target as the script reads it: the token *before* the starred one, unescaped."""
     words = record.split(" ")
     if len(words) < 2:
         return "<s>"
@@ -31,20 +31,20 @@ def target(record: str) -> str:
 
 
 def targets(path: Path) -> Counter[str]:
-    """Return how often each target occurs in a key's file. Raises ``UserError`` where there is none."""
+    """Return how often each target occurs in a key's file. Raises ``UserError`` if the file is missing."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file", "write the files of all keys with: ff-memories export texts") from None
+        raise UserError(f"{path}: no such file", "write all keys' files with ff-memories export texts") from None
     return Counter(target(line.split("\t")[1]) for line in lines if line)
 
 
 def rows(
     decoder: Decoder, vocabulary: Vocabulary, dictionary: Dictionary, folder: Path, state: torch.Tensor | None = None
 ) -> list[Row]:
-    """Return the script's rows (``COLUMNS``): ranks for every target, grouped, the most frequent first.
+    """Return the script's rows (``COLUMNS``), with the rank of every target, grouped and the most frequent first.
 
-    ``state``: of torch's generator, for the dropout that the script leaves on; ``None``: without dropout.
+    ``state``: the state of torch's generator, for the dropout that the script leaves on; ``None``: no dropout.
     """
     out = []
     for layer, block in enumerate(decoder.layers):
@@ -75,6 +75,6 @@ def tsv(table: list[Row]) -> str:
 
 
 def max_probabilities(table: list[Row], keys: int) -> str:
-    """Return the script's JSON of every value's top probability, (layers, d_m)."""
+    """Return the script's JSON: every value's top probability, (layers, d_m)."""
     flat = [row[2] for row in table]
     return json.dumps([flat[i : i + keys] for i in range(0, len(flat), keys)], indent=4)

@@ -1,9 +1,10 @@
-"""What the authors' released code measures at a prefix: its 'layer' and 'dim' columns, under its names.
+"""Compute the released code's measures at a prefix: its 'layer' and 'dim' columns, with its names.
 
-It differs from the paper's text: a memory's prediction is that of its *scaled* value, inactive memories predict
-``<s>``, they are compared with the layer's *output*, and the residual's norm counts as one more coefficient. Vectors
-are read as they are, without the final norm that some models have; only the model's own output passes it.
-That code sorts the vocabulary to find a rank, so equal probabilities rank by token id: all of an inactive memory's.
+They differ from the paper's text: a memory's prediction is that of its *scaled* value, inactive memories predict
+``<s>``, memories are compared with the layer's *output*, and the residual's norm counts as one more coefficient.
+Vectors are read without the final norm that some models have; only the model's own output passes through it. The
+released code sorts the vocabulary to find a rank, so equal probabilities, such as all of an inactive memory's, rank by
+token id.
 """
 
 from collections.abc import Iterator
@@ -34,13 +35,14 @@ def scaled_value_tops(
 ) -> torch.Tensor:
     """Return the top token (rows, d_m) of every m_i v_i.
 
-    A positive factor leaves the order of logits, so the top can only move to or from a tail of the adaptive softmax,
-    and only where a class logit exceeds every head word's; inactive memories are zero vectors, whose top is id 0.
+    A positive factor keeps the order of the logits. So the top can only move to or from a tail of the adaptive softmax,
+    and only if a class logit exceeds every head word's. Inactive memories are zero vectors, whose top is id 0.
 
     Args:
+        vocabulary: the model's output layer.
         values: (d_m, d).
         coefficients: (rows, d_m), not negative.
-        tops: (d_m,) top tokens of the values as they are.
+        tops: (d_m,) top tokens of the unscaled values.
         scalable: (d_m,) bool, whether a class logit exceeds every head word's.
     """
     out = torch.where(coefficients > 0, tops, 0)
@@ -51,7 +53,7 @@ def scaled_value_tops(
 
 
 def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
-    """Return (d_m,) bool: values whose top may change when they are scaled."""
+    """Return (d_m,) bool: whether scaling a value may change its top token."""
     if vocabulary.classes is None:
         return torch.zeros(len(values), dtype=torch.bool, device=values.device)
     h = values if vocabulary.out is None else torch.nn.functional.linear(values, vocabulary.out)
@@ -60,13 +62,13 @@ def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
 
 
 def _parts(examples: pl.DataFrame, batch_tokens: int) -> Iterator[np.ndarray]:
-    """Yield which rows of ``examples`` run together, by length."""
+    """Yield the rows of ``examples`` that run in one batch, grouped by length."""
     position = examples["position"].to_numpy().astype(np.int64)
     return batching.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens)
 
 
 def _pack(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, part: np.ndarray) -> tuple[Batch, torch.Tensor]:
-    """Return the batch of some rows' prefixes, and each one's last row in it."""
+    """Return a batch of some rows' prefixes, and the index of each prefix's last token in it."""
     sentence, position = (examples[c].to_numpy().astype(np.int64)[part] for c in ("sentence", "position"))
     prefixes = [corpus.sentence(s)[:j] for s, j in zip(sentence, position, strict=True)]
     return decoder.pack(prefixes), torch.from_numpy(np.cumsum(position + 1) - 1).to(decoder.device)
@@ -75,7 +77,7 @@ def _pack(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, part: np.nda
 def columns(
     decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tables ``released_layer`` and ``released_dim`` of rows of ``examples``."""
+    """Return the tables ``released_layer`` and ``released_dim`` for rows of ``examples``."""
     vocabulary, names = decoder.vocabulary, examples["example"].to_numpy()
     layers: list[pl.DataFrame] = []
     dims: list[pl.DataFrame] = []
@@ -99,7 +101,7 @@ def columns(
             own["coeffs_residual_rank"] = (weights > weights[:, -1:]).sum(1)
             shown = {name: own[name].cpu().numpy() for name in LAYER_COLUMNS}
             made.append(pl.DataFrame({"example": example, "layer": np.full(len(part), index + 1), **shown}))
-        # the loop ends at the last layer, the one that the 'dim' columns are of
+        # the loop ends at the last layer, the one of the 'dim' columns
         dims.append(_dims(vocabulary, values, m, weights, scaled, own, model_top, example, len(seen)))
         layers.extend(made)
 
@@ -135,7 +137,7 @@ def _dims(
     vocabulary: Vocabulary, values: torch.Tensor, m: torch.Tensor, weights: torch.Tensor, scaled: torch.Tensor,
     own: dict[str, torch.Tensor], model_top: torch.Tensor, example: np.ndarray, layer: int,
 ) -> pl.DataFrame:  # fmt: skip
-    """One batch's 'dim' rows: every scaled value's prediction and its ranks of two tokens; then the residual's."""
+    """Return one batch's 'dim' rows: every scaled value's prediction and two tokens' ranks, then the residual's."""
     wanted = {"output": model_top, "ffn": own["ffn_argmax"]}
     ranks, probabilities = {}, {}
     row, key = (m > 0).nonzero(as_tuple=True)
@@ -172,7 +174,7 @@ def _dims(
 def _layer(
     vocabulary: Vocabulary, r: torch.Tensor, y: torch.Tensor, model_top: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """One layer's columns that come from distributions of residual, feed-forward and output: (rows,) each."""
+    """Return one layer's columns from the distributions of residual, feed-forward and output, (rows,) each."""
     output = vocabulary.predict(r + y)
     residual, ffn = vocabulary.predict(r, model_top), vocabulary.predict(y, model_top)
     ffn_of_residual = vocabulary.predict(y, residual.top)

@@ -1,4 +1,4 @@
-"""The 'layer' and 'dim' columns as the released code's data frames: one row per sentence, lists in most columns."""
+"""Arrange the 'layer' and 'dim' columns as the released code's data frames: one row per sentence, mostly lists."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.released.columns import LAYER_COLUMNS
 
-PAIRS = ("output_rank", "output_prob", "argmax", "argmax_prob")  # of the residual and of the feed-forward
-# one number per dimension; the first two, and the coefficients, have one more for the residual
+PAIRS = ("output_rank", "output_prob", "argmax", "argmax_prob")  # of the residual and the feed-forward
+# one number per dimension; the first two and the coefficients have one more, for the residual
 DIM_COLUMNS = (
     "dim_pattern_preds", "dim_pattern_output_rank", "dim_pattern_ffn_output_rank", "dim_pattern_ffn_output_prob",
     "coeffs_vals",
@@ -19,7 +19,7 @@ FORMATS = (".parquet", ".jsonl", ".pkl")
 
 
 def _sentences(examples: pl.DataFrame, texts: dict[int, str], distributions: np.ndarray | None) -> pl.DataFrame:
-    """Return ``text``, ``output_dist_vals`` where it is wanted, and ``random_pos``, by ``example``."""
+    """Return ``text``, ``random_pos`` and, if given, ``output_dist_vals`` by ``example``."""
     text = pl.Series("text", [texts[s] for s in examples["sentence"]], dtype=pl.String)
     frame = examples.select("example", text, pl.col("position").alias("random_pos"))
     if distributions is not None:
@@ -36,12 +36,12 @@ def _ordered(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
 def layer_frame(
     released: pl.DataFrame, examples: pl.DataFrame, texts: dict[int, str], distributions: np.ndarray | None = None
 ) -> pl.DataFrame:
-    """Return the released 'layer' frame: every column of ``released_layer`` as a list from the first layer on.
+    """Return the released 'layer' frame: every column of ``released_layer`` as a list over layers.
 
     Args:
         released: the ``released_layer`` table.
-        examples: the ``examples`` table, whose order the rows follow.
-        texts: of the sentences.
+        examples: the ``examples`` table, which sets the order of rows.
+        texts: the sentences' texts.
         distributions: (examples, vocab) the model's output, for ``output_dist_vals``.
     """
     lists = released.sort("example", "layer").group_by("example", maintain_order=True).agg(LAYER_COLUMNS)
@@ -53,7 +53,7 @@ def dim_frame(
     released: pl.DataFrame, dims: pl.DataFrame, examples: pl.DataFrame, texts: dict[int, str],
     distributions: np.ndarray | None = None,
 ) -> pl.DataFrame:  # fmt: skip
-    """Return the released 'dim' frame: the last layer's columns, lists over dimensions, pairs of residual and ffn."""
+    """Return the released 'dim' frame of the last layer: lists over dimensions, and (residual, ffn) pairs."""
     last = released.filter(pl.col("layer") == pl.col("layer").max())
     pairs = last.select(
         "example",
@@ -70,10 +70,10 @@ def dim_frame(
 
 
 def write(frame: pl.DataFrame, path: str | Path) -> None:
-    """Write a data frame in the format of the file's suffix: ``.parquet``, ``.jsonl`` or the released ``.pkl``."""
+    """Write a data frame in the format of the suffix: ``.parquet``, ``.jsonl`` or, as in released code, ``.pkl``."""
     suffix = Path(path).suffix
     if suffix not in FORMATS:
-        raise UserError(f"{path}: written as {', '.join(FORMATS)}, not as {suffix or 'a file without suffix'}")
+        raise UserError(f"{path}: expected the suffix {' or '.join(FORMATS)}, found {suffix or 'none'}")
     with atomic_write(path) as partial:
         if suffix == ".parquet":
             frame.write_parquet(partial)
@@ -83,4 +83,4 @@ def write(frame: pl.DataFrame, path: str | Path) -> None:
             import pandas
 
             made = pandas.DataFrame(frame.to_dicts(), columns=frame.columns)
-            made.astype({"text": object}).to_pickle(partial)  # older pandas have no type of their own for text
+            made.astype({"text": object}).to_pickle(partial)  # older versions of pandas have no string type

@@ -1,6 +1,6 @@
-"""What values predict through the released agreement script's softmax: projections never loaded, dropout left on.
+"""Predict tokens from values as the released agreement script does: with projections never loaded and dropout on.
 
-Both follow from a seed here (``model.unloaded``), so that what they do to ranks can be shown over many seeds.
+Here a seed determines both (``model.random_projections``), so that their effect on ranks can be shown over many seeds.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,9 @@ def distributions(
     """Yield (first value, log p (values, vocab)) of an adaptive softmax with dropout on its tails' projections.
 
     Args:
+        vocabulary: the model's output layer, with an adaptive softmax.
         values: (d_m, d).
-        factors: (d_m, d_k) for each tail, 0 or what the others are raised by.
+        factors: (d_m, d_k) for each tail: 0 for dropped entries, the scale for the others.
     """
     head, *tails = vocabulary.clusters
     if vocabulary.classes is None:
@@ -43,13 +44,13 @@ def distributions(
 def predictions(
     vocabulary: Vocabulary, values: torch.Tensor, state: torch.Tensor, which: torch.Tensor, ids: torch.Tensor
 ) -> tuple[list[int], list[float], list[int], torch.Tensor]:
-    """Return one layer's top tokens, their probabilities, the ranks of wanted tokens, and the generator's state.
+    """Return one layer's top tokens, their probabilities, the ranks of given tokens, and the generator's new state.
 
     Args:
         vocabulary: a ``random`` reading.
-        values: (d_m, d) of the layer.
-        state: of torch's generator, before the layer's dropout is drawn.
-        which, ids: (n,) of which value the rank of which token is wanted.
+        values: (d_m, d) values of the layer.
+        state: the state of torch's generator before this layer's dropout.
+        which, ids: (n,) pairs of a value and the token to rank in its distribution.
     """
     factors, state = random_projections.masks(
         state, [(len(values), c.embedding.shape[1]) for c in vocabulary.clusters[1:]]
@@ -67,12 +68,12 @@ def predictions(
 
 
 def rank_table(decoder: Decoder, values: pl.DataFrame, seeds: range) -> pl.DataFrame:
-    """Return the ``projection_seeds`` table: how ranks of top triggers' targets come out, seed by seed.
+    """Return the ``projection_seeds`` table: the ranks of the top triggers' targets, seed by seed.
 
     Args:
         decoder: a model with an adaptive softmax.
         values: the ``values`` table, for each key's target token.
-        seeds: of the projections and the dropout.
+        seeds: seeds of the projections and the dropout.
     """
     wanted = values.filter(pl.col("next_token").is_not_null()).sort("layer", "key")
     parts, trained, head = [], {}, decoder.vocabulary.clusters[0].size

@@ -1,4 +1,4 @@
-"""Trigger examples as the released code writes them: one JSON line per dimension, and one text file per key."""
+"""Write trigger examples as the released code does: one JSON line per dimension, and one text file per key."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ from ff_memories.base.errors import UserError
 
 @dataclass(frozen=True)
 class Trigger:
-    """What is read of a trigger; the released code writes more."""
+    """The fields of a trigger that we read; the released code writes more."""
 
     fc1_value: int | FiniteFloat
     token_indice: Annotated[float, Field(ge=0, multiple_of=1, allow_inf_nan=False)]
@@ -22,7 +22,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Record:
-    """A line of ``jsonl``: a dimension and its triggers in every layer."""
+    """One JSON line: a dimension and its triggers in every layer."""
 
     dim: Annotated[int, Field(ge=0, lt=2**32)]
     top_values: Annotated[list[list[Trigger]], Field(min_length=1)]
@@ -58,33 +58,33 @@ def jsonl(triggers: pl.DataFrame, texts: dict[int, str], layers: int, dims: Iter
 
 
 def record(line: bytes, place: str) -> Record:
-    """Return what a line of ``jsonl``, or of the released file, holds. Raises ``UserError`` naming the place."""
+    """Parse one line of ``jsonl``'s or the released code's file. Raises ``UserError`` naming the place."""
     try:
         return _RECORD.validate_json(line, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = "".join(f"{part}: " for part in [".".join(map(str, first["loc"]))] if part)
         raise UserError(
-            f"{place}: no triggers of a dimension ({where}{first['msg']})",
-            "give what export-triggers or the released code wrote",
+            f"{place}: not a dimension with its triggers ({where}{first['msg']})",
+            "give a file that `ff-memories export triggers` or the released code wrote",
         ) from None
 
 
 def key_files(found: Record, place: str, tokenize: Callable[[str], list[str]]) -> Iterator[tuple[str, str]]:
-    """Yield (file name, content) per layer of one ``record``: value, tab, prefix with the next token starred.
+    """Yield (file name, content) for each layer of a ``record``: lines of value, tab, prefix with a starred next token.
 
-    The printer's tokenizer differs from the scorer's (it leaves hyphens within words), so the starred token can be
-    another than the one after the prefix: this is so in the released files, too.
+    The tokenizer for printing differs from the one for scoring (it keeps hyphens within words), so the starred token is
+    not always the one after the prefix. The released files have the same mismatch.
 
     Raises:
-        UserError: a text without a token, naming the place.
+        UserError: a text has no token; the message names the place.
     """
     for layer, triggers in enumerate(found.top_values):
         rows = []
         for trigger in triggers:
             words = tokenize(trigger.text)[: int(trigger.token_indice) + 1]
             if not words:
-                raise UserError(f"{place}: a text of layer_index {layer} has no token", "remove the trigger")
+                raise UserError(f"{place}: a text with layer_index {layer} has no token", "remove this trigger")
             words[-1] = f"*{words[-1]}*"
             rows.append(f"{trigger.fc1_value}\t{' '.join(words)}\n")
         yield f"{found.dim}_{layer}.txt", "".join(rows)
