@@ -86,7 +86,7 @@ def test_restore_makes_only_what_is_never_recorded_whatever_is_newer(pulled, tmp
     recorded = {p: p.stat().st_mtime_ns for p in (results / "tables").iterdir()}
     contents = files(results / "tables")
     shown = run(folder, "ff-memories", "restore", **HERE)
-    again = shown.stderr.partition("making again: ")[2].splitlines()[0]
+    again = shown.stderr.partition("rebuilding: ")[2].splitlines()[0]
     pages = {"figure_pages"}
     assert set(again.split(", ")) <= {"model", "corpus", "table1", "table2", "table3", "report", "gallery"} | pages
     assert files(results / "tables") == contents
@@ -141,7 +141,7 @@ def test_a_run_computed_here_is_verified_as_such(recomputed):
     assert "arithmetic fast" in done.stdout
     assert files(recomputed / "results/small/tables") == before
     page = (recomputed / "results/small/report/recomputed.html").read_text()
-    assert "equal to" in page and "verdicts the same" in page
+    assert "equal to" in page and "verdicts are the same" in page
     assert 'data="recomputed.html"' in (recomputed / "results/small/report/report.html").read_text()
 
 

@@ -128,7 +128,7 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
 
 def test_rows_that_name_nothing_are_found(sound):
     lost = tampered(sound, "triggers", lambda r: {"sentence": 10**6})
-    assert "there is not" in next(f for f in audit(lost, ALL, ["triggers"])).differ[0]
+    assert "does not exist" in next(f for f in audit(lost, ALL, ["triggers"])).differ[0]
 
 
 def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
@@ -144,7 +144,7 @@ def test_examples_are_compared_with_a_given_sample(tmp_path):
     given = evidence(tmp_path, {"composition__sample_file": "sample.jsonl", "corpus__segmenter": "line"}, {})
     assert draws(given) == []
     given.tables["examples"] = given.tables["examples"].with_columns(pl.col("position").reverse())
-    assert draws(given) == ["examples: not the prefixes of the given sample"]
+    assert draws(given) == ["examples: not the prefixes of composition.sample_file"]
 
 
 def test_triggers_out_of_order_are_found(sound):
@@ -157,9 +157,9 @@ def test_the_sample_is_as_large_as_the_statement_needs():
     assert aim.rows == 398
     assert 0.9925**398 <= 0.05 < 0.9925**397
     said = aim.statement(398, 0, 10**6, "rows match")
-    assert said == "398 of 398 rows match: with 95 % confidence fewer than 0.75 % of 1,000,000 differ"
+    assert said == "398 of 398 rows match: with 95 % confidence, fewer than 0.75 % of 1,000,000 differ"
     assert aim.bound(398, 0) <= 0.0075
-    assert "these are all there are" in aim.statement(40, 0, 40, "rows match")
+    assert "these are all rows" in aim.statement(40, 0, 40, "rows match")
     assert aim.bound(398, 2) > 2 / 398
     with pytest.raises(UserError, match="between 0 and 1"):
         Aim(0.95, 2)

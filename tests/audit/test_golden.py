@@ -120,7 +120,7 @@ def keys_for_values(decoder):
 
 @pytest.mark.parametrize(
     "mistake, says",
-    [(transposed, "transposed"), (shifted, "layers are shifted"), (keys_for_values, "taken from fc1")],
+    [(transposed, "transposed"), (shifted, "layers are shifted"), (keys_for_values, "read from fc1")],
 )
 def test_a_wrong_reading_is_named(folder, known, mistake, says):
     decoder = load(folder)
@@ -154,14 +154,14 @@ def test_another_number_of_heads_is_named(folder, known, tmp_path):
     lenient = known | {"perplexity": known["perplexity"] | {"wrong_dictionary": 1e9}}
     faults, reason = verdict(load(tmp_path), folder / "dict.txt", folder, lenient)
     assert [fault[-4:] for fault in faults] == ["(G2)"]
-    assert "4 attention heads" in reason
+    assert "attention heads (4)" in reason
 
 
 def test_other_values_and_all_else_as_it_was_have_no_usual_reason(folder, known):
     tops = [at | {"token": "the"} for at in known["tops"]]
     faults, reason = verdict(load(folder), folder / "dict.txt", folder, known | {"tops": tops})
     assert any("(G3)" in fault for fault in faults)
-    assert reason == "no usual reason fits: the checkpoint is another one"
+    assert reason == "none of the usual reasons explains it, so this is probably another checkpoint"
 
 
 def test_a_few_windows_stand_for_all_and_numbers_that_cannot_be_read_are_named(folder, tmp_path):
@@ -170,7 +170,7 @@ def test_a_few_windows_stand_for_all_and_numbers_that_cannot_be_read_are_named(f
     own = sum(loss(s - 5, s + 5) - loss(s - 5, s) for s in (5, 25, 45))  # less those that are context alone
     few = golden.perplexity(load(folder), ids, context=5, counted=5, windows=3)
     assert few == pytest.approx(math.exp(own / 15), rel=1e-5)
-    with pytest.raises(UserError, match=r"none\.toml: not readable as TOML"):
+    with pytest.raises(UserError, match=r"none\.toml: not valid TOML"):
         expected(tmp_path / "none.toml")
 
 
@@ -229,13 +229,16 @@ def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, 
     (tmp_path / "golden.json").unlink()
     (tmp_path / "known.toml").write_text("\n".join(lines).replace("parameters = ", "parameters = 1"))
     assert step(folder, *more) == 2
-    assert "this is not small as it is known: its size" in capsys.readouterr().err
+    assert "this is not the known small: it has the size of another model" in capsys.readouterr().err
     (tmp_path / "known.toml").write_text(
         "\n".join(lines).replace("max_probability = [", "max_probability = [1.5, 2] #")
     )
     assert step(folder, *more) == 2
     said = capsys.readouterr().err
-    assert "as it is known: the values are right and the text is read wrongly" in said and "(G4)" in said
+    assert (
+        "this is not the known small: the values are read correctly, but other numbers differ" in said
+        and "(G4)" in said
+    )
     assert not (tmp_path / "golden.json").exists()
 
 
@@ -256,10 +259,10 @@ def test_the_step_for_triggers_refuses_keys_whose_triggers_end_otherwise(tmp_pat
             main(command)
         assert end.value.code == status and Path("found.json").exists() == (not status)
     said = capsys.readouterr().err
-    assert "key 3 of layer 1: 67% of 3 triggers end in of, at least 70% are known to (G6)" in said
+    assert "key 3 of layer 1: 67% of 3 triggers end in of, expected at least 70% (G6)" in said
     assert json.loads(Path("found.json").read_text())[0]["n"] == 3
 
 
 def test_an_unreadable_test_text_is_named(tmp_path):
-    with pytest.raises(UserError, match="not a readable text"):
+    with pytest.raises(UserError, match="cannot be read as text"):
         golden.stream(tmp_path / "none.txt", Dictionary(["a"]))

@@ -181,7 +181,7 @@ def test_what_is_not_here_is_no_fault_if_it_can_be_made_again(here):
     assert found.faults == []
     assert "results/planted/report/table1.html" in found.data["absent"]
     (here / table("values")).unlink()
-    assert f"{table('values')}: not here; dvc pull brings it" in check("files")["files"].faults
+    assert f"{table('values')}: missing; run dvc pull to get it" in check("files")["files"].faults
 
 
 def test_without_the_corpus_the_audit_cannot_be_made_and_says_so(here):
@@ -221,7 +221,7 @@ def test_a_page_names_some_faults_and_counts_the_rest():
     "arguments, said",
     [
         (["--share", "2"], "between 0 and 1"),
-        (["--only", "hashes"], "there is no such part"),
+        (["--only", "hashes"], "no such part"),
         (["--configfile", "config/none.yaml"], "no such config file"),
     ],
 )
@@ -237,7 +237,7 @@ def test_a_run_that_was_never_recorded_is_bad_usage(here, capsys):
     with pytest.raises(SystemExit) as end:
         main(["verify", "--only", "files"])
     assert end.value.code == 2
-    assert "nothing of this run was recorded" in capsys.readouterr().err
+    assert "this run has not been recorded yet" in capsys.readouterr().err
 
 
 def test_something_wrong_ends_with_status_1(here, capsys):

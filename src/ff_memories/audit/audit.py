@@ -1,8 +1,8 @@
-"""The audit: random rows of the measured tables, recomputed from the model and the text.
+"""The audit: recompute random rows of the measured tables from the model and the text.
 
-Every table gets a sample of its own, and a statement with the confidence asked for. Besides, random sentences are run
-whole, and no prefix of theirs may beat the last trigger of a key that does not list it: so is a row found that was left
-out, which no recomputation of the rows that are there could do.
+The audit samples every table and makes a statement about it at the requested confidence. It also runs random whole
+sentences: no prefix may beat the last trigger of a key that does not list it. That finds rows missing from the table,
+which recomputing existing rows cannot find.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,12 +32,12 @@ ROWS: dict[str, Callable[[Evidence, Row], Result]] = {
     "composition": checks.composition,
     "refinement": checks.refinement,
 }
-LEFT_OUT = "sentences"  # whose prefixes are looked for among the triggers
+LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 
 
 @dataclass
 class Finding:
-    """What was found in one table (or in what it left out)."""
+    """The audit's result for one table, or for the rows that it lacks."""
 
     what: str
     population: int
@@ -54,7 +54,7 @@ class Finding:
             self.differ.append(f"{where}: {result.says}")
 
     def statement(self, aim: Aim) -> str:
-        """Return what may be said of the table, in words."""
+        """Return the statement about the table in words."""
         words = (
             ("sentences hold no unlisted trigger", "do") if self.what == LEFT_OUT else (f"rows of {self.what} match",)
         )
@@ -62,12 +62,12 @@ class Finding:
 
 
 def audit(evidence: Evidence, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
-    """Recompute a random sample of every measured table, and look for prefixes that ``triggers`` leaves out.
+    """Recompute a random sample of every measured table, and look for prefixes missing from ``triggers``.
 
     Args:
-        evidence: what is recomputed, and what from.
-        aim: how sure to be.
-        only: the tables, and ``sentences`` for what was left out.
+        evidence: the tables, and the model and text to recompute them from.
+        aim: the confidence and the share of errors to detect.
+        only: tables to audit, and ``sentences`` to look for missing triggers.
     """
     sentences = np.flatnonzero(available(evidence.corpus, evidence.config.triggers.positions))
     sizes = {name: len(sentences) if name == LEFT_OUT else len(evidence.tables[name]) for name in only}
@@ -101,11 +101,11 @@ def recomputed(name: str, evidence: Evidence, row: Row) -> Result:
     try:
         return ROWS[name](evidence, row)
     except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
-        return Result(DIFFERS, "it names a trigger, an example or a sentence that there is not")
+        return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
 
 
 def draws(evidence: Evidence) -> list[str]:
-    """Draw keys, tokens and examples again, as the config says; return what was drawn otherwise."""
+    """Repeat the random draws of keys, tokens and examples; return which tables do not match them."""
     corpus, config, tables = evidence.corpus, evidence.config, evidence.tables
     layers, keys = evidence.oracle.keys
     chosen = config.mutations
@@ -114,7 +114,11 @@ def draws(evidence: Evidence) -> list[str]:
         random=chosen.random, single_token=chosen.single_token, seed=config.seed,
     ).rows  # fmt: skip
     key = ["layer", "key", "rank", "mutation", "removed"]
-    faults = [] if _same_rows(tables["mutations"], again, key) else ["mutations: not the keys and tokens of the seed"]
+    faults = (
+        []
+        if _same_rows(tables["mutations"], again, key)
+        else ["mutations: not the keys and tokens that the seed draws"]
+    )
     options = config.composition
     examples = evidence.given
     if examples is None:
@@ -123,8 +127,8 @@ def draws(evidence: Evidence) -> list[str]:
             positions=options.positions, seed=config.seed,
         )  # fmt: skip
     if not _same_rows(tables["examples"], examples, ["example", "sentence", "position"]):
-        whose = "seed" if evidence.given is None else "given sample"
-        faults.append(f"examples: not the prefixes of the {whose}")
+        whose = "that the seed draws" if evidence.given is None else "of composition.sample_file"
+        faults.append(f"examples: not the prefixes {whose}")
     triggers = tables["triggers"]
     steps = triggers.select(
         (pl.col("rank") == 1 + pl.int_range(pl.len()).over("layer", "key")).all().alias("ranks"),

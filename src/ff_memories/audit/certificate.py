@@ -1,4 +1,4 @@
-"""What a check found, for people (a page) and for programs (JSON)."""
+"""Write the findings of ``verify``: lines for the terminal, and a certificate as JSON."""
 
 import subprocess
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.workflow import lock
 
-SHOWN = 8  # faults of one part that the page names; the certificate names all
+SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
 
 
 def page(part: Part) -> Iterator[str]:
-    """Yield one part's lines on the page."""
+    """Yield one part's lines for the terminal."""
     mark = "FAIL" if part.faults and part.name not in TOLERATED else "note" if part.faults else "ok"
     yield f"{mark:4} {part.name:12} {part.line}"
     yield from (f"{'':18}{note}" for note in part.notes)
@@ -26,9 +26,9 @@ def page(part: Part) -> Iterator[str]:
 
 
 def verdict(parts: list[Part], seconds: float) -> str:
-    """Return the last line of the page."""
+    """Return the last line for the terminal."""
     left_out = [name for name in PARTS if name not in {*(part.name for part in parts), "recomputed"}]
-    only = f"; not looked at: {', '.join(left_out)}" if left_out else ""
+    only = f"; not checked: {', '.join(left_out)}" if left_out else ""
     if not verified(parts):
         return f"NOT VERIFIED in {duration(seconds)}{only}"
     again = next((part for part in parts if part.name == "recomputed"), None)
@@ -37,7 +37,7 @@ def verdict(parts: list[Part], seconds: float) -> str:
 
 
 def certificate(parts: list[Part], seconds: float, run: str, scope: str, configfile: Path | None) -> dict[str, Any]:
-    """Return all that was found, as data."""
+    """Return all findings as data."""
     return {
         "certificate": "ff-memories verify",
         "version": 1,
@@ -56,7 +56,7 @@ def certificate(parts: list[Part], seconds: float, run: str, scope: str, configf
 
 
 def commit() -> str | None:
-    """Return the commit that is checked out, with a ``+`` where files differ from it; nothing outside of git."""
+    """Return the current commit, with a ``+`` if tracked files differ from it; ``None`` outside of git."""
     try:
         ask = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
         return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--untracked-files=no") else "")

@@ -1,4 +1,4 @@
-"""Rows of the measured tables, recomputed from the model and the text: one function per table."""
+"""Recompute rows of the measured tables from the model and the text: one function per table."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Evidence:
-    """All that a row is recomputed from; ``given`` are the examples where the config names them in place of a draw."""
+    """What rows are recomputed from. ``given``: the examples, if the config names them in a file."""
 
     oracle: Oracle
     corpus: Corpus
@@ -46,7 +46,7 @@ class Evidence:
 
     @classmethod
     def read(cls, run: Run, names: Iterable[str], at: Callable[[str], Path]) -> "Evidence":
-        """Read a run's model, corpus and tables; ``at`` says where a file of the run is looked for."""
+        """Read a run's model, corpus and tables; ``at`` maps a file of the run to the place to read it from."""
         values = run.resolved["values"]
         dictionary = Dictionary.read(at(run.dictionary))
         oracle = Oracle(at(run.checkpoint), dictionary, values["projection"], values["projection_seed"])
@@ -59,7 +59,7 @@ class Evidence:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
     def following(self, row: Row) -> int | None:
-        """Return the token after a prefix; nothing where its sentence ends."""
+        """Return the token after a prefix; ``None`` at the end of its sentence."""
         tokens = self.corpus.sentence(row["sentence"])
         return int(tokens[row["position"]]) if row["position"] < len(tokens) else None
 
@@ -68,13 +68,13 @@ class Evidence:
         return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)
 
     def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities with those left out that are none of ``values.types``."""
+        """Return log-probabilities, with -inf for types that ``values.types`` excludes."""
         if types == "all" or not self.never:
             return log_probabilities
         return log_probabilities.index_fill(0, torch.tensor(self.never), -torch.inf)
 
     def tops(self, types: str, layer: int, key: int) -> list[int]:
-        """Return the token that a value predicts among some types, and after it those too close to it to call."""
+        """Return the token that a value predicts among the given types, then the tokens too close to it to call."""
         if (types, layer, key) not in self._tops:
             said = self.among(types, self.oracle.of_memory(self.oracle.value(layer, key)))
             best = int(said.argmax())
@@ -91,40 +91,40 @@ def _validation(run: Run, at: Callable[[str], Path]) -> dict[int, str]:
 
 
 def lengths(evidence: Evidence, sentence: int) -> range:
-    """Return the prefix lengths of a sentence that the config looks at."""
+    """Return the prefix lengths of a sentence that ``triggers.positions`` allows."""
     low, high = POSITIONS[evidence.config.triggers.positions]
     return range(low, len(evidence.corpus.sentence(sentence)) + high + 1)
 
 
 def trigger(evidence: Evidence, row: Row) -> Result:
-    """E1: a prefix's coefficient, that it is its sentence's best, and the token after it."""
+    """Check a row of E1: the prefix's coefficient, whether it is its sentence's best, and the next token."""
     results = [compare.same("next_token", row["next_token"], evidence.following(row))]
     seen = evidence.oracle.layers(evidence.corpus.sentence(row["sentence"]))[row["layer"] - 1]
     m = seen.coefficients()[:, row["key"]]
     allowed = lengths(evidence, row["sentence"])
     if row["position"] not in allowed:
-        return Result(DIFFERS, f"position {row['position']} is none of {allowed.start} to {allowed.stop - 1}")
+        return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
     own = float(m[row["position"]])
     results.append(evidence.near.coefficient("coefficient", row["coefficient"], own, _noise(evidence, seen)))
     best = float(m[allowed.start : allowed.stop].max())
     if evidence.config.triggers.per_sentence == "best" and best > own:
-        say = f"position {row['position']} is not the best of its sentence, {int(m.argmax())} is"
+        say = f"the best position of its sentence is {int(m.argmax())}, not {row['position']}"
         results.append(Result(NEAR_TIE if best <= own * (1 + evidence.near.limits.tie) else DIFFERS, say))
     return compare.together(results)
 
 
 def _noise(evidence: Evidence, seen: Seen) -> float:
-    """Return how far any score of a layer may be off in the run's precision."""
+    """Return the largest error of a layer's scores in the run's precision."""
     return evidence.near.limits.noise * float(seen.score.abs().max())
 
 
 def mutation(evidence: Evidence, row: Row) -> Result:
-    """E3: a trigger's coefficient without one of its tokens."""
+    """Check a row of E3: a trigger's coefficient after removing one token."""
     source = evidence.trigger(row)
     prefix = evidence.prefix(source)
     at = {"first": 1, "last": len(prefix), "random": row["removed"]}[row["mutation"]]
     if row["removed"] != at or not 1 <= at <= len(prefix):
-        return Result(DIFFERS, f"removed is {row['removed']}, in a prefix of {len(prefix)} tokens")
+        return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(prefix)} tokens")
     seen = evidence.oracle.layers(np.delete(prefix, at - 1))[row["layer"] - 1]
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
@@ -138,7 +138,7 @@ def mutation(evidence: Evidence, row: Row) -> Result:
 
 
 def value(evidence: Evidence, row: Row) -> Result:
-    """E4-E7: what a value predicts, and whether its key's triggers are followed by it."""
+    """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
     said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
     targets = _targets(evidence, row)
     first = targets[0] if targets else None
@@ -153,7 +153,7 @@ def value(evidence: Evidence, row: Row) -> Result:
 
 
 def suffixes(evidence: Evidence, row: Row, column: str) -> Iterator[tuple[str, str]]:
-    """Yield each choice of ``values.types`` that a row has columns of, and their suffix."""
+    """Yield each choice of ``values.types`` for which a row has columns, and the columns' suffix."""
     own = evidence.config.values.types
     yield own, ""
     if f"{column}_{other(own)}" in row:
@@ -163,7 +163,7 @@ def suffixes(evidence: Evidence, row: Row, column: str) -> Iterator[tuple[str, s
 def _predicted(
     evidence: Evidence, row: Row, said: torch.Tensor, first: int | None, known: list[int], suffix: str
 ) -> list[Result]:
-    """Compare what a value predicts among the types whose columns have a suffix."""
+    """Compare a value's prediction with the columns that have the given suffix."""
     top = row["top_token" + suffix]
     named = lambda column: (column + suffix, row[column + suffix])
     results = [
@@ -174,13 +174,13 @@ def _predicted(
     ]
     if first is None:
         results.append(compare.same(*named("next_token_rank"), None))
-    elif first < len(said) and said[first] > -torch.inf:  # a reading of the head alone ranks no rarer words
+    elif first < len(said) and said[first] > -torch.inf:  # with the head alone, rarer words have no rank
         results.append(evidence.near.rank(*named("next_token_rank"), said, first))
     return results
 
 
 def _targets(evidence: Evidence, row: Row) -> list[int | None]:
-    """Return what a key's triggers are compared with, best trigger first (``values.target``)."""
+    """Return the target tokens of a key's triggers, best trigger first (``values.target``)."""
     listed = evidence.lists.get((row["layer"], row["key"]))
     if listed is None:
         return []
@@ -190,7 +190,7 @@ def _targets(evidence: Evidence, row: Row) -> list[int | None]:
 
 
 def promoted(evidence: Evidence, row: Row) -> Result:
-    """A token that a value promotes, and how much."""
+    """Check a row of ``promoted``: a token's probability and rank."""
     said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
     return compare.together([
         evidence.near.probability("probability", row["probability"], float(said[row["token"]].exp())),
@@ -199,17 +199,17 @@ def promoted(evidence: Evidence, row: Row) -> Result:
 
 
 def shading(evidence: Evidence, row: Row) -> Result:
-    """A trigger's coefficient after one of its tokens."""
+    """Check a row of ``shading``: the key's coefficient after one token of a trigger."""
     source = evidence.trigger(row)
     if not 1 <= row["position"] <= source["position"]:
-        return Result(DIFFERS, f"position {row['position']} is none of 1 to {source['position']}")
+        return Result(DIFFERS, f"position {row['position']} is not in 1 to {source['position']}")
     seen = evidence.oracle.layers(evidence.prefix(source))[row["layer"] - 1]
     found = float(seen.coefficients()[row["position"], row["key"]])
     return evidence.near.coefficient("coefficient", row["coefficient"], found, _noise(evidence, seen))
 
 
 def example(evidence: Evidence, row: Row) -> Result:
-    """Section 5's prefixes: the token after one, and the model's own prediction."""
+    """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
     last = evidence.oracle.layers(evidence.prefix(row))[-1]
     return compare.together([
         compare.same("next_token", row["next_token"], evidence.following(row)),
@@ -218,7 +218,7 @@ def example(evidence: Evidence, row: Row) -> Result:
 
 
 def composition(evidence: Evidence, row: Row) -> Result:
-    """E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
+    """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
     seen = _at(evidence, row)[row["layer"] - 1]
     score, residual, ffn = seen.score[-1], seen.residual[-1], seen.ffn[-1]
     says = row["ffn_top" if evidence.config.composition.layer_prediction == "ffn" else "output_top"]
@@ -243,7 +243,7 @@ def composition(evidence: Evidence, row: Row) -> Result:
 def _agreeing(
     evidence: Evidence, types: str, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int
 ) -> tuple[int, int]:
-    """Return how many memories that may agree have values that predict a token, and how many are too close to call."""
+    """Return how many of the given memories predict a token, and how many are too close to call."""
     agree = close = 0
     for key in keys.tolist():
         tops = evidence.tops(types, layer, key)
@@ -253,7 +253,7 @@ def _agreeing(
 
 
 def refinement(evidence: Evidence, row: Row) -> Result:
-    """E11-E13: what residual, feed-forward and output predict at a layer, and the kind that follows."""
+    """Check a row of E11-E13: predictions of residual, feed-forward and output at a layer, and the resulting kind."""
     layers = _at(evidence, row)
     here, last = layers[row["layer"] - 1], layers[-1]
     residual = evidence.oracle.of_layer(here.residual[-1])

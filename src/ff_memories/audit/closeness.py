@@ -1,8 +1,8 @@
-"""When a recomputed number and a recorded one are the same.
+"""Decide whether a recomputed number equals a recorded one.
 
-What is recorded was computed in the precision that the run declares, in batches; what it is compared with in float64,
-one sentence at a time. So numbers agree to ``tolerances``, and only what lies closer together than that precision can
-tell apart may have changed places: that is a near-tie, which is counted apart and is no difference.
+Recorded numbers were computed in batches, in the run's declared precision; recomputed ones in float64, one sentence at
+a time. So numbers agree only up to ``tolerances``. Tokens or ranks may change places only if that precision cannot tell
+their scores apart: such a near-tie is counted separately and is not a difference.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MATCH, NEAR_TIE, DIFFERS = "match", "near-tie", "differs"
 
 @dataclass(frozen=True)
 class Result:
-    """How one row, or one of its columns, compares; ``says``: what differs; ``difference``: relative, of a number."""
+    """The result for a row or a column; ``says``: what differs; ``difference``: a number's relative difference."""
 
     state: str = MATCH
     says: str = ""
@@ -25,7 +25,7 @@ class Result:
 
 
 def together(results: list[Result]) -> Result:
-    """Return a row's result from its columns'."""
+    """Combine the results of a row's columns."""
     states = {result.state for result in results}
     state = next(s for s in (DIFFERS, NEAR_TIE, MATCH) if s in states or s == MATCH)
     says = "; ".join(result.says for result in results if result.state == state and result.says)
@@ -33,12 +33,12 @@ def together(results: list[Result]) -> Result:
 
 
 def same(column: str, recorded: Any, found: Any) -> Result:
-    """Compare what must be equal."""
+    """Compare two values that must be equal."""
     return Result() if recorded == found else Result(DIFFERS, f"{column} is {recorded}, recomputed {found}")
 
 
 def within(column: str, recorded: int, found: int, low: int, high: int) -> Result:
-    """Compare a count some of whose members are too close to call."""
+    """Compare a count; ``low`` to ``high`` is its range, because some of its members are too close to call."""
     if recorded == found:
         return Result()
     return Result(NEAR_TIE if low <= recorded <= high else DIFFERS, f"{column} is {recorded}, recomputed {found}")
@@ -46,14 +46,14 @@ def within(column: str, recorded: int, found: int, low: int, high: int) -> Resul
 
 @dataclass(frozen=True)
 class Closeness:
-    """Compares numbers, top tokens and ranks within the limits of a run's precision."""
+    """Compare numbers, top tokens and ranks within the limits of a run's precision."""
 
     limits: Tolerances
 
     def coefficient(
         self, column: str, recorded: float, found: float, noise: float = 0.0, scale: float | None = None
     ) -> Result:
-        """Compare a coefficient, relative to its own size or ``scale``; ``noise``: an absolute error that is none."""
+        """Compare a coefficient, relative to its own size or ``scale``; ``noise``: an absolute error to ignore."""
         scale = max(abs(found if scale is None else scale), noise / self.limits.coefficient)
         return _number(column, recorded, found, scale, self.limits.coefficient)
 
@@ -71,7 +71,7 @@ class Closeness:
         return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {found}")
 
     def rank(self, column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
-        """Compare how many tokens are more probable than one."""
+        """Compare a token's rank: how many tokens are more probable."""
         own, limit = log_probabilities[token], self.limits.probability
         count = lambda bar: int((log_probabilities > bar).sum())
         return within(  # the token itself is above the lower bar

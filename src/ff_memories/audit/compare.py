@@ -1,4 +1,4 @@
-"""Two runs of one config, table by table and claim by claim: identical, equal, or different."""
+"""Compare two runs of one config, table by table and claim by claim: identical, equal, or different."""
 
 import dataclasses
 import os
@@ -37,19 +37,19 @@ MEASURED = (
     "refinement",
     "control",
 )
-NOT_TOLD = "different, or a near-tie: the model is needed to tell"
+NOT_TOLD = "differs, and may be a near-tie; to find out, compare where the run's model and text are"
 
 
 @dataclass
 class Comparison:
-    """How two runs compare.
+    """The comparison of two runs.
 
     Attributes:
         answer: ``identical``, ``equal`` or ``different``.
         tables: {table: its outcome}.
-        claims: (claim, A's value, B's, A's verdict, B's), of claims that both have.
-        precisions: what A was measured in, and B.
-        verdicts: claims with the same verdict in both.
+        claims: (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have.
+        precisions: the precisions of A and B.
+        verdicts: number of claims with the same verdict in both.
     """
 
     identical: bool
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def different(self) -> list[str]:
-        """What differs, in words, measurements first."""
+        """The differences in words, measurements first."""
         return [line for outcome in self.tables.values() for line in outcome.different]
 
     @property
@@ -72,14 +72,14 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """One line for people: verdicts, numbers, rows exchanged."""
-        said = [f"{self.verdicts} of {len(self.claims)} verdicts the same"] if self.claims else []
+        """A one-line summary: verdicts, numbers, rows exchanged."""
+        said = [f"{self.verdicts} of {len(self.claims)} verdicts are the same"] if self.claims else []
         if (triggers := self.tables.get("triggers")) and triggers.cells:
             off, rows = triggers.cells.get("coefficient", 0), triggers.rows[0]
             said.append(f"{off:,} of {rows:,} coefficients differ in their last bits")
             said.append(f"{triggers.exchanged:,} row{'s' * (triggers.exchanged != 1)} exchanged at near-ties")
         if settled := sum(outcome.settled for outcome in self.tables.values()):
-            said.append(f"{settled:,} decision{'s' * (settled != 1)} at near-ties")
+            said.append(f"{settled:,} other row{'s' * (settled != 1)} with a near-tie")
         return "; ".join(said)
 
 
@@ -89,13 +89,14 @@ def coarser(precisions: tuple[Precision, Precision]) -> Precision:
 
 
 def compare(a: Path, b: Path, configfile: Path | None = None) -> Comparison:
-    """Compare two runs, each a run's folder or a ``dvc.lock``, whose tables DVC's cache then holds.
+    """Compare two runs. Each is a run's folder, or a ``dvc.lock`` with its tables in DVC's cache.
 
-    Rows that only a recomputation can settle are recomputed where model and text are here; else they differ.
+    Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
+    different.
     """
     with _tables(a, configfile) as first, _tables(b, configfile) as second:
         if not first or not second:
-            raise UserError(f"{a if not first else b}: no tables of a run", "name a folder such as results/demo")
+            raise UserError(f"{a if not first else b}: has no tables of a run", "give a folder such as results/demo")
         same = first.keys() == second.keys() and all(
             lock.digest(first[name]) == lock.digest(second[name]) for name in first
         )
@@ -114,12 +115,12 @@ def compare(a: Path, b: Path, configfile: Path | None = None) -> Comparison:
 
 @contextmanager
 def _tables(run: Path, configfile: Path | None) -> Iterator[dict[str, Path]]:
-    """Yield {table: its file} of a run's folder, or of the record that a ``dvc.lock`` is."""
+    """Yield {table: its file} of a run's folder or of a ``dvc.lock``."""
     if run.is_dir():
         yield _known({path.stem: path for path in sorted((run / "tables").glob("*.parquet"))})
         return
     if not run.is_file():
-        raise UserError(f"{run}: no such folder or dvc.lock", "name a folder such as results/demo, or a dvc.lock")
+        raise UserError(f"{run}: no such folder or dvc.lock", "give a folder such as results/demo, or a dvc.lock")
     digests = recorded(run)
     if run.resolve() == lock.path_of(configfile).resolve():
         fetch(configfile)
@@ -128,18 +129,18 @@ def _tables(run: Path, configfile: Path | None) -> Iterator[dict[str, Path]]:
         for name, md5 in digests.items():
             held = next((c / md5[:2] / md5[2:] for c in CACHES if (c / md5[:2] / md5[2:]).is_file()), None)
             if held is None:
-                raise UserError(f"{run}: DVC's cache does not hold its {name}", "dvc fetch")
+                raise UserError(f"{run}: its table {name} is not in DVC's cache", "run dvc fetch")
             found[name] = Path(folder, f"{name}.parquet")
             found[name].symlink_to(held.resolve())
         yield _known(found)
 
 
 def _precision(run: dict[str, Path]) -> Precision:
-    """Return what a run's tables were measured in. Raises ``UserError`` where they do not agree."""
+    """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
     found = {tables.precision_of(path): path for name, path in run.items() if name in MEASURED}
     if len(found) > 1:
         names = " and ".join(f"{path.stem} in {precision}" for precision, path in found.items())
-        raise UserError(f"{names}: not the tables of one run", "snakemake")
+        raise UserError(f"tables measured in different precisions: {names}", "run snakemake")
     return next(iter(found), "float32")
 
 
@@ -148,17 +149,19 @@ def _known(found: dict[str, Path]) -> dict[str, Path]:
 
 
 def recorded(path: Path) -> dict[str, str]:
-    """Return {table: MD5} of a ``dvc.lock``. Raises ``UserError`` where it is none."""
+    """Return {table: MD5} of a ``dvc.lock``. Raises ``UserError`` for any other file."""
     try:
         stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"]
         outs = [(out["path"], out["md5"]) for stage in stages.values() for out in stage.get("outs", [])]
     except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
-        raise UserError(f"{path}: neither a run's folder nor a dvc.lock", "name one of them") from None
+        raise UserError(
+            f"{path}: neither a run's folder nor a dvc.lock", "give a folder such as results/demo, or a dvc.lock"
+        ) from None
     return {match[2]: md5 for name, md5 in outs if (match := TABLE.search(name.removeprefix("../../")))}
 
 
 def fetch(configfile: Path | None) -> None:
-    """Bring the recorded tables of a run into DVC's cache; nothing of the run is touched."""
+    """Fetch a run's recorded tables into DVC's cache, without touching the run's files."""
     names = {stage for path, (stage, _) in lock.outputs(configfile).items() if TABLE.search(path)}
     lacking = [
         stage
@@ -177,7 +180,7 @@ def _settle(
     limits: Tolerances,
     configfile: Path | None,
 ) -> None:
-    """Recompute the open rows of both runs in float64: what is as recorded up to near-ties is equally right."""
+    """Recompute the open rows of both runs in float64; a row that matches up to near-ties counts as equal."""
     if not any(outcome.open["a"] or outcome.open["b"] for outcome in outcomes.values()):
         return
     evidence = _evidence(a, b, limits, configfile)
@@ -201,7 +204,7 @@ def _recomputable(name: str) -> bool:
 def _evidence(
     a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tolerances, configfile: Path | None
 ) -> dict[str, Any] | None:
-    """Return what the rows of both runs are recomputed from; nothing where model or text are not here."""
+    """Return the evidence to recompute rows of both runs from; ``None`` if the model or the text is missing."""
     from ff_memories.audit import audit
     from ff_memories.audit.checks import Evidence
     from ff_memories.audit.closeness import Closeness
@@ -234,18 +237,18 @@ def _recompute(outcome: Outcome, evidence: dict[str, Any]) -> None:
 
 
 def page(found: Comparison) -> Iterator[str]:
-    """Yield what was found, in lines: tables, their columns that differ, claims that moved, the answer."""
+    """Yield the comparison in lines: tables, columns that differ, claims that changed, the answer."""
     if found.precisions != ("float32", "float32"):
         a, b = found.precisions
-        yield f"A was measured in {a}, B in {b}: compared within the limits of {coarser(found.precisions)}"
+        yield f"A was measured in {a}, B in {b}; the limits are those of {coarser(found.precisions)}"
     for name, outcome in found.tables.items():
         rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
         state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"
         if outcome.exchanged:
             state += f"; {outcome.exchanged:,} rows exchanged at near-ties"
-            state += f", gaps of {outcome.gap:.1g} at most" if outcome.gap else ""
+            state += f" (largest gap {outcome.gap:.1g})" if outcome.gap else ""
         if outcome.settled:
-            state += f"; {outcome.settled:,} rows decided at near-ties, recomputed in float64"
+            state += f"; {outcome.settled:,} rows with near-ties, confirmed in float64"
         yield f"{name:18} {rows}: {state}"
         for column, differ in outcome.cells.items():
             if differ:
@@ -266,7 +269,7 @@ def page(found: Comparison) -> Iterator[str]:
 
 
 def data(found: Comparison) -> dict[str, Any]:
-    """Return what was found as plain data."""
+    """Return the comparison as plain data."""
     names = ("rows", "cells", "within", "exchanged", "gap", "largest", "settled", "different")
     return {
         "answer": found.answer,

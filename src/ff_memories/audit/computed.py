@@ -1,4 +1,4 @@
-"""What this machine computed itself: the files that its jobs wrote, as their logs name them, and on what machine."""
+"""Find out which files this machine computed itself, and on which machines a run was computed, from the jobs' logs."""
 
 import os
 from pathlib import Path
@@ -9,11 +9,11 @@ from ff_memories.base import machine
 from ff_memories.base.templates import environment
 from ff_memories.workflow import lock, provenance
 
-PAGE = "recomputed.html"  # beside the report, which shows it where it is there
+PAGE = "recomputed.html"  # next to the report, which shows it if it exists
 
 
 def digests(results: str) -> dict[str, str]:
-    """Return {file: MD5} that the jobs of a run wrote here, by the last line of their logs."""
+    """Return {file: MD5} of the files that a run's jobs wrote here, from the last lines of their logs."""
     found: dict[str, str] = {}
     for log in _logs(results):
         found |= machine.said(log, machine.MADE, {})
@@ -25,15 +25,15 @@ def _logs(results: str) -> list[Path]:
 
 
 def here(path: str, known: dict[str, str]) -> bool:
-    """Whether a file, or all of a folder, is what a job of this machine wrote, by ``digests``, and was not edited."""
+    """Return whether a job of this machine wrote a file, or a whole folder, and nobody edited it since."""
     files = list(map(str, lock.inside(path))) if os.path.isdir(path) else [path]
     return bool(files) and all(known.get(file) == lock.digest(file) for file in files)
 
 
 def machines(results: str, configfile: Path | None) -> tuple[list[str], list[str]]:
-    """Return in words what a run was recorded on and what it was computed on here, if that is known.
+    """Return in words the machine that recorded a run and the machine that computed it here, if known.
 
-    Of several machines it is the one of most facts, which runs the model.
+    Of several machines, it is the one with the longest description, which ran the model.
     """
     recorded = {job.machine for stage in provenance.read(configfile).values() for job in stage.jobs}
     return _most(recorded), _most({machine.of(log) for log in _logs(results)})
@@ -44,6 +44,6 @@ def _most(known: set[str]) -> list[str]:
 
 
 def page(found: Comparison, recorded: list[str], here: list[str]) -> str:
-    """Return the page that says how a run computed here compares with the recorded one: both machines, the tables."""
+    """Return the page that compares a run computed here with the recorded one: both machines, and the tables."""
     shown = environment("report").get_template("recomputed.html.j2")
     return shown.render(found=found, recorded=recorded, here=here, lines=list(lines(found)))

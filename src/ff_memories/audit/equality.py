@@ -1,9 +1,9 @@
-"""When two runs' tables are the same: a rule for every column of every table.
+"""Decide whether two runs' tables are equal: a rule for every column of every table.
 
-Some columns must be the same whatever computed them, numbers agree within ``tolerances``, and entries of a ranked list
-may change places where their scores are as good as equal. A cell that a comparison of numbers decides (a top token, a
-rank, a count of active memories, a kind) is open when it differs: the row must be recomputed to tell (``compare``).
-Statistics and labels follow from other tables, and differ no more than what they follow from.
+Some columns must be identical. Numbers must agree within ``tolerances``. Entries of a ranked list may change places if
+their scores are almost equal. A cell that depends on a comparison of numbers (a top token, a rank, a count of active
+memories, a kind) is open if it differs: only recomputing the row can settle it (``compare``). Statistics and labels
+follow from other tables, and may differ only as far as those tables do.
 """
 
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ from ff_memories.audit import tolerances
 from ff_memories.audit.tolerances import INTERVAL, Tolerances
 from ff_memories.tables import TABLES
 
-SHOWN = 5  # differences of one table that are named
+SHOWN = 5  # differences shown per table
 SAME, COEFFICIENT, CHANGE, PROBABILITY, DECIDED, STATISTIC, FOLLOWS = (
     "same", "coefficient", "change", "probability", "decided", "statistic", "follows",
 )  # fmt: skip
 
-TYPES = ("", "_all", "_trained")  # of the columns that `values.types` has two of
+TYPES = ("", "_all", "_trained")  # suffixes of columns that exist for both choices of `values.types`
 
-# what each column is; columns that are not named must be the same
-UNTRAINED = ("control", "baselines")  # of models that a run does not keep
+# the rule of each column; columns that are not listed must be identical
+UNTRAINED = ("control", "baselines")  # tables of models that a run does not keep
 RULES: dict[str, dict[str, str]] = {
     "sentences": {},
     "triggers": {"coefficient": COEFFICIENT},
@@ -64,28 +64,29 @@ RULES: dict[str, dict[str, str]] = {
         for name in ("annotation_plan", "annotations", "pattern_labels", "distance_labels")
     },
 }  # fmt: skip
-# p-values are counts of resamples, and baselines are measured on few keys and examples
-FLIP = 0.005  # a unit or two of a few hundred on the other side
+# looser limits, because p-values count resamples, and baselines are measured on few keys and examples
+FLIP = 0.005  # one or two units of a few hundred change sides
 LOOSE = {"p": 0.5, "p_holm": 0.5, "baseline": 0.1, "baselines": 0.1}
-UNITS = ("n", "agreeing", "keys", "examples", "pairs")  # columns that count what a statistic is taken over
+UNITS = ("n", "agreeing", "keys", "examples", "pairs")  # columns with the number of units of a statistic
 Side = Literal["a", "b"]
 FLOAT32 = tolerances.of("float32")
 
 
 @dataclass
 class Outcome:
-    """How one table compares.
+    """The comparison of one table.
 
     Attributes:
-        rows: how many each run has.
-        limits: of what is equal.
-        cells: {column: cells that differ in any bit}.
-        within: of these, how many by no more than the tolerance.
-        exchanged: rows of ranked lists that stand elsewhere, or that another row replaces, at a near-tie.
-        gap: the largest gap between scores of exchanged rows, relative.
-        largest: the largest difference of a number, relative to what its tolerance is relative to.
-        open: rows, of both runs, that only a recomputation can settle.
-        different: what differs, in words.
+        rows: number of rows in each run.
+        limits: the tolerances.
+        cells: {column: number of cells that differ in any bit}.
+        within: {column: how many of these are within the tolerance}.
+        exchanged: number of rows in ranked lists that moved, or that another row replaced, at a near-tie.
+        gap: the largest relative gap between the scores of exchanged rows.
+        largest: the largest difference of a number, in the unit of its tolerance.
+        open: rows of both runs that only a recomputation can settle.
+        different: the differences in words.
+        settled: number of open rows that a recomputation found equal.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Outcome:
 
     @property
     def moved(self) -> int:
-        """Rows in which something discrete differs, though it may be equally right."""
+        """Number of rows in which something discrete differs, even if both versions are right."""
         return self.exchanged + len(self.open["b"]) + self.settled
 
     def differs(self, rows: Iterable[dict[str, Any]], says: str) -> None:
@@ -113,9 +114,9 @@ class Outcome:
 
 
 def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tolerances = FLOAT32) -> dict[str, Outcome]:
-    """Compare the tables of two runs; {table: how it compares}, measurements before what follows from them.
+    """Compare the tables of two runs. Return {table: its outcome}, measurements before tables that follow from them.
 
-    A table that one of them lacks differs.
+    A table that one run lacks counts as different.
     """
     out: dict[str, Outcome] = {}
     lists = a.get("triggers"), b.get("triggers")
@@ -139,25 +140,25 @@ def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tole
 
 
 def _joined(a: pl.DataFrame, b: pl.DataFrame, key: list[str]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return rows that both have, with B's columns ``other:...``, and those that only A or only B has."""
+    """Return the rows in both tables, with B's columns as ``other:...``, the rows only in A, and those only in B."""
     both = a.join(b.rename({c: f"other:{c}" for c in b.columns if c not in key}), on=key, nulls_equal=True)
     return both, a.join(b, on=key, how="anti", nulls_equal=True), b.join(a, on=key, how="anti", nulls_equal=True)
 
 
 def _most(frame: pl.DataFrame) -> pl.Expr:
-    """The largest coefficient of a row's layer, to which noise is relative."""
+    """Return the largest coefficient in a row's layer; noise is relative to it."""
     most = frame.group_by("layer").agg(pl.col("coefficient").max())
     return pl.col("layer").replace_strict(most["layer"], most["coefficient"], return_dtype=pl.Float64, default=0.0)
 
 
 def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.Expr | None) -> None:
-    """Compare one column of numbers of the rows that both have."""
+    """Compare one column of numbers in the rows that both tables have."""
     one, other = pl.col(column).cast(pl.Float64), pl.col(f"other:{column}").cast(pl.Float64)
     size = pl.max_horizontal(one.abs(), other.abs())
     share = out.limits.noise
     limit = out.limits.probability if rule == PROBABILITY else out.limits.coefficient
     noise = pl.lit(0.0) if most is None else share * most
-    if rule == CHANGE:  # of mutated / coefficient - 1, as the errors of both make it
+    if rule == CHANGE:  # mutated / coefficient - 1: the errors of both add up
         size = 2 * (1 + size)
         noise = noise * (2 + size) / pl.col("coefficient").cast(pl.Float64)
     elif column == "mutated":
@@ -173,17 +174,17 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
     out.within[column] = int((judged["differs"] & judged["within"]).sum())
     if len(judged):
         out.largest = max(out.largest, float(judged["gap"].max()))  # type: ignore[arg-type]
-    out.differs(judged.filter(~pl.col("within")).iter_rows(named=True), f"another {column}")
+    out.differs(judged.filter(~pl.col("within")).iter_rows(named=True), f"{column} differs")
 
 
 def _same(out: Outcome, both: pl.DataFrame, column: str) -> None:
     differ = both.filter(pl.col(column).ne_missing(pl.col(f"other:{column}")))
     out.cells[column] = len(differ)
-    out.differs(differ.iter_rows(named=True), f"{column} is another")
+    out.differs(differ.iter_rows(named=True), f"{column} differs")
 
 
 def _rows(name: str, a: pl.DataFrame, b: pl.DataFrame, key: list[str], limits: Tolerances) -> Outcome:
-    """Compare tables row by row; rows in which something decided differs stay open."""
+    """Compare tables row by row; rows with a difference in a decided column stay open."""
     out, rules = Outcome(name, (len(a), len(b)), limits), RULES[name]
     both, only_a, only_b = _joined(a, b, key)
     out.differs(only_a.iter_rows(named=True), "only one of the runs has this row")
@@ -209,10 +210,10 @@ def _rows(name: str, a: pl.DataFrame, b: pl.DataFrame, key: list[str], limits: T
 
 
 def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> tuple[Outcome, pl.DataFrame]:
-    """Compare ranked lists, entry by entry; returns also the keys whose lists are not in the same order.
+    """Compare ranked lists entry by entry; also return the keys whose lists differ in order.
 
-    An entry may stand elsewhere, or be another, only where the scores at both places are as good as equal. Then the
-    scores of the two lists agree rank by rank, too: a list that lacks an entry does not.
+    An entry may move, or be replaced, only if the scores at both places are almost equal. The scores of the two lists
+    must also agree rank by rank, which they do not if a list lacks an entry.
     """
     place, score, rule = (
         ("rank", "coefficient", COEFFICIENT) if name == "triggers" else ("token_rank", "probability", PROBABILITY)
@@ -222,7 +223,7 @@ def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> 
     by_rank, only_a, only_b = _joined(a, b, ["layer", "key", place])
     most = _most(a) if rule == COEFFICIENT else None
     near_zero = limits.noise * most if most is not None else pl.lit(0.0)
-    for side in (only_a, only_b):  # a score next to zero may be positive in one run alone
+    for side in (only_a, only_b):  # a score close to zero may be positive in only one run
         out.exchanged += side.filter(pl.col(score) <= near_zero).height
         out.differs(side.filter(pl.col(score) > near_zero).iter_rows(named=True), "only one of the runs has this row")
     _numbers(out, by_rank, score, rule, most)
@@ -241,17 +242,17 @@ def _exchanges(
     out: Outcome, moved: pl.DataFrame, a: pl.DataFrame, b: pl.DataFrame, entry: list[str], place: str, score: str,
     most: pl.Expr | None,
 ) -> None:  # fmt: skip
-    """Judge the entries that stand at another place of the other list, or in none of its places."""
+    """Judge the entries that have another rank in the other list, or that it lacks."""
     for own, other, prefix in ((a, b, ""), (b, a, "other:")):
         here = moved.select("layer", "key", place, *(pl.col(prefix + c).alias(c) for c in entry))
         here = here.join(own, on=["layer", "key", place, *entry])
         there = other.select("layer", "key", *entry, pl.col(place).alias("at"), pl.col(score).alias("its"))
         found = here.join(there, on=["layer", "key", *entry], how="left")
-        # what stands in this list where the other one has the entry; its end where the other list has it no more
+        # the rival: this list's entry at the rank that the other list gives, or its last if the other lacks the entry
         rival = own.select("layer", "key", pl.col(place).alias("at"), pl.col(score).alias("rival"))
         ends = own.group_by("layer", "key").agg(pl.col(score).min().alias("end"))
         found = found.join(rival, on=["layer", "key", "at"], how="left").join(ends, on=["layer", "key"])
-        if "sentence" in entry:  # one prefix of each sentence is listed: another one of the same may be as good
+        if "sentence" in entry:  # a list has one prefix per sentence: another prefix of the sentence may be as good
             best = other.group_by("layer", "key", "sentence").agg(pl.col(score).max().alias("sibling"))
             found = found.join(best, on=["layer", "key", "sentence"], how="left")
         else:
@@ -266,7 +267,9 @@ def _exchanges(
         out.exchanged += near.height if prefix == "other:" else 0
         relative = near.select((pl.col("gap") / pl.col("size")).max()).item()
         out.gap = max(out.gap, relative or 0.0)
-        out.differs(judged.filter(~pl.col("near")).iter_rows(named=True), "another row stands here, and no near-tie")
+        out.differs(
+            judged.filter(~pl.col("near")).iter_rows(named=True), "another row has this rank, and it is not a near-tie"
+        )
 
 
 def _along(
@@ -278,11 +281,10 @@ def _along(
     moved: pl.DataFrame,
     limits: Tolerances,
 ) -> Outcome:
-    """Compare what was measured on triggers, trigger by trigger, whatever their rank.
+    """Compare measurements on triggers, trigger by trigger, whatever their rank.
 
-    The rows of triggers that only one run has are its exchanged ones. Random tokens are drawn one after the other in
-    the table's order: where a trigger stands at another place of it, so may its token be another, and the row stays
-    open.
+    Rows of triggers that only one run has count as exchanged. Random tokens are drawn in the table's order: if a
+    trigger has another place in the table, its random token may differ, and the row stays open.
     """
     out, rank = Outcome(name, (len(a), len(b)), limits), ["layer", "key", "rank"]
     identity = {
@@ -297,7 +299,8 @@ def _along(
         excused = side.join(moved, on=["layer", "key"], how="semi")
         out.exchanged += len(excused)
         out.differs(
-            side.join(moved, on=["layer", "key"], how="anti").iter_rows(named=True), "only one run has this row"
+            side.join(moved, on=["layer", "key"], how="anti").iter_rows(named=True),
+            "only one of the runs has this row",
         )
     if name == "mutations":
         places = [frame.select(rank).unique().sort(rank).with_row_index("place") for frame in (a, b)]
@@ -311,13 +314,13 @@ def _along(
         out.open["a"] = open_.select(a.columns).to_dicts()
         out.open["b"] = right.join(open_.select(key), on=key, how="semi").select(b.columns).to_dicts()
         both = both.filter(~redrawn)
-        out.differs(both.filter(pl.col("removed") != pl.col("other:removed")).iter_rows(named=True), "another removed")
+        out.differs(both.filter(pl.col("removed") != pl.col("other:removed")).iter_rows(named=True), "removed differs")
         for side in (left, right):
             told = (
                 pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1 - pl.col("change")
             ).abs()
             wrong = side.filter(told > 1e-5 * (1 + pl.col("change").abs()))
-            out.differs(wrong.iter_rows(named=True), "change is not that of its coefficients")
+            out.differs(wrong.iter_rows(named=True), "change does not follow from its coefficients")
     for column, rule in RULES[name].items():
         _numbers(out, both, column, rule, _most(triggers_a))
     return out
@@ -326,7 +329,7 @@ def _along(
 def _following(
     name: str, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame, before: dict[str, Outcome], limits: Tolerances
 ) -> Outcome:
-    """Compare labels and plans: they may differ only for keys or examples whose own rows do."""
+    """Compare labels and plans; they may differ only for keys or examples whose measurements differ."""
     out = Outcome(name, (len(a), len(b)), limits)
     if name == "distance_labels":
         rows = before["refinement"].open["b"] if "refinement" in before else []
@@ -336,16 +339,16 @@ def _following(
         differ = one.join(other, on=list(one.columns), how="anti", nulls_equal=True)
         excused = differ.join(moved, on=on, how="semi")
         out.exchanged += len(excused) if one is b else 0
-        out.differs(differ.join(moved, on=on, how="anti").iter_rows(named=True), "not the same row")
+        out.differs(differ.join(moved, on=on, how="anti").iter_rows(named=True), "the row differs")
     return out
 
 
 def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, Outcome], limits: Tolerances) -> Outcome:
-    """Compare statistics: what moved in the tables moves them a little, and where nothing moved they are the same.
+    """Compare statistics: they must be the same if their tables are, and may move a little if their tables moved.
 
-    A count moves by no more than the rows that did, a share by no more than these of what it is taken over, and a
-    statistic with an interval by no more than ``INTERVAL`` of that. The untrained models of ``UNTRAINED`` leave no
-    rows to count: one unit in a thousand, or one, may have fallen on the other side.
+    A count may move by the number of moved rows, a share by that number over its units, and a statistic with an
+    interval by ``INTERVAL`` of its width. The models of ``UNTRAINED`` leave no rows to count: one unit in a thousand,
+    at least one, may change sides.
     """
     out, key = Outcome(name, (len(a), len(b)), limits), list(TABLES[name].key)
     both, only_a, only_b = _joined(a, b, key)
@@ -383,5 +386,5 @@ def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, O
         )
         out.cells[column] = int(judged["differs"].sum())
         out.within[column] = int((judged["differs"] & judged["within"]).sum())
-        out.differs(judged.filter(~pl.col("within")).iter_rows(named=True), f"another {column}")
+        out.differs(judged.filter(~pl.col("within")).iter_rows(named=True), f"{column} differs")
     return out

@@ -1,7 +1,7 @@
-"""Is this the checkpoint that it's said to be, read the right way round? Numbers that are known, measured anew.
+"""Golden checks: measure known numbers of a checkpoint again, to see that it is the right one and is read correctly.
 
-``sizes`` and ``measure`` look at the model and the test text, ``judge`` says what differs, ``diagnose`` names the usual
-reasons.
+``sizes`` and ``measure`` look at the model and the test text, ``judge`` lists what differs, and ``diagnose`` names the
+most likely reason.
 """
 
 import math
@@ -22,14 +22,14 @@ WINDOWS_WITHOUT_GPU = 8
 
 
 def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
-    """Return a text as the model was trained on it: every line's words, then ``</s>``."""
+    """Return a text in the form of the training data: every line's words, then ``</s>``."""
     ids: list[int] = []
     try:
         with path.open(encoding="utf-8") as lines:
             for line in lines:
                 ids += [*dictionary.encode(line.split()), EOS]
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a readable text ({error})", "fetch it again") from None
+        raise UserError(f"{path}: cannot be read as text ({error})", "fetch it again") from None
     return np.array(ids, dtype=np.int64)
 
 
@@ -39,8 +39,8 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
     Args:
         decoder: the model.
         ids: the text (``stream``).
-        context, counted: tokens; the text's first window has no context.
-        windows: how many, spread evenly; ``None``: all, so that every token counts once.
+        context, counted: numbers of tokens; the first window has no context.
+        windows: number of windows, spread evenly; ``None``: all, so that every token counts once.
     """
     starts = np.arange(0, len(ids), counted)
     if windows is not None and windows < len(starts):
@@ -102,16 +102,16 @@ def measure(
 
 
 def sizes(shape: Description, known: dict[str, Any]) -> list[str]:
-    """Return what differs in size (G1); where something does, nothing else need be looked at."""
+    """Return the sizes that differ (G1); if one does, no other check is needed."""
     return [
-        f"{name}: {getattr(shape, name):,}, it has {known[name]:,} (G1)"
+        f"{name}: {getattr(shape, name):,}, expected {known[name]:,} (G1)"
         for name in ("parameters", "vocab")
         if getattr(shape, name) != known[name]
     ]
 
 
 def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
-    """Return what differs from what is known (G2-G5, G7): a line for each, none if all is well."""
+    """Return one line for each number that differs from the known one (G2-G5, G7)."""
     faults = []
     whole = found["perplexity_windows"] == "all"
     spans = {
@@ -122,25 +122,25 @@ def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
     }
     for name, ((low, high), which) in spans.items():
         if not low <= found[name] <= high:
-            faults.append(f"{name}: {found[name]:.4g}, it lies between {low:g} and {high:g} ({which})")
+            faults.append(f"{name}: {found[name]:.4g}, expected {low:g} to {high:g} ({which})")
     for at in known["tops"]:
         place = f"{at['layer']}/{at['key']}"
         if found["tops"][place] != at["token"]:
             said = repr(found["tops"][place])
-            faults.append(f"value {at['key']} of layer {at['layer']} predicts {said}, it is {at['token']!r} (G3)")
+            faults.append(f"value {at['key']} of layer {at['layer']} predicts {said}, expected {at['token']!r} (G3)")
     return faults
 
 
 def diagnose(
     decoder: Decoder, dictionary: Dictionary, counts: list[int], found: dict[str, Any], known: dict[str, Any]
 ) -> str:
-    """Name the reason that explains most of what differs."""
+    """Return the most likely reason for the differences."""
     wanted = [(at["layer"] - 1, at["key"], dictionary.ids.get(at["token"], -1)) for at in known["tops"]]
     readings = {
-        "the values are transposed: fc2's numbers were taken row by row, a value is a column of fc2": lambda i, k: (
+        "the values are transposed: they were read as rows of fc2, but a value is a column of fc2": lambda i, k: (
             decoder.layers[i].values.reshape(decoder.layers[i].values.shape[::-1]).t()[k]
         ),
-        "the values were taken from fc1: those are the keys": lambda i, k: decoder.layers[i].keys[k],
+        "the values were read from fc1, which has the keys": lambda i, k: decoder.layers[i].keys[k],
         "layers are shifted by one (counted from 0)": lambda i, k: decoder.layers[(i + 1) % len(decoder.layers)].values[
             k
         ],
@@ -158,20 +158,20 @@ def diagnose(
         low, high = known["max_probability"]  # which no dictionary changes
         if low <= found["max_probability"] <= high and shuffled_ties(dictionary, counts):
             return (
-                "the dictionary is not this checkpoint's: words of equal count stand in another order than fairseq "
-                "gives them since the v2 release, as in the v1 tarball's dict.txt"
+                "the dictionary is not this checkpoint's: words of equal count are not in fairseq's order since the v2 "
+                "release; the dict.txt of the v1 tarball is like that"
             )
-        return "the weights or the dictionary are others than the source's: trained otherwise, random or damaged"
+        return "the weights or the dictionary are not the source's: from another training, random or damaged"
     if all(found["tops"][f"{at['layer']}/{at['key']}"] == at["token"] for at in known["tops"]):
         return (
-            f"the values are right and the text is read wrongly: {decoder.description.heads} attention heads, as the "
-            "checkpoint's options say, may not be what it was trained with; or the test text is another one"
+            "the values are read correctly, but other numbers differ: the checkpoint's options may give the wrong number "
+            f"of attention heads ({decoder.description.heads}), or the test text is another one"
         )
-    return "no usual reason fits: the checkpoint is another one"
+    return "none of the usual reasons explains it, so this is probably another checkpoint"
 
 
 def shuffled_ties(dictionary: Dictionary, counts: list[int]) -> bool:
-    """Say whether words of equal count are out of alphabetical order, which current dictionaries keep."""
+    """Return whether words of equal count are out of alphabetical order, unlike in current dictionaries."""
     types = dictionary.types[len(SPECIALS) :]
     ties = [(a, b) for a, b, x, y in zip(types, types[1:], counts, counts[1:], strict=False) if x == y > 0]
     return sum(a > b for a, b in ties) > 0.01 * len(ties)

@@ -1,4 +1,4 @@
-"""What is known of a named checkpoint, and of the triggers of its keys that the paper shows."""
+"""The known numbers of a named checkpoint, and of the triggers that the paper shows."""
 
 import tomllib
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from ff_memories.corpus.dictionary import Dictionary
 
 
 def expected(path: Path) -> dict[str, Any]:
-    """Read what is known of a checkpoint. Raises ``UserError`` where the file isn't readable."""
+    """Read a checkpoint's known numbers. Raises ``UserError`` if the file is not valid TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not readable as TOML: {error}", "check the registry's `golden`") from None
+        raise UserError(f"{path}: not valid TOML: {error}", "check the registry's key `golden`") from None
 
 
 def endings(
     triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return, for each key of G6, the share of its triggers whose last word is one of those that are known."""
+    """Return, for each key of G6, the share of its triggers whose last word is one of the known words."""
     out = []
     for at in known.get("endings", []):
         own = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)

@@ -1,6 +1,6 @@
-"""fairseq's own model in float64, one prefix at a time: what the audit compares the tables with.
+"""fairseq's own model in float64, one prefix at a time: the audit's reference.
 
-It reads the checkpoint itself and shares no forward pass with the package, neither batches nor tiles nor precision.
+It reads the checkpoint itself and shares no forward pass, batching, tiling or precision with the package.
 """
 
 from argparse import Namespace
@@ -20,7 +20,7 @@ from ff_memories.model.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Seen:
-    """One layer at all rows of a sentence (</s> first): row j is the prefix of length j."""
+    """One layer's activations for a sentence, ``</s>`` first: row j is the prefix of length j."""
 
     residual: torch.Tensor  # (rows, d)
     score: torch.Tensor  # (rows, d_m) x K^T + b1, whose positive part is the memory coefficient
@@ -31,18 +31,18 @@ class Seen:
 
 
 class Oracle:
-    """A fairseq ``transformer_lm`` in float64, and how it reads vectors.
+    """A fairseq ``transformer_lm`` in float64 that also turns vectors into predictions.
 
     Args:
         path: the checkpoint.
         dictionary: its token types.
-        reading, seed: ``values.projection`` and its seed; layers are read as by the model itself where it is random.
+        reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
     """
 
     def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):
         self.decoder: Any = _model(path, dictionary).double().eval().decoder
         places = self.decoder.embed_positions
-        if hasattr(places, "weights"):  # sinusoids are no parameters: `double` passes them over
+        if hasattr(places, "weights"):  # sinusoids are not parameters, so `double` skips them
             places.weights = places.weights.double()
         self.reading = reading
         self._other = None
@@ -53,7 +53,7 @@ class Oracle:
 
     @property
     def keys(self) -> tuple[int, int]:
-        """L and d_m."""
+        """The numbers of layers and of keys per layer, L and d_m."""
         return len(self.decoder.layers), self.decoder.layers[0].fc1.out_features
 
     def value(self, layer: int, key: int) -> torch.Tensor:
@@ -62,7 +62,7 @@ class Oracle:
 
     @torch.no_grad()
     def layers(self, tokens: Iterable[int]) -> list[Seen]:
-        """Run one sentence (ids without </s>) by itself and return what every layer did."""
+        """Run one sentence (ids without ``</s>``) by itself and return every layer's activations."""
         kept, hooks = [], []
         for block in self.decoder.layers:
             record: dict[str, torch.Tensor] = {}
@@ -81,17 +81,17 @@ class Oracle:
 
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
-        """Return log p (vocab,) that a value vector predicts, read as the config says (section 4)."""
+        """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
         return self._own(h) if self._other is None else self._other.log_probabilities(h[None])[0]
 
     @torch.no_grad()
     def of_memory(self, h: torch.Tensor) -> torch.Tensor:
-        """Return log p (vocab,) that a value predicts as section 5.1 reads it."""
+        """Return a value's log p (vocab,) as used in section 5.1."""
         return self._own(h) if self.reading == "random" else self.of_value(h)
 
     @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
-        """Return log p (vocab,) that a residual, feed-forward or layer output predicts (section 5)."""
+        """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
         if self.decoder.layer_norm is not None:
             h = self.decoder.layer_norm(h)
         return self.of_memory(h)
@@ -116,7 +116,7 @@ def _model(path: str | Path, dictionary: Dictionary) -> Any:
     given = checkpoint.model_options(loaded, Path(path))
     options = Namespace(**{name: value for name, value in given.items() if value is not None})
     options.decoder_layers_to_keep = None
-    options.decoder_layerdrop = 0  # what a current fairseq saves otherwise than this one names it
+    options.decoder_layerdrop = 0  # newer versions of fairseq save it differently
     options.adaptive_softmax_cutoff = given.get("adaptive_softmax_cutoff")
     state = dict(loaded["model"])
     head = state.pop("decoder.output_projection.weight", None)
@@ -128,5 +128,7 @@ def _model(path: str | Path, dictionary: Dictionary) -> Any:
         )
         model.load_state_dict(state, strict=True)
     except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: the installed fairseq cannot load it ({str(error).splitlines()[0]})") from None
+        raise UserError(
+            f"{path}: the installed fairseq cannot load this checkpoint ({str(error).splitlines()[0]})"
+        ) from None
     return model

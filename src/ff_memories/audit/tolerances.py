@@ -1,20 +1,21 @@
-"""How far apart two computations of the same number may lie: the limits of everything that compares runs.
+"""The tolerances of all comparisons: how far two computations of the same number may differ.
 
-A float32 product of d terms is off by about sqrt(d) roundings of its largest terms, each 6e-8 of them, and sixteen
-layers add up to some 1e-6. Batches, threads, instruction sets and devices change the order of the terms, hence these
-last bits. In tf32 and bfloat16 a last bit that differs may round a factor the other way in the next layer: after a few
-layers two runs differ from each other by as much as either differs from the exact numbers. Measured on the demo model,
-16 layers of 512 keys, in units of a factor's rounding: 2 of a layer's largest coefficient, 12 of a log-probability.
+A float32 sum of d products is off by about sqrt(d) roundings of its largest terms, each 6e-8 of them; over sixteen
+layers this adds up to about 1e-6. Batches, threads, instruction sets and devices change the order of the terms, and
+thus the last bits. In tf32 and bfloat16, a different last bit can round a factor the other way in the next layer, so
+that after a few layers two runs differ from each other as much as from the exact numbers. Measured on the demo model,
+with 16 layers of 512 keys, in units of a factor's rounding: 2 for a layer's largest coefficient, 12 for a
+log-probability.
 
-The limits leave room for wider and deeper models. float32's stay far below any effect that the paper speaks of;
-bfloat16's do not for a single row, and near-ties are more.
+The limits leave room for wider and deeper models. Those of float32 are far below every effect in the paper. Those of
+bfloat16 are not, for a single row, and it has more near-ties.
 """
 
 from dataclasses import dataclass
 
 from ff_memories.base.precision import ROUNDOFF, SLACK, Precision
 
-INTERVAL = 0.1  # a statistic that follows from the tables: this much of its confidence interval's width
+INTERVAL = 0.1  # for statistics that follow from the tables: the share of their confidence interval's width
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,11 @@ class Tolerances:
     """The limits for one ``extraction.precision``.
 
     Attributes:
-        coefficient: of coefficients, relative to the number itself.
-        tie: of coefficients that may change places, relative to the larger one.
-        noise: of coefficients, as a share of the layer's largest one: a score near zero is a difference of large terms,
-            and its error is relative to them.
-        probability: of probabilities, relative; so much, absolute, of log-probabilities that may change places.
+        coefficient: for coefficients, relative to the number itself.
+        tie: for coefficients that may change places, relative to the larger one.
+        noise: for coefficients, as a share of the layer's largest one: a score near zero is a difference of large
+            terms, and its error is relative to them.
+        probability: for probabilities, relative; for log-probabilities that may change places, absolute.
     """
 
     coefficient: float

@@ -1,4 +1,4 @@
-"""Prefixes that should be among a key's triggers and are not."""
+"""Find prefixes that should be among a key's triggers but are not."""
 
 import numpy as np
 import polars as pl
@@ -9,27 +9,27 @@ from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE, Result
 
 
 class Unlisted:
-    """Compares whole sentences with the last trigger of every key at once."""
+    """Compare whole sentences with the last triggers of all keys at once."""
 
     def __init__(self, evidence: Evidence):
         self.evidence, self.options, self.limits = evidence, evidence.config.triggers, evidence.near.limits
         triggers = evidence.tables["triggers"]
         full = triggers.filter(pl.col("rank") == self.options.top)
-        self.last = torch.zeros(evidence.oracle.keys, dtype=torch.float64)  # 0: a list with room, which anything beats
+        self.last = torch.zeros(evidence.oracle.keys, dtype=torch.float64)  # 0: a list with room; any prefix beats it
         self.last[_index(full["layer"]) - 1, _index(full["key"])] = torch.from_numpy(
             full["coefficient"].to_numpy().astype(np.float64)
         )
         self.listed = triggers.select("sentence", "position", "layer", "key").partition_by("sentence", as_dict=True)
 
     def of(self, sentence: int) -> Result:
-        """Run a sentence whole; none of its prefixes may beat the last trigger of a key that does not list it."""
+        """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
         seen = self.evidence.oracle.layers(self.evidence.corpus.sentence(sentence))
         allowed = lengths(self.evidence, sentence)
         own = self.listed.get((sentence,), self.evidence.tables["triggers"].clear())
         results = []
         for layer, here in enumerate(seen, 1):
             m = here.coefficients()[allowed.start : allowed.stop]
-            noise = self.limits.noise * float(here.score.abs().max())  # a score this small may have any sign
+            noise = self.limits.noise * float(here.score.abs().max())  # a smaller score may have either sign
             beats = m > (self.last[layer - 1] * (1 - self.limits.coefficient)).clamp(min=noise)
             if self.options.per_sentence == "best":
                 best = torch.zeros_like(beats)
@@ -47,8 +47,11 @@ class Unlisted:
         return Result(NEAR_TIE if any(result.state == NEAR_TIE for result in results) else MATCH)
 
     def _against_last(self, layer: int, key: int, sentence: int, position: int, found: float) -> Result:
-        """Compare an unlisted prefix with its key's last trigger, both recomputed; equals go by their place."""
-        missing = Result(DIFFERS, f"its prefix of {position} is no trigger of layer {layer} key {key}, at {found:.7g}")
+        """Compare an unlisted prefix with its key's last trigger, both recomputed; the earlier place wins a tie."""
+        missing = Result(
+            DIFFERS,
+            f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
+        )
         rows = self.evidence.lists.get((layer, key))
         if rows is None:
             return missing

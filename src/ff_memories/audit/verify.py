@@ -1,7 +1,7 @@
-"""The reviewer's check of a run: its record, its files, what follows from them, its measurements, the environment.
+"""Check a run as a reviewer would: its record, its files, derived files, measurements, and the environment.
 
-A file that differs from the record is a fault, unless a job of this machine wrote it as it is. Then the run was
-computed anew, with other last bits, and its tables must be equal to the recorded ones (``compare``).
+A file that differs from the record is a fault, unless a job on this machine wrote it. In that case the run was
+recomputed here, possibly with other last bits, and its tables must equal the recorded ones (``compare``).
 """
 
 import os
@@ -24,12 +24,12 @@ from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import DEFAULT, SHARED
 
 PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "environment")
-TOLERATED = ("environment",)  # told, and no reason against: what matters is that the same comes out
+TOLERATED = ("environment",)  # shown, but never a reason to fail: only the results must match
 
 
 @dataclass
 class Part:
-    """One part of the check: in a line, what else is worth a line, what is wrong, and all of it as data."""
+    """One part of the check: a summary line, notes, faults, and all of it as data."""
 
     name: str
     line: str
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass
 class Check:
-    """What a check is about and how sure it is to be."""
+    """The run to check, and how thoroughly to check it."""
 
     configfile: Path | None
     aim: Aim
@@ -49,12 +49,12 @@ class Check:
 
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
-        """The jobs that can be run again here, and what others lack."""
+        """The jobs that can run again here, and the inputs that the others lack."""
         return rebuild.tasks(self.configfile)
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """The artefacts that differ from the record because this machine computed them."""
+        """The outputs that differ from the record because this machine computed them."""
         differing, known = lock.differing(self.configfile), computed.digests(self.run.results)
         return frozenset(path for path in differing if computed.here(path, known))
 
@@ -64,18 +64,18 @@ class Check:
         return Run(load(path).model_dump(), str(path))
 
     def at(self, path: str) -> Path:
-        """Return where a file of the run is: as it was rebuilt, else as it lies here."""
+        """Return the path of a run's file: the rebuilt copy if there is one, else the file itself."""
         again = self.folder / path
         return again if again.exists() else Path(path)
 
 
 def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say: Callable[[Part], None]) -> list[Part]:
-    """Check a run; ``say`` is told each part as it is done. Returns the parts, in order."""
+    """Check a run, and return the parts in order; call ``say`` with each part when it is done."""
     done = []
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
         check = Check(configfile, aim, cores, Path(folder))
         for name in PARTS:
-            wanted = name in parts or (name == "recomputed" and "files" in parts)  # what is excused must be equal
+            wanted = name in parts or (name == "recomputed" and "files" in parts)  # excused files must be equal
             part = CHECKS[name](check) if wanted else None
             if part is not None:
                 done.append(part)
@@ -84,7 +84,7 @@ def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say:
 
 
 def verified(parts: list[Part]) -> bool:
-    """Whether nothing speaks against a run."""
+    """Return whether no part that counts has a fault."""
     return not any(part.faults for part in parts if part.name not in TOLERATED)
 
 
@@ -92,7 +92,7 @@ def _record(check: Check) -> Part:
     recorded = lock.read(check.configfile)
     faults = consistency.faults(check.configfile)
     where = lock.path_of(check.configfile)
-    line = f"{where}: {len(recorded)} stages, each made from these sources, inputs and parameters"
+    line = f"{where}: {len(recorded)} stages, all made from the sources, inputs and parameters here"
     if faults:
         line = f"{where}: {len(recorded)} stages, {len(faults)} contradictions"
     return Part("record", line, faults=faults, data={"stages": len(recorded)})
@@ -103,25 +103,25 @@ def _files(check: Check) -> Part:
     present = {path for path in recorded if os.path.exists(path)}
     differing = lock.differing(check.configfile).keys() - check.own
     remade = {path for task in check.again[0] for path in task.makes}
-    faults = [f"{path}: not what {where} records" for path in sorted(differing)]
+    faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     absent = sorted(recorded.keys() - present)
-    faults += [f"{p}: not here; dvc pull brings it" for p in absent if p not in remade and SHARED.search(p)]
+    faults += [f"{p}: missing; run dvc pull to get it" for p in absent if p not in remade and SHARED.search(p)]
     private = [path for path in absent if path not in remade and not SHARED.search(path)]
-    notes = [f"not here, to be made again: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
-    notes += [f"not here, for it is not shared: {_some(private)}"] if private else []
+    notes = [f"missing, to be rebuilt below: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
+    notes += [f"missing, because it is never shared: {_some(private)}"] if private else []
     same = len(present) - len(differing) - len(check.own)
     line = f"{same} of {len(present)} files have the recorded content"
-    line += f", {len(check.own)} were computed here" if check.own else ""
+    line += f", {len(check.own)} others were computed here" if check.own else ""
     return Part("files", line, notes, faults, {"recorded": len(recorded), "present": len(present), "absent": absent})
 
 
 def _some(paths: list[str]) -> str:
-    """Return a few names, and how many more there are."""
+    """Return the first few names and the number of the others."""
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
 def _recomputed(check: Check) -> Part | None:
-    """Compare the tables computed here with the recorded ones; nothing where all are the record's own."""
+    """Compare the tables computed here with the recorded ones; ``None`` if no file was computed here."""
     page = Path(check.run.path("report", computed.PAGE))
     if not check.own:
         page.unlink(missing_ok=True)
@@ -142,8 +142,8 @@ def _rebuilt(check: Check) -> Part:
     rebuild.run(check.folder, todo, check.configfile, check.cores)
     found = rebuild.compare(check.folder, todo, check.configfile, check.own)
     total = len(found.same) + len(found.differ)
-    line = f"{len(found.same)} of {total} files made again from tables, checkpoint and text: same bytes"
-    notes = [f"what follows from {path} was not made again: it is not here" for path in lacking]
+    line = f"{len(found.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
+    notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in lacking]
     return Part("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
 
 
@@ -152,7 +152,7 @@ def _audit(check: Check) -> Part:
     try:
         evidence = Evidence.read(run, audit.ROWS, check.at)
     except UserError as error:
-        return Part("audit", "could not be made", faults=[str(error).partition("\n")[0]])
+        return Part("audit", "could not run", faults=[str(error).partition("\n")[0]])
     findings, faults = audit.audit(evidence, aim), audit.draws(evidence)
     notes: list[str] = []
     data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
@@ -170,17 +170,17 @@ def _audit(check: Check) -> Part:
             "a_single_wrong_row_is_found_with_probability": finding.looked_at / finding.population,
             "statement": said,
         }
-    line = f"recomputed by fairseq in float64, one sentence at a time; --seed {aim.seed} draws the same rows"
+    line = f"random rows, recomputed with fairseq in float64; --seed {aim.seed} draws the same rows again"
     if (precision := run.config.extraction.precision) != "float32":
-        notes.insert(0, f"the run was measured in {precision}: rows match within its limits (docs/equality.md)")
+        notes.insert(0, f"the run was measured in {precision}, with wider limits (docs/equality.md)")
     return Part("audit", line, notes, faults, data)
 
 
 def _environment(check: Check) -> Part:
     wanted = environment.pins()
     count, other = environment.differences(wanted)
-    line = f"{count - len(other)} of {count} packages are those of {environment.LOCK}"
-    faults = [f"{name} {here}, locked {wanted[name]}" for name, here in other.items()]
+    line = f"{count - len(other)} of {count} packages have the version in {environment.LOCK}"
+    faults = [f"{name} {here}, expected {wanted[name]}" for name, here in other.items()]
     data = {"constraints_sha256": environment.digest(), "packages": count, "python": platform.python_version()}
     return Part("environment", line, faults=faults, data=data)
 
