@@ -53,12 +53,12 @@ find_producers_by_path(workflow.rules)
 
 
 onstart:
-    if not run_.inside_dvc:  # DVC has compared all inputs with its lock
+    if not run_.inside_dvc:  # inside DVC, DVC has compared all inputs with its lock
         refuse_edited(workflow)
 
 
 onsuccess:
-    # times and memory change from run to run: their page is no rule's output
+    # times and memory change from run to run, so their page is not an output of a rule
     if run_.has_logs and not run_.inside_dvc:
         shell(
             "ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(

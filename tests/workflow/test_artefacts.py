@@ -182,7 +182,7 @@ def test_a_lock_that_is_missing_or_broken_is_named(copy):
         with pytest.raises(UserError, match=r"dvc\.lock: not a lock that DVC wrote"):
             lock.read()
         (copy / "dvc.lock").unlink()
-        with pytest.raises(UserError, match="nothing of this run was recorded"):
+        with pytest.raises(UserError, match="this run has not been recorded yet"):
             lock.read()
     finally:
         os.chdir(here)

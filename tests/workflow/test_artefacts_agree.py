@@ -110,7 +110,7 @@ def test_both_tools_agree_in_both_orders(fresh, tmp_path, pairs, name, cache):
     for folder, first, second in zip(pair, (snakemake, repro), (repro, snakemake), strict=True):
         change(folder)
         if restore and first is snakemake:
-            assert ("due again" in run(folder, "ff-memories", "restore").stdout) == bool(must)
+            assert ("to be rerun" in run(folder, "ff-memories", "restore").stdout) == bool(must)
         ran.append({step.partition("/")[0] for step in steps(folder, *first)})
         run(folder, "ff-memories", "adopt")  # refuses while anything is due
         locks.append((folder / "dvc.lock").read_bytes())

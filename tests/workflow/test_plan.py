@@ -67,8 +67,8 @@ def test_what_does_not_fit_is_named():
     plan = paper_plan()
     assert estimate.unfit(plan, 64e9, 1e12, 40e9) == []
     memory = estimate.unfit(plan, 4e9, 1e12, None)
-    assert any(line.startswith("trigger_shard: it needs about") for line in memory)
-    assert "on the disk" in estimate.unfit(plan, 64e9, 1e9, None)[0]
+    assert any(line.startswith("trigger_shard: needs about") for line in memory)
+    assert "of disk space" in estimate.unfit(plan, 64e9, 1e9, None)[0]
     assert all("GPU" in line for line in estimate.unfit(plan, 64e9, 1e12, 2e9))
 
 
@@ -156,7 +156,7 @@ def test_a_text_of_unknown_size_is_refused(small, capsys, tmp_path):
     small()
     (tmp_path / "validation.txt").unlink()
     assert run() == 2
-    assert "validation.txt: not there, and its size isn't known" in capsys.readouterr().err
+    assert "validation.txt: no such text file, and its size is unknown" in capsys.readouterr().err
 
 
 def test_a_gpu_that_is_not_there_is_refused(small, capsys):

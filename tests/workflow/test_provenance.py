@@ -69,13 +69,13 @@ def test_why_says_what_is_not_as_recorded_and_what_is_not_here(here, capsys):
     Path(FIGURE).write_text("another")
     Path("train.txt").unlink()
     shown = "\n".join(tree.tree(provenance.read(), FIGURE, brief=True))
-    assert "(NOT as recorded)" in shown.splitlines()[0]
-    assert "train.txt" in next(line for line in shown.splitlines() if "(not here)" in line)
+    assert "(DIFFERS from the record)" in shown.splitlines()[0]
+    assert "train.txt" in next(line for line in shown.splitlines() if "(missing)" in line)
     assert "took" not in shown
 
 
 def test_a_file_of_no_run_is_refused_with_what_was_meant(here):
-    with pytest.raises(UserError, match=r"meant results/planted/figures/figure4\.svg"):
+    with pytest.raises(UserError, match=r"did you mean results/planted/figures/figure4\.svg"):
         list(tree.tree(provenance.read(), "results/planted/figure4.svg"))
 
 
@@ -96,7 +96,7 @@ def test_kept_times_are_not_those_of_other_outputs(here):
     kept["stages"]["values"]["outputs"]["results/planted/tables/values.parquet"] = "0" * 32
     Path("provenance.json").write_text(json.dumps(kept))
     assert provenance.read()["values"].jobs[0].seconds is None
-    assert "time and machine: not known here" in "\n".join(tree.tree(provenance.read(), FIGURE))
+    assert "time and machine unknown" in "\n".join(tree.tree(provenance.read(), FIGURE))
 
 
 def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):

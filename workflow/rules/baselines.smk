@@ -1,11 +1,11 @@
-# What every claim is held against: untrained models of the same shape, random pairs and guesses.
+# The claims' baselines: untrained models of the same shape, random pairs and guesses.
 
-# three untrained models, and the run's own, on one sample of the text
+# three untrained models and the run's own, on the same sample of the text
 MODELS = ["same_sample", *(f"untrained-{draw}" for draw in (1, 2, 3))]
 
 
 rule baseline_model:
-    """The paper's measures of an untrained model, on a sample of the text."""
+    """Compute the paper's measures for an untrained model, on a sample of the text."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -48,7 +48,7 @@ rule baseline_model:
 
 
 rule baselines:
-    """Every claim's measure of untrained models, of random pairs and of guesses."""
+    """Measure every claim on untrained models, random pairs and guesses."""
     input:
         tables=[
             rules.triggers.output.triggers,

@@ -1,8 +1,8 @@
-# How fast the engine is on this machine; nothing that `all` needs is made here.
+# The engine's speed on this machine. `all` does not need it.
 
 
 rule benchmark:
-    """The engine against the forward pass, other methods and fairseq, side by side: times differ from run to run."""
+    """Compare the engine's speed with the forward pass, other methods and fairseq; times differ from run to run."""
     output:
         benchmark=run_.table("benchmark"),
         figure=run_.path("figures", "benchmark.svg"),
@@ -11,7 +11,7 @@ rule benchmark:
         run_.path("logs", "benchmark.log"),
     conda:
         "../envs/environment.yaml"
-    threads: 64  # or as many as there are
+    threads: 64  # or as many as the machine has
     resources:
         gpu=1,
         device=run_.config.execution.device,

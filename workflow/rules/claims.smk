@@ -1,8 +1,8 @@
-# What the paper claims, against what was measured.
+# The paper's claims, compared with this run's measurements.
 
 
 rule claims:
-    """Every claim of the paper with the value measured here and a verdict."""
+    """Judge every claim of the paper, with the value measured here and a verdict."""
     input:
         tables=[run_.table(name) for name in CLAIM_TABLES],
         counts=[run_.path("counts", f"{name}.parquet") for name in COUNTED],

@@ -1,4 +1,4 @@
-# One run: its config, checked before anything starts. All logic is in ff_memories.workflow.run.
+# One run's config, checked before anything starts. All logic is in ff_memories.workflow.run.
 from pathlib import Path
 
 from ff_memories.config import read_yaml
@@ -21,10 +21,11 @@ from snakemake.exceptions import WorkflowError
 
 if workflow.config_settings.config:
     raise WorkflowError(
-        "--config: a run is one config file; change it, or give another with --configfile"
+        "--config: not supported, because one config file describes a run; edit the file, or give another with "
+        "--configfile"
     )
 if len(workflow.config_settings.configfiles) > 1:
-    raise WorkflowError("--configfile: a run is one config file, not several merged")
+    raise WorkflowError("--configfile: give only one config file; a run cannot merge several")
 if not workflow.config_settings.configfiles:
 
     configfile: "config/config.yaml"
@@ -33,7 +34,7 @@ if not workflow.config_settings.configfiles:
 try:
     read_yaml(
         Path(workflow.configfiles[-1])
-    )  # Snakemake lets the last of equal keys win
+    )  # refuses duplicate keys; Snakemake would use the last one
     run_ = Run(config, str(workflow.configfiles[-1]))
     heed_dvc(run_.inside_dvc, workflow.is_main_process)
     if workflow.is_main_process:
@@ -46,7 +47,7 @@ except UserError as error:
 
 use_tools_of_this_environment()
 share_terminal()
-# Snakemake's own strictness, and a step's log begins with the machine it ran on
+# Snakemake's own strict mode; with the variable, a step logs its machine
 shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
 
 
@@ -54,7 +55,7 @@ scattergather:
     corpus=run_.config.execution.shards,
 
 
-# all that claims are judged by, and the steps that count what they left out
+# the tables that the claims need, and the steps that write counts
 CLAIM_TABLES = [
     "triggers",
     "mutations",
@@ -76,17 +77,17 @@ SECTIONS = [
 
 
 def on_cpu():
-    """Whether the steps that run the model do so on this machine's CPU."""
+    """Return whether steps that run the model use this machine's CPU."""
     return run_.computes_on_cpu(workflow.executor_plugin)
 
 
 def compute_threads(wildcards):
-    """CPU threads of a step that runs the model."""
+    """Return the number of CPU threads for a step that runs the model."""
     return 1 if on_cpu() and run_.config.execution.arithmetic == "portable" else 4
 
 
 def execution():
-    """How steps that run the model are carried out: resources, for no result depends on them."""
+    """Return how to run steps that use the model, as resources, because no result depends on them."""
     chosen = run_.config.execution
     return dict(
         gpu=lambda wildcards: 0 if on_cpu() else 1,
@@ -97,6 +98,6 @@ def execution():
 
 
 def registry():
-    """Another registry of sources, where the config names one."""
+    """Return the registry of sources that the config names, if any."""
     other = run_.config.sources.registry
     return [other] if other else []

@@ -1,8 +1,8 @@
-# E8-E13, section 5, Figures 7-11: composition of memories and refinement through layers, in one pass.
+# E8-E13, section 5, Figures 7-11: composition of memories and refinement across layers, in one pass.
 
 
 rule composition:
-    """Active memories, agreement and refinement at every layer of validation prefixes."""
+    """Observe active memories, agreement and refinement at every layer, on validation prefixes."""
     input:
         **run_.sample,
         weights=rules.model.output.weights,
@@ -31,7 +31,7 @@ rule composition:
 
 
 rule agreeing:
-    """Stop words and short prefixes where a memory agrees with its layer, by layer, with their base rates."""
+    """Count stop words and short prefixes where a memory agrees with its layer, with their base rates, by layer."""
     input:
         composition=rules.composition.output.composition,
         examples=rules.composition.output.examples,

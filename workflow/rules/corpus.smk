@@ -1,8 +1,8 @@
-# Section 3.1: the text, as sentences.
+# Section 3.1: the text, split into sentences.
 
 
 rule docstrings:
-    """The demo corpus: prose of documentation strings, from pinned packages."""
+    """Build the demo corpus: prose from the documentation strings of pinned packages."""
     output:
         train="data/docstrings/train.txt",
         validation="data/docstrings/validation.txt",
@@ -22,7 +22,7 @@ rule docstrings:
 
 
 rule cut_shard:
-    """Cut a part of the texts into sentences, with spaCy."""
+    """Split a shard of the texts into sentences with spaCy."""
     input:
         train=run_.texts("train"),
         validation=run_.texts("validation"),
@@ -48,13 +48,13 @@ rule cut_shard:
 
 
 rule cut_shard_all:
-    """All shards at once, as one stage for DVC."""
+    """Gather all shards into one stage for DVC."""
     input:
         gather.corpus(run_.path("cuts", "{scatteritem}.safetensors")),
 
 
 rule corpus:
-    """Cut the texts into sentences of token ids."""
+    """Split the texts into sentences of token ids."""
     input:
         train=run_.texts("train"),
         validation=run_.texts("validation"),

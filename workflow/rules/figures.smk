@@ -1,8 +1,8 @@
-# Figures 2-11 and our own, each from tables alone.
+# Figures 2-11 and the package's own figures, each drawn from tables.
 
 
 rule figure:
-    """One figure, as PDF, SVG, PNG, specification and the numbers drawn."""
+    """Draw one figure, as PDF, SVG and PNG, with its specification and its data."""
     input:
         tables=lambda wildcards: [run_.table(t) for t in DRAWN[wildcards.figure].tables],
         info=rules.model.output.info,
@@ -47,7 +47,7 @@ rule figure:
 
 
 rule figure_pages:
-    """The figures' interactive pages, made of their specifications."""
+    """Build the figures' interactive pages from their specifications."""
     input:
         specs=expand(rules.figure.output.spec, figure=SHOWN),
     output:
@@ -65,7 +65,7 @@ rule figure_pages:
 
 
 rule figure_page:
-    """The interactive page of a figure that the report does not show."""
+    """Build the interactive page of a figure that the report does not show."""
     input:
         specs=rules.figure.output.spec,
     output:
@@ -85,7 +85,7 @@ rule figure_page:
 
 
 rule projection_seeds:
-    """Table and figure of what random projections do to ranks."""
+    """Make the table and the figure of how random projections change ranks."""
     input:
         rules.projection_seeds_table.output,
         expand(rules.figure.output, figure="projection_seeds"),

@@ -1,8 +1,8 @@
-# The gallery: what it shows of the model, and the site, built where the corpus is, for it shows its text.
+# The gallery: its tables and its site. The site shows the corpus's text, so each machine builds its own.
 
 
 rule gallery_tables:
-    """What the gallery shows of the model: coefficients along triggers, tokens that values promote."""
+    """Compute the gallery's tables: coefficients along triggers, and tokens that values promote."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -34,7 +34,7 @@ rule gallery_tables:
 
 
 rule gallery:
-    """A static site of every key's triggers beside its value, with search and filters."""
+    """Build a static site with every key's triggers and its value, with search and filters."""
     input:
         info=rules.model.output.info,
         corpus=rules.corpus.output.corpus,

@@ -1,8 +1,8 @@
-# What is known of a named checkpoint, checked before anything is computed on it.
+# Golden checks: known numbers of a named checkpoint, measured again before the run uses it.
 
 
 rule golden:
-    """Check the checkpoint: its size, perplexity, and what named values predict."""
+    """Check the checkpoint: its size, its perplexity, and the predictions of known values."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,

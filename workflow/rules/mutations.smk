@@ -2,7 +2,7 @@
 
 
 rule mutations:
-    """Memory coefficients of mutated triggers."""
+    """Compute the memory coefficients of mutated triggers."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -17,7 +17,7 @@ rule mutations:
         run_.path("logs", "mutations.tsv")
     conda:
         "../envs/environment.yaml"
-    threads: 4  # batches side by side, or torch's own
+    threads: 4  # for parallel batches, or for torch
     resources:
         **execution(),
     params:

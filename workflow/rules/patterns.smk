@@ -1,8 +1,8 @@
-# E2 and E14: what annotators are asked, what they answered, and the automatic proxy for them.
+# E2 and E14: the items for annotators, their answers, and the automatic proxy.
 
 
 rule annotation_plan:
-    """What annotators are shown: sampled keys, some of them again, and foils, in a blind order."""
+    """Draw the items to show to annotators: sampled keys, repeated keys and foils, in random order."""
     input:
         triggers=rules.triggers.output.triggers,
         corpus=rules.corpus.output.corpus,
@@ -22,7 +22,7 @@ rule annotation_plan:
 
 
 rule proxy:
-    """Patterns in the triggers of the sampled keys, found by machine, and how good the machine is on this text."""
+    """Find patterns in the triggers of sampled keys with the automatic proxy, and measure the proxy's quality."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -47,7 +47,7 @@ rule proxy:
 
 
 rule distance:
-    """How far the last layer's compositions lie from what they compose, by machine."""
+    """Label with the automatic proxy whether last-layer compositions are related to what they compose."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -70,7 +70,7 @@ rule distance:
 
 
 rule patterns:
-    """People's annotations, checked and scored, beside the proxy's."""
+    """Check and score people's annotations, and merge them with the proxy's."""
     input:
         annotated=run_.annotations,
         plan=rules.annotation_plan.output.plan,
@@ -105,7 +105,7 @@ rule patterns:
 
 
 rule annotation_sheets:
-    """Forms and sheets for annotators: in the browser, as spreadsheets, for Label Studio and doccano."""
+    """Write the annotators' sheets: forms for the browser, spreadsheets, tasks for Label Studio and doccano."""
     input:
         plan=rules.annotation_plan.output.plan,
         triggers=rules.triggers.output.triggers,
@@ -128,6 +128,6 @@ rule annotation_sheets:
 
 
 rule annotation:
-    """The sheets of a study."""
+    """Write all sheets of an annotation study."""
     input:
         rules.annotation_sheets.output.sheets,

@@ -1,8 +1,8 @@
-# What the authors' released code measures; only with fidelity: released.
+# The measures of the authors' released code; only with fidelity: released.
 
 
 rule released:
-    """The released code's 'layer' and 'dim' columns at the run's examples."""
+    """Compute the released code's 'layer' and 'dim' columns on the run's examples."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,

@@ -1,8 +1,8 @@
-# Tables 1 to 3, and the report: built where the corpus is, for they show its text.
+# Tables 1 to 3 and the report. They show the corpus's text, so each machine builds its own.
 
 
 rule table1:
-    """Table 1: keys with clear patterns, and triggers that show them."""
+    """Write Table 1: keys with clear patterns, and triggers that show them."""
     input:
         annotations=rules.patterns.output.annotations,
         labels=rules.patterns.output.labels,
@@ -32,7 +32,7 @@ rule table1:
 
 
 rule table3:
-    """Table 3, Appendix A: one key with all its patterns, and which of its triggers has which."""
+    """Write Table 3 (Appendix A): one key with all its patterns and the triggers that show them."""
     input:
         annotations=rules.patterns.output.annotations,
         triggers=rules.triggers.output.triggers,
@@ -61,7 +61,7 @@ rule table3:
 
 
 rule table2:
-    """Table 2: the most predictive values, and triggers they agree with."""
+    """Write Table 2: the most predictive values, and triggers that they agree with."""
     input:
         values=rules.values.output.values,
         triggers=rules.triggers.output.triggers,
@@ -90,7 +90,7 @@ rule table2:
 
 
 rule report:
-    """The report: the run's answers, then the paper's sections with figures and numbers; and the same in short."""
+    """Write the report (the run's answers, then the paper's sections with figures and numbers) and its summary."""
     input:
         claims=rules.claims.output.claims,
         counts=rules.claims.output.out_counts,

@@ -1,11 +1,11 @@
-# What each choice that the paper leaves open does to each claim.
+# How each choice that the paper leaves open affects each claim.
 from ff_memories.claims.sensitivity.choices import parts
 
 EXTENT = run_.config.sensitivity.choices if run_.measures_choices else "all"
 
 
 rule sensitivity_part:
-    """The claims with some choices made otherwise; what they leave alone is taken from the run."""
+    """Measure the claims with some choices changed; unaffected files come from the run."""
     input:
         claims=rules.claims.output.claims,
         judged=rules.claims.input,
@@ -32,7 +32,7 @@ rule sensitivity_part:
 
 
 rule sensitivity_table:
-    """Every claim under every choice, and the run's own claims."""
+    """Merge every claim under every choice with the run's own claims."""
     input:
         claims=rules.claims.output.claims,
         parts=expand(
@@ -54,7 +54,7 @@ rule sensitivity_table:
 
 
 rule sensitivity:
-    """Table and figure of what each choice does to each claim."""
+    """Make the table and the figure of how each choice affects each claim."""
     input:
         rules.sensitivity_table.output,
         expand(rules.figure.output, figure="sensitivity"),

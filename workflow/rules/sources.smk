@@ -1,4 +1,4 @@
-# Named sources: fetched once, checked, unpacked. Jobs of the machine that has the network, also on a cluster.
+# Fetch named sources once, check and unpack them. These jobs need a network, so they run locally even with a cluster.
 
 
 localrules:

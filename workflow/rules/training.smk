@@ -1,8 +1,8 @@
-# The demo model's training, with fairseq. Hours: nothing that `all` needs is made here.
+# Train the demo model with fairseq. This takes hours; `all` does not need it.
 
 
 rule train_demo_model:
-    """Train the demo run's language model; a run that was stopped goes on from its last checkpoint."""
+    """Train the demo run's language model; an interrupted training resumes from its last checkpoint."""
     input:
         train=rules.docstrings.output.train,
         validation=rules.docstrings.output.validation,

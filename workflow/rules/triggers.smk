@@ -1,8 +1,8 @@
-# E1, section 3.1: the prefixes that trigger every key.
+# E1, section 3.1: the triggers of every key.
 
 
 rule trigger_shard:
-    """Top triggers of every key in one shard of the training text."""
+    """Find every key's top triggers in one shard of the training text."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -25,7 +25,7 @@ rule trigger_shard:
 
 
 rule triggers:
-    """Merge the shards: the triggers table."""
+    """Merge the shards into the table of triggers."""
     input:
         corpus=rules.corpus.output.corpus,
         shards=gather.corpus(run_.path("shards", "{scatteritem}.safetensors")),

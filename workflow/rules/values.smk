@@ -1,8 +1,8 @@
-# E4-E7, section 4, Figures 4-6, Table 2: what values predict.
+# E4-E7, section 4, Figures 4-6, Table 2: the predictions of values.
 
 
 rule values:
-    """Every value's prediction, and its agreement with its key's triggers."""
+    """Compute every value's prediction, and its agreement with its key's triggers."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -27,7 +27,7 @@ rule values:
 
 
 rule projection_seeds_table:
-    """What random projections, never loaded, do to ranks, seed by seed; only when asked for."""
+    """Measure how the released script's random projections change ranks, by seed; only on request."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,

@@ -1,1 +1,1 @@
-"""A run under Snakemake and DVC: its paths, its dvc.yaml, recording and restoring, provenance."""
+"""Manage a run under Snakemake and DVC: paths, dvc.yaml, recording, restoring, provenance."""

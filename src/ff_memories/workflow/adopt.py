@@ -1,4 +1,4 @@
-"""After ``snakemake``: record what it made in dvc.lock and DVC's cache, if all of it is sound."""
+"""After ``snakemake``: record its outputs in dvc.lock and DVC's cache, if all of them are sound."""
 
 import os
 from pathlib import Path
@@ -9,13 +9,13 @@ from ff_memories.workflow.configfile import option
 
 
 def adopt(configfile: Path | None = None) -> list[str]:
-    """Record what Snakemake made since the last time; return the stages recorded.
+    """Record Snakemake's outputs since the last time; return the recorded stages.
 
-    A stage whose outputs are as recorded is among them if DVC's cache lacks one, as in a clone that computed and did
-    not pull: DVC runs a stage again whose output it does not hold.
+    They include stages whose outputs match the record if DVC's cache lacks one, as in a clone that computed and did not
+    pull: DVC reruns a stage if an output is not in its cache.
 
-    Raises ``UserError`` where dvc.yaml does not follow from the Snakefile, where Snakemake has something left to do,
-    or where a file is not what a job left there: ``dvc commit`` alone would record anything.
+    Raises ``UserError`` if dvc.yaml does not match the Snakefile, if Snakemake has jobs left to run, or if a file is
+    not as a job left it; ``dvc commit`` alone would record any file.
     """
     stages.check(configfile)
     lock.repair(configfile)
@@ -25,7 +25,10 @@ def adopt(configfile: Path | None = None) -> list[str]:
     names: set[str] = set()
     with stages.workflow(configfile) as found:
         if due := sorted({stages.stage_of(job) for job in found.dag.needrun_jobs() if job.output}):
-            raise UserError(f"not adopted: Snakemake has yet to run {', '.join(due)}", f"snakemake{option(configfile)}")
+            raise UserError(
+                f"not adopted, because Snakemake still has to run {', '.join(due)}",
+                f"run snakemake{option(configfile)}",
+            )
         for job in found.dag.jobs:
             name = stages.stage_of(job) if job.output else ""
             states = changed.get(name, {})
@@ -34,7 +37,7 @@ def adopt(configfile: Path | None = None) -> list[str]:
                 wrong += records.faults(found, job, map(str, new))
                 names.add(name)
     if wrong:
-        hint = "dvc checkout what was edited, ff-memories restore, snakemake"
+        hint = "undo the edits with dvc checkout, then run ff-memories restore and snakemake"
         raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), hint)
     with lock.kept(configfile):
         if names:

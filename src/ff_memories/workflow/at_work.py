@@ -1,4 +1,4 @@
-"""Who is at work in this folder, Snakemake or DVC: one at a time, and what a killed one left is in nobody's way."""
+"""Let only one Snakemake or DVC work in this folder at a time, and clear the locks that a killed one left."""
 
 import atexit
 import contextlib
@@ -12,15 +12,15 @@ import psutil
 from ff_memories.base.errors import UserError
 from ff_memories.workflow.processes import HOST, end_with, name
 
-RUNNING = Path(".snakemake/running")  # a file for every Snakemake at work here, with its process's name
+RUNNING = Path(".snakemake/running")  # one file per running Snakemake, named after its process
 LOCKS = Path(".snakemake/locks")
-RWLOCK = Path(".dvc/tmp/rwlock")  # what DVC works on here
+RWLOCK = Path(".dvc/tmp/rwlock")  # DVC's record of the files that it is working on
 
 
 def take_over() -> None:
-    """Remove the locks of a Snakemake that was killed in this folder, unless another one may be at work here.
+    """Remove the locks of a Snakemake that was killed in this folder, unless another one may be running here.
 
-    As long as one may be, the records of those that were killed stay: they tell later that a lock is nobody's.
+    If one may be, the records of the killed ones stay, so that a later run can tell that their locks are stale.
     """
     RUNNING.mkdir(parents=True, exist_ok=True)
     own = RUNNING / name(os.getpid())
@@ -33,42 +33,42 @@ def take_over() -> None:
 
 
 def _at_work(record: str) -> bool:
-    """Whether a record's process runs, as far as can be told: another machine's may."""
+    """Return whether a record's process may be running; for another machine's process, always true."""
     host, pid, _ = record.rsplit(" ", 2)
     return host != HOST or name(int(pid)) == record
 
 
 def withdraw() -> None:
-    """Take back that this process is at work here: it has read the workflow, and locks nothing."""
+    """Remove this process's record: it has read the workflow and locks nothing."""
     (RUNNING / name(os.getpid())).unlink(missing_ok=True)
 
 
 def heed_dvc(is_stage: bool, is_main: bool) -> None:
-    """Let a Snakemake that is a stage of DVC's end with it; any other one waits until DVC has ended.
+    """Make a Snakemake that DVC started end with DVC; refuse any other Snakemake while DVC is running.
 
-    DVC locks no Snakemake out by itself.
+    DVC itself does not lock Snakemake out.
 
     Raises:
-        UserError: the DVC whose stage this is was killed already, or another one runs or replaces files here.
+        UserError: the DVC that started this Snakemake was killed, or another one is running stages or replacing files.
     """
     writing = _dvc_writing()
     alive = [pid for pid in writing if name(pid)]
     if not is_stage and alive:
-        raise UserError(f"`{writing[alive[0]]}` is at work here (process {alive[0]})", "wait until it has ended")
+        raise UserError(f"`{writing[alive[0]]}` is running here (process {alive[0]})", "wait until it has finished")
     if is_stage and is_main:
         if own := writing.keys() & {process.pid for process in psutil.Process().parents()}:
             end_with(min(own))
         elif writing and not alive:
-            raise UserError("the DVC whose stage this is was killed", "give its command again")
+            raise UserError("the DVC command that started this stage was killed", "run that command again")
 
 
 def mend_record_of_dvc() -> None:
-    """Remove DVC's own record of who works here if DVC was killed over it: it stops at one that it cannot read.
+    """Remove DVC's ``rwlock`` if DVC was killed while writing it, because DVC stops at an unreadable one.
 
-    Nothing is lost with it. Whoever writes it holds another lock, which ends with the process.
+    This is safe: the process that writes the file holds another lock, which ends with that process.
     """
     if _record_of_dvc() is None:
-        from dvc.lock import LockError, make_lock  # Snakemake needs nothing of DVC, and it takes a while
+        from dvc.lock import LockError, make_lock  # slow to import, and Snakemake does not need it
 
         with contextlib.suppress(LockError), make_lock(f"{RWLOCK}.lock", tmp_dir=str(RWLOCK.parent)):
             if _record_of_dvc() is None:
@@ -76,12 +76,12 @@ def mend_record_of_dvc() -> None:
 
 
 def _dvc_writing() -> dict[int, str]:
-    """Return {process: its command} of those that DVC's own record says run stages or replace files here."""
+    """Return {process: its command} of the DVC processes that run stages or replace files here."""
     return {writer["pid"]: writer["cmd"] for writer in (_record_of_dvc() or {}).get("write", {}).values()}
 
 
 def _record_of_dvc() -> Any:
-    """Return DVC's record of who works here; None where it cannot be read, for DVC writes it or was killed over it."""
+    """Return the content of DVC's ``rwlock``; ``None`` if unreadable, because DVC is writing it or was killed then."""
     try:
         return json.loads(RWLOCK.read_bytes())
     except FileNotFoundError:

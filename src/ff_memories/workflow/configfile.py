@@ -1,4 +1,4 @@
-"""The run that a command is about, as typed."""
+"""The option that names a command's run."""
 
 import argparse
 import shlex
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", type=Path, help="the run's config file; left out: the default run's")
+    parser.add_argument("--configfile", type=Path, help="the run's config file; default: config/config.yaml")
 
 
 def option(configfile: Path | None) -> str:
-    """Return what names the run in a command: nothing for the default run."""
+    """Return the option that names a run in a command; nothing for the default run."""
     return f" --configfile {shlex.quote(str(configfile))}" if configfile else ""

@@ -1,6 +1,6 @@
-"""Whether dvc.lock hangs together: it follows from the Snakefile, and every stage read what the others made.
+"""Check that dvc.lock is consistent: it matches the Snakefile, and every stage read what the other stages wrote.
 
-DVC checks what it stores; here is checked what was written down, with digests computed from the bytes.
+DVC checks its cache; this module checks the record, with digests computed from the files' bytes.
 """
 
 import os
@@ -16,7 +16,7 @@ from ff_memories.workflow import lock, stages
 
 
 def faults(configfile: Path | None = None) -> list[str]:
-    """Return what in a run's dvc.lock contradicts the Snakefile, itself, the config, or the sources and inputs here."""
+    """Return where a run's dvc.lock contradicts the Snakefile, itself, the config, or the sources and inputs here."""
     where, recorded = lock.path_of(configfile), lock.read(configfile)
     made = lock.outputs(configfile)
     found = list(_declared(configfile, recorded, where))
@@ -26,11 +26,11 @@ def faults(configfile: Path | None = None) -> list[str]:
             path, md5 = dep["path"], dep["md5"]
             if path in made:
                 if made[path][1] != md5:
-                    found.append(f"{where}: {name} read another {path} than {made[path][0]} made")
+                    found.append(f"{where}: {name} read a different {path} than {made[path][0]} wrote")
             elif path not in told and (said := _input(path, md5)):
                 told.add(path)
                 found.append(f"{said} ({name})")
-        found += [f"{where}: {name} was made with another {key}" for key in _params(stage)]
+        found += [f"{where}: {name} was run with a different {key}" for key in _params(stage)]
     return found
 
 
@@ -44,18 +44,18 @@ def _declared(configfile: Path | None, recorded: dict[str, Any], where: Path) ->
         if name not in recorded:
             yield f"{where}: {name} was never recorded"
         elif name not in declared:
-            yield f"{where}: there is no stage {name} in {stages.path_of(configfile)}"
+            yield f"{where}: {stages.path_of(configfile)} has no stage {name}"
         elif declared[name]["cmd"] != recorded[name]["cmd"]:
-            yield f"{where}: {name} was made by another command"
+            yield f"{where}: {name} was run with a different command"
 
 
 def _input(path: str, md5: str) -> str | None:
-    """Say how an input or source differs from what was read, if it is here."""
+    """Return how an input or source differs from the one that was read, if it is here."""
     if os.path.exists(path) and lock.content(path) != md5:
-        return f"{path}: not what was read when this was made"
+        return f"{path}: changed since the recorded run"
     pointer = Path(path + ".dvc")
     if pointer.is_file() and yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["md5"] != md5:
-        return f"{path}: {pointer} names another file"
+        return f"{path}: {pointer} names a different version"
     return None
 
 
@@ -67,4 +67,4 @@ def _params(stage: dict[str, Any]) -> Iterator[str]:
             for part in key.split("."):
                 place = place.get(part) if isinstance(place, dict) else None
             if place != value:
-                yield f"{key} than {file} says"
+                yield f"{key} than in {file}"

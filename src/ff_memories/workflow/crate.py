@@ -1,6 +1,7 @@
-"""A run as an RO-Crate: its files, and who made what of what, as a Provenance Run Crate (Workflow Run RO-Crate).
+"""Export a run as an RO-Crate: its files and their provenance, as a Provenance Run Crate (Workflow Run RO-Crate).
 
-What shows text, or was not made here, is described with its digest and left out: a crate may be given to anybody.
+Files that show text, or that are not here, are described with their digest but left out, so that a crate can be shared
+with anybody.
 """
 
 import os
@@ -34,15 +35,15 @@ TYPES = {
 
 
 def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> ROCrate:
-    """Return the crate of a run, to be written with ``write`` or ``write_zip``.
+    """Return the crate of a run; write it with ``write`` or ``write_zip``.
 
     Args:
-        recorded: of ``provenance.read``.
-        configfile: the run's; nothing for the default run.
-        scope: the info's: whose results these are.
+        recorded: from ``provenance.read``.
+        configfile: the run's config file; ``None`` for the default run.
+        scope: the model info's ``scope``, ``paper`` or ``surrogate``.
 
     Raises:
-        UserError: a file that it should hold is not as recorded.
+        UserError: a file for the crate differs from the record.
     """
     about, run = _software(), _name(recorded)
     crate = ROCrate(version="1.1")  # which Provenance Run Crate 0.5 builds on
@@ -80,20 +81,20 @@ def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> RO
 
 
 def _software(path: Path = Path("CITATION.cff")) -> dict[str, Any]:
-    """Return what CITATION.cff says of the software. Raises ``UserError`` where it does not say enough."""
+    """Return the software's description in CITATION.cff. Raises ``UserError`` if a needed key is missing."""
     try:
         about = dict(yaml.safe_load(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file", "run this at the top of the project") from None
+        raise UserError(f"{path}: no such file", "run this command in the project's top folder") from None
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not readable ({error})") from None
     if missing := {"title", "abstract", "version", "license", "authors"} - about.keys():
-        raise UserError(f"{path}: has no {min(missing)}", "a crate names it")
+        raise UserError(f"{path}: missing key {min(missing)}", "add it; a crate needs it")
     return about
 
 
 def _whose(scope: str) -> str:
-    return "the paper's own model" if scope == "paper" else "a surrogate model, not of the paper's own"
+    return "the paper's own model" if scope == "paper" else "a surrogate model, not the paper's own"
 
 
 def _name(recorded: dict[str, Stage]) -> str:
@@ -105,7 +106,7 @@ def _add(crate: ROCrate, id_: str, type_: str | list[str], **properties: Any) ->
 
 
 def _files(crate: ROCrate, recorded: dict[str, Stage], configfile: Path | None) -> dict[str, Any]:
-    """Add every file the run read or made; return them by path."""
+    """Add every file that the run read or wrote; return them by path."""
     made = {path: md5 for stage in recorded.values() for path, md5 in stage.outputs.items()}
     read = {path: md5 for stage in recorded.values() for path, md5 in stage.inputs.items() if path not in made}
     entities = {}
@@ -115,7 +116,9 @@ def _files(crate: ROCrate, recorded: dict[str, Stage], configfile: Path | None) 
         if not shared or not os.path.isfile(path):
             entities[path] = _add(crate, f"#{path}", "CreativeWork", **described, description="not in the crate")
         elif lock.digest(path) != md5:
-            raise UserError(f"{path}: not what {lock.path_of(configfile)} records", "ff-memories verify")
+            raise UserError(
+                f"{path}: differs from {lock.path_of(configfile)}", "run ff-memories verify to see all differences"
+            )
         else:
             size = {"contentSize": str(os.path.getsize(path))}
             entities[path] = crate.add_file(path, path, properties=described | size | _type(path))
@@ -131,7 +134,7 @@ def _type(path: str | Path) -> dict[str, str]:
 
 
 def _one(entities: list[Any]) -> Any:
-    """Return a list as JSON-LD likes it: a single entity stands by itself."""
+    """Return a list in JSON-LD form: a single entity without its list."""
     return entities[0] if len(entities) == 1 else entities
 
 
@@ -164,7 +167,7 @@ def _tool(crate: ROCrate, stage: Stage) -> Any:
 
 
 def _action(crate: ROCrate, stage: Stage, tool: Any, files: dict[str, Any], agent: Any) -> Any:
-    """A stage's CreateAction: what it read and made, its command, code, environment, time and machine."""
+    """Add a stage's CreateAction: its inputs, outputs, command, code, environment, time and machine."""
     about = [f"code {stage.code}", f"environment {stage.environment}"]
     about += sorted({job.machine for job in stage.jobs if job.machine})
     peaks = [job.peak_mib for job in stage.jobs if job.peak_mib is not None]
@@ -191,7 +194,7 @@ def _whole(
     crate: ROCrate, recorded: dict[str, Stage], workflow: Any, controls: list[Any], files: dict[str, Any], agent: Any,
     ended: list[str],
 ) -> list[Any]:  # fmt: skip
-    """The run as a whole: the workflow's own action, and Snakemake's, which ordered the steps."""
+    """Add the run as a whole: the workflow's own action, and Snakemake's action of ordering the steps."""
     made = {path for stage in recorded.values() for path in stage.outputs}
     read = {path for stage in recorded.values() for path in stage.inputs} - made
     run = _add(crate, "#run", "CreateAction", name="run of the workflow", actionStatus=COMPLETED,
@@ -209,7 +212,7 @@ def _whole(
 
 
 def _in_order(recorded: dict[str, Stage]) -> list[Stage]:
-    """Return stages so that each comes after those it reads from."""
+    """Return the stages in topological order, each after those it reads from."""
     maker = {path: stage.name for stage in recorded.values() for path in stage.outputs}
     before = {name: sorted({maker[p] for p in stage.inputs if p in maker}) for name, stage in sorted(recorded.items())}
     return [recorded[name] for name in TopologicalSorter(before).static_order()]

@@ -1,6 +1,6 @@
-"""DVC, by its command line, from the environment that runs this.
+"""Call the DVC of this environment through its command line.
 
-Its record of who works here and the lock over it (``at_work``) are not public, so DVC is pinned.
+``at_work`` uses DVC's ``rwlock`` and the lock around it, which are not public, so DVC is pinned.
 """
 
 import json
@@ -12,12 +12,12 @@ from ff_memories.base.errors import UserError
 from ff_memories.workflow import lock, processes, stages
 from ff_memories.workflow.at_work import mend_record_of_dvc
 
-ABSENT = {"deleted", "not in cache"}  # not here, which says nothing of being out of date
+ABSENT = {"deleted", "not in cache"}  # missing files, which are not out of date
 Changes = dict[str, dict[str, str]]  # {stage: {path or parameter: how it differs from dvc.lock, by content}}
 
 
 def call(*arguments: str) -> str:
-    """Run a DVC command and return what it printed. Raises ``UserError`` with DVC's own words where it fails."""
+    """Run a DVC command and return its output. Raises ``UserError`` with DVC's message if it fails."""
     mend_record_of_dvc()
     dvc = Path(sys.executable).with_name("dvc")
     done = processes.run([dvc, *arguments])
@@ -48,9 +48,10 @@ def _states(part: Any) -> dict[str, str]:
 
 
 def out_of_date(configfile: Path | None = None, changed: Changes | None = None) -> Changes:
-    """Return those of ``changes`` that are more than a file's not being here; ``changed``: if they are known already.
+    """Return ``changes`` without those that are only missing files. ``changed``: the changes, if already known.
 
-    DVC says no more than "not in cache" of an output whose recorded content is not there: its bytes are compared here.
+    For an output whose recorded content is not in the cache, DVC reports only "not in cache", so this function compares
+    its bytes.
     """
     present = lambda states: {path: state for path, state in states.items() if state not in ABSENT}
     changed = changes(configfile) if changed is None else changed
@@ -62,15 +63,15 @@ def out_of_date(configfile: Path | None = None, changed: Changes | None = None) 
 
 
 def not_cached(changed: Changes) -> set[str]:
-    """Return the stages with an output that is here as recorded, and not in DVC's cache."""
+    """Return the stages with an output that matches the record but is not in DVC's cache."""
     return {stage for stage, states in changed.items() if "not in cache" in states.values()}
 
 
 def commit(names: list[str], configfile: Path | None = None) -> None:
-    """Record the stages' present inputs and outputs in dvc.lock, and the outputs in the cache.
+    """Record the stages' current inputs and outputs in dvc.lock, and put the outputs into the cache.
 
-    DVC reads and writes dvc.lock once for each stage that it is told, and once for a whole dvc.yaml. Stages that are up
-    to date stay as they are, so the whole is told where nothing of it is missing.
+    DVC rewrites dvc.lock once per stage that it is given, but only once for a whole dvc.yaml. Stages that are up to
+    date do not change, so if no output is missing, DVC gets the whole dvc.yaml.
     """
     outs = [path for stage in lock.declared(configfile).values() for out in stage["outs"] for path in out]
     complete = all(Path(path).exists() for path in outs)
@@ -79,5 +80,5 @@ def commit(names: list[str], configfile: Path | None = None) -> None:
 
 
 def addresses(names: list[str], configfile: Path | None = None) -> list[str]:
-    """Return stages as DVC's commands name them."""
+    """Return stages in the form that DVC's commands take."""
     return [f"{stages.path_of(configfile)}:{name}" for name in names]

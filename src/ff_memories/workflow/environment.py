@@ -1,4 +1,4 @@
-"""The installed packages against constraints.txt."""
+"""Compare the installed packages with constraints.txt."""
 
 import hashlib
 import re
@@ -14,24 +14,25 @@ LOCK = Path("constraints.txt")
 
 
 def pins(path: Path = LOCK) -> dict[str, str]:
-    """Return {package: version} of the lock of the environment."""
+    """Return {package: version} of the environment's lock, constraints.txt."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file", "run this at the top of the project") from None
+        raise UserError(f"{path}: no such file", "run this command in the project's top folder") from None
     found = (re.match(r"([\w.-]+)==([^\s;]+)", line) for line in lines)
     return {canonicalize_name(pin[1]): pin[2] for pin in found if pin}
 
 
 def digest(path: Path = LOCK) -> str:
-    """Return the SHA-256 of the lock of the environment."""
+    """Return the SHA-256 of the environment's lock."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def differences(wanted: dict[str, str]) -> tuple[int, dict[str, str]]:
-    """Return how many locked packages are installed, and {package: version here} of those in another version.
+    """Return how many locked packages are installed, and {package: version here} for those with another version.
 
-    What is locked and not installed is for other machines or an extra; a build's own label (``+cpu``) is no version.
+    A locked package that is not installed belongs to an extra or another platform. A local version label (``+cpu``) is
+    ignored.
     """
     here: dict[str, str] = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
     both = sorted(wanted.keys() & here.keys())

@@ -1,8 +1,7 @@
-"""What a run will take: seconds, memory and disk of each step, from its sizes and a few seconds of calibration.
+"""Estimate the time, memory and disk space of each step of a run, from its sizes and a short calibration.
 
-Every step's work is counted in the units that it is made of (tokens through a layer, vectors against the vocabulary);
-the calibration says what a unit takes on this machine. docs/paper-run.md has estimates beside what was
-measured.
+The work of every step is counted in units (tokens through a layer, vectors against the vocabulary). The calibration
+measures the time per unit on this machine. docs/paper-run.md compares estimates with measurements.
 """
 
 import math
@@ -21,17 +20,17 @@ from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.products import linear
 
-SENTENCE = 22  # tokens of a mean sentence of the paper's text
-PAGE = 2e-3  # seconds for the page of a key
-SPACY_WORDS = 10_000  # words a second that a small spaCy pipeline parses on one core
-ENTRY_BYTES = 28  # of a trigger in a shard: key, coefficient, prefix, hash
-PROCESS = 0.7e9  # bytes of a process that has imported torch
+SENTENCE = 22  # mean number of tokens per sentence in the paper's text
+PAGE = 2e-3  # seconds per key's page in the gallery
+SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
+ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
+PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
 GB = 1e9
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's sizes, as far as time and memory depend on them."""
+    """The sizes of a model that time and memory depend on."""
 
     layers: int
     model: int
@@ -43,38 +42,38 @@ class Shape:
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes of the weights in use: the parameters, and the table of projected embeddings."""
+        """Bytes of the loaded weights: the parameters, and the table of projected embeddings."""
         return 4 * (self.parameters + self.vocab * self.model)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What this machine does: seconds per unit."""
+    """The speed of this machine: seconds per unit of work."""
 
-    layer: float  # a token through one layer
-    logit: float  # one multiply-add of a vocabulary projection
-    word: float  # a word of text through the segmenter and the dictionary
-    start: float = 6.0  # a job's start: interpreter, torch, the weights
+    layer: float  # per token through one layer
+    logit: float  # per multiply-add of a vocabulary projection
+    word: float  # per word of text through the segmenter and the dictionary
+    start: float = 6.0  # to start a job: interpreter, torch, weights
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rule of the plan: all its jobs together, as many at once as there are devices."""
+    """One rule of the plan, with the cost of its jobs."""
 
     rule: str
     jobs: int
-    seconds: float  # of one job
-    memory: float  # bytes, of one job
-    disk: float  # bytes that it leaves
+    seconds: float  # per job
+    memory: float  # bytes per job
+    disk: float  # bytes of output
     device_memory: float = 0.0
 
     def elapsed(self, devices: int) -> float:
-        """Return the seconds that all jobs take, ``devices`` at a time."""
+        """Return the seconds that all jobs take if ``devices`` of them run at a time."""
         return math.ceil(self.jobs / devices) * self.seconds if self.device_memory else self.jobs * self.seconds
 
 
 def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precision: Precision = "float32") -> Speed:
-    """Measure this machine for a few seconds, on random weights of the model's own sizes."""
+    """Measure this machine's speed for a few seconds, on random weights of the model's sizes."""
     use_precision(precision, device)
     torch.set_num_threads(threads)
     made = torch.Generator().manual_seed(1)
@@ -110,7 +109,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
 
 
 def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> float:
-    """Return the median time of a piece of work, after one run to warm up."""
+    """Return the median time of a piece of work, after one warm-up run."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     work()
     wait()
@@ -129,12 +128,12 @@ def steps(
     """Return the plan of a run.
 
     Args:
-        config: the run's.
-        shape: its model.
-        tokens: of each split, as far as the run reads it.
-        speed: this machine's (``calibrate``).
-        archives: bytes still to be downloaded and unpacked.
-        golden: whether the checkpoint is checked first.
+        config: the run's config.
+        shape: the model's sizes.
+        tokens: number of tokens in each split that the run reads.
+        speed: this machine's speed (``calibrate``).
+        archives: bytes still to download and unpack.
+        golden: whether the run first checks the checkpoint.
     """
     shards, train, validation = config.execution.shards, tokens["train"], tokens["validation"]
     cells, top = shape.layers * shape.keys, config.triggers.top
@@ -144,9 +143,9 @@ def steps(
     lists = cells * top * ENTRY_BYTES
     corpus_bytes = 4 * (train + validation) + 16 * (train + validation) // SENTENCE
     running = PROCESS + shape.loaded_bytes + batch
-    values_seconds = 2.7 * cells * head  # the tails' products are as many again, and ranks need their counts
+    values_seconds = 2.7 * cells * head  # the tails double the products, and ranks need counts
     shaded = min(train, cells * config.gallery.shaded * SENTENCE // 2) * forward / 2
-    gallery = shaded + 13 * cells * head  # every word's probability, whose sums take longer than the products
+    gallery = shaded + 13 * cells * head  # every word's probability; summing takes longer than the products
     mutated = config.mutations.keys_per_layer * shape.layers * config.mutations.top * 3 * SENTENCE // 2
     sampled = (
         untrained.SENTENCES * SENTENCE + untrained.MUTATED_KEYS * shape.layers * untrained.MUTATED_TRIGGERS * SENTENCE
@@ -157,7 +156,7 @@ def steps(
     out.append(Step("model", 1, speed.start + 4 * shape.parameters / 0.2e9, PROCESS + 12 * shape.parameters,
                     4 * shape.parameters))  # fmt: skip
     if golden:
-        # tokens that are run: some windows of 512 with 2,560 of context, or on a GPU all of the test text (`golden`)
+        # tokens to run: a few windows of 512 with 2,560 of context, or on a GPU the whole test text (`golden`)
         windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
         out.append(Step("golden", 1, speed.start + cells * head + windows * forward, running, 0, running))
     if config.corpus.segmenter.startswith("spacy:"):
@@ -180,23 +179,24 @@ def steps(
 
 
 def elapsed(plan: list[Step], devices: int) -> float:
-    """Return the seconds of a whole run on so many devices: shards run side by side, everything else in a row."""
+    """Return the seconds of a whole run on ``devices`` devices: shards run in parallel, all other steps in sequence."""
     return sum(step.elapsed(devices) for step in plan)
 
 
 def unfit(plan: list[Step], memory: float, disk: float, device_memory: float | None) -> list[str]:
-    """Return what can't be run here: a line for each step and reason."""
+    """Return one line for each step and reason why the run does not fit on this machine."""
     out = [
-        f"{step.rule}: it needs about {step.memory / GB:.1f} GB of memory, {memory / GB:.1f} GB are there"
+        f"{step.rule}: needs about {step.memory / GB:.1f} GB of memory, but this machine has {memory / GB:.1f} GB"
         for step in plan
         if step.memory > memory
     ]
     if device_memory is not None:
         out += [
-            f"{step.rule}: it needs about {step.device_memory / GB:.1f} GB on the GPU, {device_memory / GB:.1f} GB are"
+            f"{step.rule}: needs about {step.device_memory / GB:.1f} GB of GPU memory, but the GPU has "
+            f"{device_memory / GB:.1f} GB"
             for step in plan
             if step.device_memory > device_memory
         ]
     if (need := sum(step.disk for step in plan)) > disk:
-        out.append(f"the run needs about {need / GB:.1f} GB on the disk, {disk / GB:.1f} GB are free")
+        out.append(f"the run needs about {need / GB:.1f} GB of disk space, but {disk / GB:.1f} GB are free")
     return out

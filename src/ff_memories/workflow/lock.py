@@ -1,6 +1,6 @@
-"""dvc.lock: what every artefact's content was when it was recorded.
+"""Read dvc.lock, the record of every output's content.
 
-DVC takes a file for unchanged when its size, time and inode are; here its bytes are read.
+DVC treats a file as unchanged if its size, time and inode are; this module reads its bytes.
 """
 
 import hashlib
@@ -21,31 +21,33 @@ from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.workflow import stages
 from ff_memories.workflow.configfile import option
 
-BROKEN = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)  # what reading a broken dvc.lock raises
+BROKEN = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)  # errors from reading a broken dvc.lock
 
 
 def path_of(configfile: Path | None = None) -> Path:
-    """Return where a run's dvc.lock is: beside its dvc.yaml."""
+    """Return the path of a run's dvc.lock, next to its dvc.yaml."""
     return stages.path_of(configfile).with_name("dvc.lock")
 
 
 def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Return the stages of a run's dvc.lock. Raises ``UserError`` where it is missing or not what DVC writes."""
+    """Return the stages of a run's dvc.lock. Raises ``UserError`` if it is missing or damaged."""
     path = path_of(configfile)
     if not path.is_file():
         which = option(configfile)
-        raise UserError(f"{path}: nothing of this run was recorded", f"snakemake{which}, then ff-memories adopt{which}")
+        raise UserError(
+            f"{path}: this run has not been recorded yet", f"run snakemake{which}, then ff-memories adopt{which}"
+        )
     try:
         return _stages(path)
     except BROKEN as error:
-        raise UserError(f"{path}: not a lock that DVC wrote ({error!r})", f"git checkout {path}") from None
+        raise UserError(f"{path}: damaged ({error!r})", f"run git checkout {path}") from None
 
 
 def _stages(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the stages of a dvc.lock. Raises one of ``BROKEN`` where it is not what DVC writes, to its end."""
+    """Return the stages of a dvc.lock. Raises one of ``BROKEN`` if the file is damaged or incomplete."""
     text = path.read_text(encoding="utf-8")
     if not text.endswith("\n"):
-        raise ValueError("it breaks off")
+        raise ValueError("incomplete")
     found: dict[str, dict[str, Any]] = parsed(text)["stages"]
     for stage in found.values():
         files = [*stage.get("deps", []), *stage.get("outs", [])]
@@ -55,7 +57,7 @@ def _stages(path: Path) -> dict[str, dict[str, Any]]:
 
 @cache
 def parsed(text: str) -> Any:
-    """Return the data of a YAML text that DVC wrote; libyaml reads a large dvc.lock ten times as fast as PyYAML."""
+    """Return the data of DVC's YAML; libyaml reads a large dvc.lock ten times as fast as PyYAML."""
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
@@ -65,7 +67,7 @@ def _copy_of(configfile: Path | None) -> Path:
 
 @contextmanager
 def kept(configfile: Path | None = None) -> Iterator[None]:
-    """Keep a copy of a run's dvc.lock, if there is one, while DVC writes it: in place, once for every stage."""
+    """Keep a copy of a run's dvc.lock while DVC rewrites it, because DVC writes it in place, once per stage."""
     path, copy = path_of(configfile), _copy_of(configfile)
     if path.is_file():
         with atomic_write(copy) as partial:
@@ -77,7 +79,7 @@ def kept(configfile: Path | None = None) -> Iterator[None]:
 
 
 def repair(configfile: Path | None = None) -> None:
-    """Put the kept copy in the place of a dvc.lock that DVC was killed over; elsewhere remove the copy."""
+    """Restore the kept copy if DVC was killed while writing dvc.lock; otherwise remove the copy."""
     path, copy = path_of(configfile), _copy_of(configfile)
     if copy.is_file():
         try:
@@ -94,7 +96,7 @@ def declared(configfile: Path | None = None) -> dict[str, Any]:
 
 
 def forget(configfile: Path | None = None) -> list[str]:
-    """Remove stages that dvc.yaml no longer has, which DVC leaves in dvc.lock; return their names."""
+    """Remove stages from dvc.lock that dvc.yaml no longer has, which DVC keeps; return their names."""
     known = declared(configfile)
     names = [name for name in read(configfile) if name not in known]
     if names:
@@ -105,19 +107,19 @@ def forget(configfile: Path | None = None) -> list[str]:
 
 
 def outputs(configfile: Path | None = None) -> dict[str, tuple[str, str]]:
-    """Return {artefact: (its stage, its MD5 as recorded)} of a run."""
+    """Return {output: (its stage, its recorded MD5)} of a run."""
     found = read(configfile)
     return {out["path"]: (name, out["md5"]) for name, stage in found.items() for out in stage.get("outs", [])}
 
 
 def differing(configfile: Path | None = None) -> dict[str, str]:
-    """Return {artefact: its stage} of those that are here with another content than recorded."""
+    """Return {output: its stage} for the outputs here whose content differs from the record."""
     recorded = outputs(configfile)
     return {path: stage for path, (stage, md5) in recorded.items() if os.path.exists(path) and content(path) != md5}
 
 
 def content(path: str | Path) -> str:
-    """Return what DVC records of a file, its MD5, or of a directory, the MD5 of its listing."""
+    """Return DVC's digest of a file (its MD5) or of a directory (the MD5 of its listing)."""
     if not os.path.isdir(path):
         return digest(path)
     rows = [{"md5": digest(file), "relpath": file.relative_to(path).as_posix()} for file in inside(path)]
@@ -126,12 +128,12 @@ def content(path: str | Path) -> str:
 
 
 def inside(folder: str | Path) -> list[Path]:
-    """Return the files of an output that is a folder, without the one in which Snakemake keeps its time."""
+    """Return the files in an output folder, without Snakemake's timestamp file."""
     return [file for file in Path(folder).rglob("*") if file.is_file() and file.name != ".snakemake_timestamp"]
 
 
 def digest(path: str | Path, algorithm: str = "md5") -> str:
-    """Return a file's digest in hexadecimal; it is not computed again while the file stays the same."""
+    """Return a file's digest in hexadecimal, cached while the file's size and times stay the same."""
     stat = os.stat(path)
     return _digest(str(path), algorithm, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 

@@ -1,4 +1,4 @@
-"""Processes that end with another one, in whatever way it ends: a run that is killed leaves nothing at work."""
+"""Make processes end with another process, however it ends, so that a killed run leaves none behind."""
 
 import os
 import platform
@@ -12,15 +12,15 @@ from typing import Any
 
 import psutil
 
-STARTED_BY = "FF_MEMORIES_SNAKEMAKE"  # the Snakemake whose job this is
+STARTED_BY = "FF_MEMORIES_SNAKEMAKE"  # the process id of the Snakemake that started this job
 HOST = platform.node()
-PATIENCE = 0.5  # seconds between two looks
+PATIENCE = 0.5  # seconds between two checks
 
 
 def name(pid: int) -> str:
-    """Return what tells a running process from all others, of all times; nothing of one that runs no more.
+    """Return a unique name for a running process, even after its id is reused; an empty string if it has ended.
 
-    One that was killed and that nobody has waited for yet, a zombie, does not run.
+    A zombie, which was killed but not yet waited for, counts as ended.
     """
     try:
         process = psutil.Process(pid)
@@ -30,9 +30,9 @@ def name(pid: int) -> str:
 
 
 def end_with(pid: int) -> None:
-    """Have this process end when another one does.
+    """End this process when another one ends.
 
-    Nothing is done for 0 and 1: such a job runs in a container, which sees no process of the outside.
+    Do nothing for ids 0 and 1: such a job runs in a container, which cannot see processes outside.
     """
 
     def watch() -> None:
@@ -45,16 +45,16 @@ def end_with(pid: int) -> None:
 
 
 def start(command: list[Any], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command in a process group of its own, which is killed when the ``with`` of what is returned is left.
+    """Start a command in its own process group; leaving the ``with`` block of the returned process kills the group.
 
-    That closes its ``stdin``. The system closes it, too, when this process is killed.
+    Leaving the block closes the process's ``stdin``; so does the system if this process is killed.
     """
     held = [sys.executable, "-P", __file__, *command]
     return subprocess.Popen(held, stdin=subprocess.PIPE, start_new_session=True, **options)
 
 
 def run(command: list[Any]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; return its status and what it printed."""
+    """Run a command to its end; return its status and output."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
         with start(command, stdout=out, stderr=err) as work:
             work.wait()

@@ -1,8 +1,8 @@
-"""Where every artefact of a run comes from: rule, command, inputs, parameters, code, environment, time and machine.
+"""The provenance of every output of a run: rule, command, inputs, parameters, code, environment, time and machine.
 
-What is declared is asked of Snakemake, what was recorded is read from dvc.lock. Times, memory and machines differ from
-run to run and are in neither: Snakemake's benchmark files and the steps' logs have them where the run was made, and
-``keep`` gathers them in a small file beside dvc.lock, which goes into git with it.
+Rules come from Snakemake, and recorded digests from dvc.lock. Neither has times, memory and machines, which differ from
+run to run. Snakemake's benchmark files and the steps' logs have them where the run was computed, and ``keep`` gathers
+them in provenance.json, next to dvc.lock and in git with it.
 """
 
 import csv
@@ -22,7 +22,7 @@ from ff_memories.workflow import environment, lock, stages
 
 @dataclass(frozen=True)
 class Job:
-    """One job as it ran: what it cost and on what machine, in words; nothing of what is not known."""
+    """One job as it ran: its cost, and its machine in words, as far as they are known."""
 
     command: str
     seconds: float | None = None
@@ -33,12 +33,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of dvc.lock with all that its outputs follow from.
+    """A stage of dvc.lock with everything that its outputs depend on.
 
     Attributes:
-        inputs, sources, outputs: {path: MD5} as recorded.
-        params: {key: value} of the config, as recorded.
-        environment: SHA-256 of the lock of the environment.
+        inputs, sources, outputs: {path: recorded MD5}.
+        params: {config key: recorded value}.
+        environment: SHA-256 of the environment's lock, constraints.txt.
     """
 
     name: str
@@ -53,17 +53,17 @@ class Stage:
 
     @property
     def code(self) -> str:
-        """One digest of all source files and their names."""
+        """The digest of all source files and their names."""
         return hashlib.sha256(json.dumps(self.sources, sort_keys=True).encode()).hexdigest()
 
 
 def path_of(configfile: Path | None = None) -> Path:
-    """Return where a run's times and machines are kept: beside its dvc.lock."""
+    """Return the path of the file with a run's times and machines, next to its dvc.lock."""
     return lock.path_of(configfile).with_name("provenance.json")
 
 
 def read(configfile: Path | None = None) -> dict[str, Stage]:
-    """Return {stage: where its outputs come from}. Raises ``UserError`` where nothing was recorded."""
+    """Return {name: stage with its provenance}. Raises ``UserError`` if the run was not recorded."""
     kept, declared = _kept(configfile), _declared(configfile)
     out = {}
     for name, entry in lock.read(configfile).items():
@@ -73,7 +73,7 @@ def read(configfile: Path | None = None) -> dict[str, Stage]:
         known = kept.get(name, {})
         if known.get("outputs") == outputs:
             jobs, lock_of_environment = [Job(**job) for job in known["jobs"]], known["environment"]
-        else:  # never kept, or of an earlier state
+        else:  # never kept, or kept for an earlier state
             lock_of_environment = environment.digest()
         out[name] = Stage(
             name, rule, about, jobs,
@@ -87,7 +87,7 @@ def read(configfile: Path | None = None) -> dict[str, Stage]:
 
 
 def keep(configfile: Path | None = None) -> Path:
-    """Write down times, memory and machines of the recorded stages whose logs are here; what is known of them stays."""
+    """Save the times, memory and machines of recorded stages whose logs are here, and keep those already known."""
     recorded = read(configfile)
     kept = {name: known for name, known in _kept(configfile).items() if name in recorded}
     for stage in recorded.values():
@@ -98,7 +98,7 @@ def keep(configfile: Path | None = None) -> Path:
                 "jobs": [asdict(job) for job in stage.jobs],
             }
     jobs = [job for stage in kept.values() for job in stage["jobs"]]
-    machines = sorted({job["machine"] for job in jobs})  # each once: a job has its place in the list
+    machines = sorted({job["machine"] for job in jobs})  # listed once; a job refers to one by its index
     for job in jobs:
         job["machine"] = machines.index(job["machine"])
     path = path_of(configfile)
@@ -116,7 +116,7 @@ def _kept(configfile: Path | None) -> dict[str, Any]:
             for job in stage["jobs"]:
                 job["machine"] = found["machines"][job["machine"]]
     except (ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error})", f"git checkout {path}") from None
+        raise UserError(f"{path}: not valid JSON ({error})", f"run git checkout {path}") from None
     return found["stages"]
 
 
@@ -134,14 +134,14 @@ def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job], s
 
 
 def _unread(configfile: Path | None, name: str, entry: dict[str, Any]) -> tuple[str, str, list[Job], set[str]]:
-    """Describe a stage that Snakemake leaves out, because its inputs are not here, from dvc.yaml."""
+    """Describe, from dvc.yaml, a stage that Snakemake omits because its inputs are not here."""
     declared = lock.declared(configfile).get(name, {})
     sources = {dep["path"] for dep in entry.get("deps", []) if dep["path"].startswith("src/")}
     return name.partition("-")[0], declared.get("desc", ""), [Job(entry["cmd"])], sources
 
 
 def _job(job: Any) -> Job:
-    """Return a job with what its benchmark file and its log say, if they are here and no older than what it made."""
+    """Return a job with the cost and machine from its benchmark file and log, if they are here."""
     command = " ".join((job.shellcmd or "").split())
     log = next((Path(str(path)) for path in job.log), Path())
     benchmark = Path(str(job.benchmark)) if job.benchmark else None

@@ -1,8 +1,7 @@
-"""Jobs run again in a folder of their own, by the same rules, on links to what they read.
+"""Rebuild files in a scratch folder: run jobs again with the same rules, on links to their inputs.
 
-``verify`` makes again what takes no measurement and compares it with what is recorded. ``restore`` makes again what is
-never shared. Both write in the folder alone, and only the rules that they name can run: no job of theirs can change a
-file of the run.
+``verify`` rebuilds derived files and compares them with the record. ``restore`` rebuilds files that are never shared.
+Both write only to the scratch folder and allow only the rules that they name, so they cannot change the run's files.
 """
 
 import os
@@ -18,7 +17,7 @@ from ff_memories.workflow import lock, processes, stages
 
 @dataclass
 class Task:
-    """A job to run again: its stage and rule, what it reads and makes, and where it says what went wrong."""
+    """A job to run again: its stage, rule, inputs, outputs and log."""
 
     stage: str
     rule: str
@@ -29,27 +28,27 @@ class Task:
 
 @dataclass
 class Rebuilt:
-    """What came out: files with the recorded bytes, and what others are instead."""
+    """The result: files with the recorded bytes, and a line for each file that differs."""
 
     same: list[str] = field(default_factory=list)
     differ: list[str] = field(default_factory=list)
 
 
 def measures(job: Any) -> bool:
-    """Whether a job's output is a measurement on the model: it runs the model, or gathers the shards of such jobs."""
+    """Return whether a job's output is a measurement: the job runs the model, or gathers the shards of such jobs."""
     before = [shard for shard in job.dag.dependencies[job] if stages.is_shard(shard)]
     return any(one.resources.get("device") for one in (job, *before))
 
 
 def gathers(job: Any) -> bool:
-    """Whether a job belongs to work that is cut into shards because it takes hours."""
+    """Return whether a job belongs to a step that runs in shards because it takes hours."""
     return stages.is_shard(job) or any(map(stages.is_shard, job.dag.dependencies[job]))
 
 
 def tasks(configfile: Path | None = None, sharded: bool = False) -> tuple[list[Task], list[str]]:
-    """Return the jobs of a run that measure nothing and can be run again, and the inputs that others lack.
+    """Return a run's jobs that measure nothing and can run again, and the missing inputs of those that cannot.
 
-    Downloads, which no source of the package determines, are none of them; jobs in shards are if ``sharded`` says so.
+    Downloads are excluded, because the package's sources do not determine them. ``sharded``: include jobs in shards.
     """
     with stages.workflow(configfile, forceall=True) as found:
         every = [
@@ -69,7 +68,7 @@ def tasks(configfile: Path | None = None, sharded: bool = False) -> tuple[list[T
 
 
 def run(folder: Path, todo: list[Task], configfile: Path | None = None, cores: int = 1) -> None:
-    """Run jobs again in an empty ``folder``; one that fails leaves nothing there."""
+    """Run jobs again in an empty ``folder``; a job that fails leaves no output."""
     made = [path for task in todo for path in task.makes]
     config = str(configfile or stages.DEFAULT)
     _link(folder, {config} | {path for task in todo for path in task.reads} - set(made))
@@ -79,24 +78,24 @@ def run(folder: Path, todo: list[Task], configfile: Path | None = None, cores: i
 def compare(
     folder: Path, todo: list[Task], configfile: Path | None = None, own: frozenset[str] = frozenset()
 ) -> Rebuilt:
-    """Compare what jobs made in ``folder`` with what is recorded.
+    """Compare the files rebuilt in ``folder`` with the record.
 
-    ``own``: files of the run that were computed here, from other tables than the recorded ones. They are compared with
-    themselves, and what else follows from such tables and is not here is compared with nothing.
+    ``own``: files of the run that were computed here, from tables that differ from the record. Their rebuilt copies are
+    compared with these files, and other files that are missing here are not compared.
     """
     recorded, out = lock.outputs(configfile), Rebuilt()
     for task in todo:
         for path in task.makes:
             if not (folder / path).exists():
-                out.differ.append(f"{path}: could not be made again{reason(folder, task)}")
+                out.differ.append(f"{path}: could not be rebuilt{reason(folder, task)}")
             elif path not in recorded or (own and not Path(path).exists()):
                 continue
             elif lock.content(folder / path) == (lock.content(path) if path in own else recorded[path][1]):
                 out.same.append(path)
             elif path in own:
-                out.differ.append(f"{path}: made again, it is not what is here")
+                out.differ.append(f"{path}: the rebuilt file differs from the one here")
             else:
-                out.differ.append(f"{path}: made again, it is not what {lock.path_of(configfile)} records")
+                out.differ.append(f"{path}: the rebuilt file differs from {lock.path_of(configfile)}")
     return out
 
 
@@ -108,12 +107,12 @@ def _link(folder: Path, paths: set[str]) -> None:
 
 
 def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: int) -> None:
-    """Run Snakemake within the folder: what names the config's path, as the report does, then names the same."""
+    """Run Snakemake inside the folder, so that outputs which name the config's path, like the report, do not change."""
     snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", Path("Snakefile").resolve()]
     options = ["--configfile", config, "--cores", str(cores), "--keep-going"]
     rules = sorted({task.rule for task in todo})
     command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
-    temporary = folder / "temporary"  # goes with the folder, whatever Snakemake leaves there
+    temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with (
@@ -130,9 +129,9 @@ def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: in
 
 
 def reason(folder: Path, task: Task) -> str:
-    """Return a failed job's last words."""
+    """Return why a job failed: a missing input, or its log's last error."""
     if absent := [path for path in task.reads if not (folder / path).exists()]:
-        return f", for want of {absent[0]}"
+        return f", because {absent[0]} is missing"
     log = folder / (task.log or "")
     lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line] if log.is_file() else []
     said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")

@@ -1,4 +1,4 @@
-"""What Snakemake wrote down when a job finished, against what is there now."""
+"""Compare Snakemake's record of a finished job with the files that are here now."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -9,45 +9,44 @@ from ff_memories.base.errors import UserError
 from ff_memories.workflow import stages
 from ff_memories.workflow.lock import digest
 
-CLOCK = 1e-3  # seconds: two readings of one time stamp agree within this
+CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
 
 
 def stamp(output: str) -> Path:
-    """Return the file whose time is an output's: a directory has one inside, as Snakemake writes it."""
+    """Return the file whose time is the output's time; for a directory, Snakemake's timestamp file inside it."""
     return Path(output, ".snakemake_timestamp") if os.path.isdir(output) else Path(output)
 
 
 def written(output: str) -> float:
-    """Return when an output was written; 0 for a directory that Snakemake did not write."""
+    """Return the time at which an output was written; 0 for a directory that Snakemake did not write."""
     return stamp(output).stat().st_mtime if stamp(output).exists() else 0.0
 
 
 def faults(found: Any, job: Any, outputs: Iterable[str]) -> Iterator[str]:
-    """Yield what keeps some of a job's outputs from being what it made of the inputs that are here.
+    """Yield the reasons why a job's outputs may not be its own results from the inputs that are here.
 
     Args:
         found: Snakemake's workflow, from ``stages.workflow``.
         job: one of its jobs.
-        outputs: those whose content is new, so that nothing but the time of writing vouches for it.
+        outputs: outputs with new content, which only the time of writing can confirm.
     """
     outputs = set(outputs)
     for out in job.output:
         record = found.persistence.metadata(out)
         if record is None or not os.path.exists(out):
-            yield f"{out}: was not made by Snakemake here"
+            yield f"{out}: Snakemake did not write it here"
             continue
         if str(out) in outputs and _touched(out, record):
             yield f"{out}: changed since {job.rule.name} wrote it"
         for path, recorded in record.input_checksums.items():
             if os.path.exists(path) and _checksum(path) != recorded:
-                yield f"{out}: its input {path} changed since"
+                yield f"{out}: its input {path} has changed since"
 
 
 def refuse_edited(found: Any) -> None:
-    """Raise ``UserError`` where an input that a job would read is not what the job that made it left there.
+    """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
 
-    Snakemake would compute on it. Another content is told from another time by the checksums that jobs which read
-    the file recorded.
+    The checksums that its readers recorded distinguish an edited file from a touched one.
     """
     waiting = set(found.dag.needrun_jobs())
     edited = []
@@ -59,18 +58,18 @@ def refuse_edited(found: Any) -> None:
                 if _otherwise(found, out, readers):
                     edited.append(f"{out} (made by {stages.stage_of(job)})")
     if edited:
-        raise UserError("changed since they were made: " + ", ".join(edited), "ff-memories restore, then snakemake")
+        raise UserError("these outputs were edited: " + ", ".join(edited), "run ff-memories restore, then snakemake")
 
 
 def _otherwise(found: Any, path: Any, readers: list[Any]) -> bool:
-    """Whether a file has another content than when one of its readers ran."""
+    """Return whether a file's content differs from when one of its readers ran."""
     known = [found.persistence.metadata(out) for reader in readers for out in reader.output]
     recorded = {record.input_checksums.get(str(path)) for record in known if record} - {None}
     return any(checksum != _checksum(path) for checksum in recorded)
 
 
 def _touched(output: str, record: Any) -> bool:
-    """Whether an output was written at another time than the job that made it ended."""
+    """Return whether an output was written at another time than its job ended."""
     return abs(written(output) - record.endtime) > CLOCK
 
 
@@ -79,7 +78,7 @@ def _checksum(path: str) -> str:
 
 
 def sound(found: Any, job: Any) -> bool:
-    """Whether Snakemake made all of a job's outputs, from the present inputs, as it would make them now."""
+    """Return whether Snakemake wrote all of a job's outputs from the current inputs, parameters and code."""
     known = found.persistence
     if any(True for _ in faults(found, job, map(str, job.output))):
         return False
@@ -87,27 +86,27 @@ def sound(found: Any, job: Any) -> bool:
 
 
 def write(found: Any, job: Any, now: float, due: bool) -> None:
-    """Write a job's record: as if it had just finished, or so that it is due, which takes a record that differs."""
+    """Write a job's record as if it had just finished; with ``due``, make the record differ so that the job reruns."""
     forget(found, job)
     known = found.persistence
     for out in job.output:
-        if os.path.lexists(out) and not due:  # one time for all: no output is older than its input
+        if os.path.lexists(out) and not due:  # one time for all, so that no output is older than its input
             if os.path.isdir(out):
                 stamp(out).touch()
             os.utime(stamp(out), (now, now), follow_symlinks=False)
     found.async_run(known.finished(job))
-    known._clear_cache()  # of what was read before it was written
+    known._clear_cache()  # it may hold records from before the write
     for out in job.output:
         record = known.metadata(out)
         if os.path.exists(out):
-            record.endtime = written(out)  # Snakemake remembers the time it saw first
+            record.endtime = written(out)  # Snakemake caches the first time it sees
         if due:
             record.code = "not as recorded in dvc.lock"
         known._write_record(str(out), record)
 
 
 def forget(found: Any, job: Any) -> None:
-    """Remove a job's record, and its times, by which Snakemake would take what is here for as old as that."""
+    """Remove a job's record and its benchmark file, whose time would make Snakemake think that outputs are that old."""
     for out in job.output:
         found.persistence.cleanup_metadata(out)
     if job.benchmark:

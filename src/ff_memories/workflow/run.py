@@ -1,4 +1,4 @@
-"""What the Snakefile asks the package: a run's paths, and what a step's result depends on besides its input files."""
+"""The Snakefile's view of a run: its paths, and what each step depends on besides its input files."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ from ff_memories.workflow.sources import digest, sources
 
 
 class Run:
-    """One run's config, checked and resolved, and where its files lie."""
+    """One run's config, checked and resolved, and the paths of its files."""
 
     def __init__(self, config: dict[str, Any], name: str = "config"):
         self.config = configs.parse(config, name)
@@ -47,41 +47,42 @@ class Run:
         wants_spacy = self.config.corpus.segmenter.startswith("spacy:") or self.config.composition.stop_words == "spacy"
         if wants_spacy and importlib.util.find_spec("spacy") is None:
             raise UserError(
-                "the config asks for spaCy, which is not installed", "pip install -c constraints.txt -e '.[spacy]'"
+                "the config needs spaCy, which is not installed", "run pip install -c constraints.txt -e '.[spacy]'"
             )
 
     def check_inputs(self) -> list[str]:
-        """Refuse, before the first job, the inputs that a job would refuse hours later.
+        """Check inputs before the first job, so that no job fails on them hours later.
 
-        An input that is missing is no reason to refuse: what was made from it may be here. Snakemake knows, and
-        refuses before the first job if a job needs the file.
+        A missing input is not an error, because the files made from it may exist. If a job needs it, Snakemake stops
+        before the first job.
 
         Returns:
-            A line for each file that the config names and that isn't there.
+            One line for each missing file that the config names.
 
         Raises:
-            UserError: a file that may not be read, an annotators' file that is none, a faulty ``sample_file``.
+            UserError: no permission to read a file, an entry in the annotators' folder that is not a file, or a bad
+                ``sample_file``.
         """
         missing = []
         for key, path in [*self.named, *((self.annotation_folder, path) for path in self.annotations)]:
             if not os.path.exists(path):
                 missing.append(f"{self.file}: {key}: {path}: no such file")
             elif not os.access(path, os.R_OK):
-                raise UserError(f"{key}: {path}: no permission to read it", f"chmod u+r {shlex.quote(path)}")
+                raise UserError(f"{key}: {path}: no permission to read it", f"run chmod u+r {shlex.quote(path)}")
         for entry in self._in_annotation_folder():
             if not entry.is_dir() and not entry.is_file():
-                what = "a link to nothing" if entry.is_symlink() else "a pipe or a device"
-                raise UserError(f"{entry}: {what}, not a file that people annotated", "remove it from the folder")
+                what = "a broken link" if entry.is_symlink() else "a pipe or a device"
+                raise UserError(f"{entry}: expected an annotation file, found {what}", "remove it from the folder")
         given = self.config.composition.sample_file
         if given is not None and os.path.exists(given):
-            from ff_memories.corpus import sample  # polars takes a while, and every job reads this module
+            from ff_memories.corpus import sample  # polars is slow to import, and every job reads this module
 
             sample.check(Path(given))
         return missing
 
     @property
     def named(self) -> list[tuple[str, str]]:
-        """The files that the config names itself, so that no rule makes them, each with its key."""
+        """The files that the config names by path, each with its key; no rule makes them."""
         corpus, model = self.config.corpus, self.config.model
         found = [("corpus.train.files", path) for path in corpus.train.files]
         found += [("corpus.validation.files", path) for path in corpus.validation.files]
@@ -95,16 +96,16 @@ class Run:
 
     @property
     def inside_dvc(self) -> bool:
-        """Whether Snakemake runs as one stage of ``dvc repro``."""
+        """Whether this Snakemake runs as a stage of ``dvc repro``."""
         return "DVC_STAGE" in os.environ
 
     @property
     def has_logs(self) -> bool:
-        """Whether a job of this run left its times."""
+        """Whether the run has logs, with its jobs' times."""
         return Path(self.path("logs")).is_dir()
 
     def outcome(self) -> str | None:
-        """Return the run's answers, or else its verdicts in a line; nothing where there are none yet."""
+        """Return the run's answers, or else one line with its verdicts; ``None`` if there are none yet."""
         try:
             claims = json.loads(Path(self.path("claims.json")).read_text(encoding="utf-8"))
             scope = json.loads(Path(self.path("model", "info.json")).read_text(encoding="utf-8"))["scope"]
@@ -120,14 +121,13 @@ class Run:
 
     @property
     def measures_choices(self) -> bool:
-        """Whether the run itself, and not a target of its own, measures what its choices do to the claims."""
+        """Whether the default target includes the sensitivity to analysis choices."""
         return self.config.sensitivity.choices != "none"
 
     def computes_on_cpu(self, executor: Any) -> bool:
-        """Whether steps that run the model use the CPU of this machine, so that they need not wait for one GPU.
+        """Return whether steps that run the model use this machine's CPU, and so need not wait for a GPU.
 
-        ``executor``: Snakemake's plugin that runs the jobs. Another machine's jobs, on a cluster, may have a GPU where
-        the machine that starts them has none.
+        ``executor``: Snakemake's executor plugin. Jobs on a cluster may have a GPU even if this machine has none.
         """
         local = executor is None or executor.common_settings.local_exec
         return local and (self.config.execution.device == "cpu" or not gpu_locks.present())
@@ -140,7 +140,7 @@ class Run:
 
     @property
     def annotations(self) -> list[str]:
-        """What people annotated for this run: all files of its folder and of folders in it."""
+        """The annotators' files for this run: all files in its folder and subfolders."""
         return sorted(path.as_posix() for path in self._in_annotation_folder() if path.is_file())
 
     @property
@@ -154,19 +154,19 @@ class Run:
 
     @property
     def checkpoint(self) -> str:
-        """The fairseq checkpoint: the config's own, or its source's."""
+        """The fairseq checkpoint, from the config or its source."""
         return self._model_file("checkpoint", self.config.model.checkpoint)
 
     @property
     def dictionary(self) -> str:
-        """The checkpoint's dictionary: the config's own, or its source's."""
+        """The checkpoint's dictionary, from the config or its source."""
         return self._model_file("dictionary", self.config.model.dictionary)
 
     def _model_file(self, role: str, given: str | None) -> str:
         return given or self._named("model").path(role)
 
     def source(self, kind: str) -> registry.Source | None:
-        """Return the registry's row of the ``text``, ``model`` or ``pipeline`` that the config names, if it does."""
+        """Return the registry's row for the config's ``text``, ``model`` or ``pipeline``; ``None`` if it names none."""
         segmenter = self.config.corpus.segmenter
         keys = {
             "text": ("corpus.source", self.config.corpus.source),
@@ -176,17 +176,17 @@ class Run:
         key, name = keys[kind]
         others = self.config.sources.registry
         if name is None or (kind == "pipeline" and name not in registry.sources(others)):
-            return None  # another pipeline, which the environment holds
+            return None  # an installed pipeline
         return registry.source(name, others, kind, key)
 
     def _named(self, kind: str) -> registry.Source:
-        """Return the source of a kind that the config is known to name."""
+        """Return the source of a kind; raise ``ValueError`` if the config names none."""
         if (source := self.source(kind)) is None:
-            raise ValueError(f"the config names no source of its {kind}")
+            raise ValueError(f"the config names no source for its {kind}")
         return source
 
     def fetched(self, kind: str) -> dict[str, Any]:
-        """Return a fetching rule's name of its source, the files it makes, and the digests that the registry knows."""
+        """Return what a fetching rule needs: the source's name, its files, and the digests in the registry."""
         source = self.source(kind)
         if source is None or not source.downloads:
             return {"name": "none", "files": [], "row": ""}
@@ -198,7 +198,7 @@ class Run:
 
     @property
     def golden(self) -> list[str]:
-        """What the golden checks leave behind, for the rules that wait for them: nothing where there are none."""
+        """The output of the golden checks, for rules that wait for it; empty if there are no checks."""
         source = self.source("model")
         text = self.source("text")
         known = source is not None and source.golden is not None and text is not None and "test" in text.files
@@ -207,29 +207,29 @@ class Run:
 
     @property
     def golden_triggers(self) -> list[str]:
-        """What the golden check of the triggers leaves behind; on part of a text it can't be made."""
+        """The output of the golden check of the triggers; empty for a part of the text, where it does not apply."""
         whole = self.config.corpus.train.max_sentences is None
         return [self.path("golden", "triggers.json")] if self.golden and whole else []
 
     @property
     def test_text(self) -> list[str]:
-        """The test text on which a checkpoint's perplexity is known, where it is checked."""
+        """The test text with known perplexity; empty if there are no golden checks."""
         return [self._named("text").path("test")] if self.golden else []
 
     def texts(self, split: str) -> list[str]:
-        """Return the text files of a split: the config's own, or its source's."""
+        """Return the text files of a split, from the config or its source."""
         if self.config.corpus.source is None:
             return getattr(self.config.corpus, split).files
         return [self._named("text").path(split)]
 
     @property
     def cuts_first(self) -> bool:
-        """Whether sentences are cut in shards, before the corpus is made: spaCy takes hours on one core."""
+        """Whether to cut sentences in shards before building the corpus, because spaCy takes hours on one core."""
         return self.config.corpus.segmenter.startswith("spacy:")
 
     @property
     def sample(self) -> dict[str, list[str]]:
-        """What a given sample is read from, for the rule that looks at it: nothing where the sample is drawn."""
+        """The input files of a given sample, for the rule that reads it; empty lists if the sample is drawn."""
         given = self.config.composition.sample_file
         if given is None:
             return {"sample": [], "sentences": [], "texts": []}
@@ -238,9 +238,9 @@ class Run:
     def step(self, name: str, *keys: str) -> dict[str, Any]:
         """Return a rule's ``params``: what its step depends on besides its inputs.
 
-        ``config`` is the declared sections as JSON, as the step reads them, ``watched`` names them for DVC, and
-        ``code`` is a digest of ``sources``, the source files that determine the step. Snakemake compares the values
-        with its records, and dvc.yaml names the same keys and files: both tools decide by the same things.
+        ``config`` has the declared sections as JSON for the step, ``watched`` has their names for DVC, and ``code`` is
+        a digest of ``sources``, the source files that determine the step. Snakemake compares these values with its
+        records, and dvc.yaml names the same keys and files, so both tools rerun a step for the same reasons.
         """
         part: dict[str, Any] = {}
         watched = []
@@ -263,7 +263,7 @@ class Run:
         }
 
     def step_by(self, keys: Callable[[Any], tuple[str, ...]]) -> dict[str, Callable[[Any], Any]]:
-        """Return ``step``'s params for a rule whose step and keys depend on its wildcards."""
+        """Return the params of ``step`` for a rule whose step and keys depend on its wildcards."""
         return {name: partial(self._field, keys, name) for name in ("config", "watched", "sources", "code")}
 
     def _field(self, keys: Callable[[Any], tuple[str, ...]], name: str, wildcards: Any) -> Any:
@@ -271,33 +271,34 @@ class Run:
 
 
 def refuse_odd_paths(*paths: str) -> None:
-    """Refuse what no quoting makes a path on a command line; the rules quote everything else that a user names."""
+    """Raise ``UserError`` for paths that quoting cannot make safe on a command line; the rules quote all others."""
     for path in paths:
         if path.startswith("-"):
-            raise UserError(f"{path}: a command would take it for an option", f"write it as ./{path}")
+            raise UserError(f"{path}: a command would read this path as an option", f"write it as ./{path}")
         if odd := [c for c in path if unicodedata.category(c).startswith("C") or c in "\u2028\u2029"]:
             raise UserError(
-                f"{escape_invisible(path)}: a path with the character {escape_invisible(odd[0])}", "rename the file"
+                f"{escape_invisible(path)}: the path contains the character {escape_invisible(odd[0])}",
+                "rename the file",
             )
         if set(path) & set("{}"):
-            raise UserError(f"{path}: Snakemake takes braces in a path for wildcards", "rename the file")
+            raise UserError(f"{path}: Snakemake reads braces in a path as wildcards", "rename the file")
 
 
 def name_inputs(rules: Iterable[Any]) -> None:
-    """Make the names of what rules read one of their ``params``, so that a rule that reads something else is due.
+    """Add the names of every rule's inputs to its ``params``, so that a rule reruns if it reads other files.
 
-    Snakemake's own trigger for this would also compare how many shards there are, which changes no result.
+    Snakemake's own trigger would also react to the number of shards, which changes no result.
     """
     for rule in rules:
         rule.set_params(reads=partial(_inputs, rule))
 
 
 def find_producers_by_path(rules: Iterable[Any]) -> None:
-    """Make Snakemake look up who makes an input by its path alone, also where a rule writes ``rules.X.output``.
+    """Make Snakemake find the rule for an input by its path alone, even if the input is ``rules.X.output``.
 
-    Snakemake binds such an input to rule X, and then runs X even if ``--allowed-rules`` leaves it out, for instance
-    because a pulled table is older than what it was made of. A path is looked up among the allowed rules only: a
-    stage of ``dvc.yaml`` runs its own rule and nothing else.
+    Snakemake binds such an input to rule X, and then runs X even if ``--allowed-rules`` excludes it, for example
+    because a pulled table is older than its inputs. A path is looked up only among the allowed rules, so that a stage
+    of ``dvc.yaml`` runs only its own rule.
     """
     for rule in rules:
         rule.dependencies.clear()
@@ -309,5 +310,5 @@ def _inputs(rule: Any, wildcards: Any) -> str:
 
 
 def use_tools_of_this_environment() -> None:
-    """Put the environment that runs Snakemake first on the path of its jobs, whether or not it is activated."""
+    """Put Snakemake's environment first on the PATH of its jobs, even if it is not activated."""
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")

@@ -1,6 +1,6 @@
-"""Which source files determine a step: its module and all of the package that it imports, with the data they name.
+"""Find the source files that determine a step: its module, all modules of the package it imports, their data files.
 
-Snakemake compares a digest of them with its records, and dvc.yaml names them as dependencies.
+Snakemake compares their digest with its records, and dvc.yaml lists them as dependencies.
 """
 
 import ast
@@ -30,9 +30,9 @@ def _modules() -> dict[str, Path]:
 
 @cache
 def _imports(path: Path) -> tuple[str, ...]:
-    """Return the package's own modules that a file imports, wherever in it.
+    """Return the package's modules that a file imports, anywhere in the file.
 
-    Statements are found by their first words: to parse all of the package takes most of a second, at every start.
+    A regular expression finds the statements, because parsing the whole package takes most of a second at every start.
     """
     known, names = _modules(), []
     for module, imported, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
@@ -57,16 +57,16 @@ def _sources(step: str) -> tuple[Path, ...]:
 
 
 def _does_something(file: Path) -> bool:
-    """Whether a file determines anything: a package's docstring alone does not."""
+    """Return whether a file has code; an ``__init__.py`` with only a docstring has none."""
     return file.name != "__init__.py" or any(
         not isinstance(node, ast.Expr) for node in ast.parse(file.read_text(encoding="utf-8")).body
     )
 
 
 def _named(files: set[Path]) -> set[Path]:
-    """Return the data files that modules read: in their packages, what they name, and what that names in turn.
+    """Return the data files that modules read: files in their packages that they name, and files that those name.
 
-    What nobody in the package names is taken to be read with its folder, or by a name that is put together.
+    A data file that no module names also counts, because a module may read its whole folder or build its name.
     """
     packages = {file.parent for file in files if file.name == "__init__.py"} - {PACKAGE}
     held = {path for package in packages for path in _data(package)}
@@ -82,7 +82,7 @@ def _named(files: set[Path]) -> set[Path]:
 
 @cache
 def _names(path: Path) -> frozenset[str]:
-    """Return the names of data files that stand in a file, but its own."""
+    """Return the names of data files in a file's text, except its own."""
     return frozenset(NAME.findall(path.read_text(encoding="utf-8"))) - {path.name}
 
 
@@ -93,7 +93,7 @@ def _all_names() -> frozenset[str]:
 
 @cache
 def _data(directory: Path) -> tuple[Path, ...]:
-    """Return the data files of a package, without those of the packages in it."""
+    """Return the data files of a package, without those of its subpackages."""
     found: list[Path] = []
     for path in directory.iterdir():
         if path.is_dir() and not (path / "__init__.py").exists():
@@ -104,7 +104,7 @@ def _data(directory: Path) -> tuple[Path, ...]:
 
 
 def sources(step: str) -> list[str]:
-    """Return the files of the package that determine a step: its module and all it imports, with the data they name."""
+    """Return the paths of the source files that determine a step."""
     root = PACKAGE.parent.parent
     return [path.relative_to(root).as_posix() for path in _sources(step)]
 

@@ -1,7 +1,7 @@
-"""dvc.yaml, derived from the Snakefile: the workflow is declared once, in Snakemake's rules.
+"""Derive dvc.yaml from the Snakefile, so that the workflow is declared once, in Snakemake's rules.
 
-Reading a workflow's jobs takes parts of Snakemake's API that are not public, so Snakemake is pinned, and a test that
-compares dvc.yaml with the Snakefile says when they have moved.
+Reading a workflow's jobs uses private parts of Snakemake's API, so Snakemake is pinned. A test that compares dvc.yaml
+with the Snakefile fails if they change.
 """
 
 import difflib
@@ -22,9 +22,9 @@ from ff_memories.workflow.at_work import withdraw
 from ff_memories.workflow.configfile import option
 
 DEFAULT = Path("config/config.yaml")
-HEADER = "# Follows from the Snakefile: ff-memories dvc-yaml\n"
-# What a run shares. All else shows text, if only as token ids, or is made again from what is shared within seconds:
-# DVC records its hash and keeps no copy, so that no push can publish it.
+HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
+# The outputs that a run shares. All others show text, if only as token ids, or can be rebuilt in seconds: DVC records
+# their hashes but keeps no copy, so that `dvc push` cannot publish them.
 SHARED = re.compile(
     r"/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$"
     r"|/model/(info|model)\.json$|/summary\.md$"
@@ -35,7 +35,7 @@ _reading: ContextVar[bool] = ContextVar("reading", default=False)
 
 
 def only_read() -> bool:
-    """Whether the Snakefile is being read by a command of ours that looks at the jobs and starts none."""
+    """Return whether one of our commands is reading the Snakefile to look at its jobs without running any."""
     return _reading.get()
 
 
@@ -43,10 +43,10 @@ def only_read() -> bool:
 def workflow(
     configfile: Path | None = None, forceall: bool = False, snakefile: Path = Path("Snakefile"), cores: int = 1
 ) -> Iterator[Any]:
-    """Yield Snakemake's workflow of a run, with its jobs found; ``forceall``: as if nothing had been made yet.
+    """Yield Snakemake's workflow of a run, with its jobs; ``forceall``: as if no output existed yet.
 
     Raises:
-        UserError: the config file can't be read, or Snakemake refuses the run, with its reason.
+        UserError: the config file cannot be read, or Snakemake refuses the run; the message has its reason.
     """
     from snakemake.api import SnakemakeApi
     from snakemake.exceptions import MissingInputException, RuleException, WorkflowError
@@ -54,7 +54,7 @@ def workflow(
 
     profile = yaml.safe_load((snakefile.parent / "profiles/default/config.yaml").read_text(encoding="utf-8"))
     triggers = DAGSettings(rerun_triggers=_triggers(profile["rerun-triggers"])).rerun_triggers
-    read_yaml(configfile or DEFAULT)  # where it can't be read, Snakemake ends in a traceback
+    read_yaml(configfile or DEFAULT)  # if it is unreadable, Snakemake would end in a traceback
     config = ConfigSettings(configfiles=[configfile] if configfile else [])
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
         reading = _reading.set(True)
@@ -66,7 +66,7 @@ def workflow(
             inner._prepare_dag(forceall=forceall, ignore_incomplete=forceall, lock_warn_only=True)
             inner._build_dag()
         except MissingInputException as error:
-            raise UserError(str(error), "put these files there, or correct their paths in the config") from None
+            raise UserError(str(error), "provide these files, or correct their paths in the config") from None
         except (WorkflowError, RuleException) as error:
             raise UserError(str(error)) from None
         finally:
@@ -81,28 +81,28 @@ def _triggers(names: list[str]) -> frozenset[Any]:
 
 
 def is_shard(job: Any) -> bool:
-    """Whether a job makes one shard: working state of the job that gathers them, and no artefact."""
+    """Return whether a job makes one shard, which is intermediate state and not an output of the run."""
     return "scatteritem" in job.wildcards_dict
 
 
 def stage_of(job: Any) -> str:
-    """Return the name of a job's stage, in DVC's letters; a shard belongs to the stage that gathers it."""
+    """Return the name of a job's stage, in characters that DVC allows; a shard belongs to the stage that gathers it."""
     if is_shard(job):
         return stage_of(next(iter(job.dag.depending[job])))
     return re.sub(r"[^\w-]+", "-", "-".join([job.rule.name, *job.wildcards_dict.values()]))
 
 
 def declaration(configfile: Path | None = None) -> dict[str, Any]:
-    """Return dvc.yaml's content for the default run, or the run of another config file.
+    """Return dvc.yaml's content for the default run, or for the run of another config file.
 
-    Every job is a stage. It depends on its inputs, the sources of its step and the config's keys, and its command
-    carries a digest of the rules' own text, so that it runs again when that is edited. Outputs persist: Snakemake
-    removes them itself, once it knows that no other Snakemake is at work on them.
+    Every job is a stage. It depends on its inputs, the sources of its step and config keys. Its command contains a
+    digest of the rule's shell command, so that editing the command reruns the stage. Outputs persist: Snakemake removes
+    them itself, after checking that no other Snakemake is working on them.
     """
     with workflow(configfile, forceall=True) as found:
         stages = _stages([job for job in found.dag.jobs if job.output])
     config = configfile or DEFAULT
-    if configfile:  # what belongs to no run alone is a stage of the default run's
+    if configfile:  # outputs outside of a run's folder belong to the default run's stages
         own = f"results/{load(configfile).run}/"
         stages = {name: stage for name, stage in stages.items() if all(f.startswith(own) for f in stage["outs"])}
     up = "../../" if configfile else ""
@@ -117,7 +117,7 @@ def declaration(configfile: Path | None = None) -> dict[str, Any]:
 def _stages(jobs: list[Any]) -> dict[str, dict[str, Any]]:
     stages: dict[str, dict[str, Any]] = {}
     made = {str(f) for job in jobs if is_shard(job) for f in job.output}
-    for job in sorted(jobs, key=is_shard, reverse=True):  # the gathering rule last: its docstring is the stage's
+    for job in sorted(jobs, key=is_shard, reverse=True):  # the gathering rule last: the stage gets its docstring
         stage = stages.setdefault(stage_of(job), {"deps": set(), "outs": set(), "keys": set(), "rules": {}})
         stage["rules"][job.rule.name] = job.rule
         stage["deps"] |= {_whole(str(f)) for f in job.input} - made | set(job.params.get("sources", []))
@@ -127,7 +127,7 @@ def _stages(jobs: list[Any]) -> dict[str, dict[str, Any]]:
 
 
 def _whole(file: str) -> str:
-    """Return what people annotated as its folder: a file more in it is a change, and no other dvc.yaml."""
+    """Return the folder of an annotators' file, so that another file in it changes the stage but not dvc.yaml."""
     return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 
@@ -148,7 +148,7 @@ def _entry(stage: dict[str, Any], config: Path, run: str, up: str) -> dict[str, 
 
 
 def path_of(configfile: Path | None = None) -> Path:
-    """Return where a run's dvc.yaml is: at the top for the default run, so that no other one starts by accident."""
+    """Return the path of a run's dvc.yaml. Only the default run's is at the top, so no other starts by accident."""
     if configfile is None:
         return Path("dvc.yaml")
     return Path("runs", load(configfile).run, "dvc.yaml")
@@ -166,10 +166,10 @@ def text(configfile: Path | None = None) -> str:
 
 
 def check(configfile: Path | None = None) -> None:
-    """Raise ``UserError`` with the difference where a run's dvc.yaml does not follow from the Snakefile."""
+    """Raise ``UserError`` with the difference if a run's dvc.yaml does not match the Snakefile."""
     path, new = path_of(configfile), text(configfile)
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     if old != new:
         difference = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile"))
-        hint = f"ff-memories dvc-yaml{option(configfile)}"
-        raise UserError(f"{path} no longer follows from the Snakefile\n{difference}", hint)
+        hint = f"run ff-memories dvc-yaml{option(configfile)}"
+        raise UserError(f"{path} does not match the Snakefile\n{difference}", hint)

@@ -1,4 +1,4 @@
-"""Where a file comes from, as a tree for a terminal: what made it, of what, down to the raw inputs."""
+"""Show a file's provenance as a tree for the terminal: its rule and inputs, down to the raw inputs."""
 
 import difflib
 import os
@@ -15,22 +15,22 @@ SHORT = 12  # characters of a digest that are shown
 
 
 def tree(stages: dict[str, Stage], path: str, brief: bool = False) -> Iterator[str]:
-    """Yield the lines of a file's tree; what made several of its inputs is told once.
+    """Yield the lines of a file's tree; a stage with several outputs in the tree is described once.
 
     Args:
-        stages: of ``provenance.read``.
-        path: an artefact or an input of the run.
-        brief: leave out commands, code and cost.
+        stages: from ``provenance.read``.
+        path: an output or an input of the run.
+        brief: omit commands, code and cost.
 
     Raises:
-        UserError: the run neither made nor read the file.
+        UserError: the run neither wrote nor read the file.
     """
     made = {out: stage for stage in stages.values() for out in stage.outputs}
     read = {dep: md5 for stage in stages.values() for dep, md5 in {**stage.sources, **stage.inputs}.items()}
     path = os.path.normpath(os.path.relpath(path) if os.path.isabs(path) else path)
     if path not in made and path not in read:
         near = difflib.get_close_matches(path, [*made, *read], n=1)
-        raise UserError(f"{path}: no artefact or input of this run", f"meant {near[0]}?" if near else None)
+        raise UserError(f"{path}: not an output or input of this run", f"did you mean {near[0]}?" if near else None)
     yield from _node(path, made, read, "", "", set(), brief)
 
 
@@ -59,8 +59,8 @@ def _node(
 
 def _state(path: str, md5: str) -> str:
     if not os.path.exists(path):
-        return "  (not here)"
-    return "" if lock.content(path) == md5 else "  (NOT as recorded)"
+        return "  (missing)"
+    return "" if lock.content(path) == md5 else "  (DIFFERS from the record)"
 
 
 def _told(stage: Stage, brief: bool) -> Iterator[str]:
@@ -77,12 +77,12 @@ def _told(stage: Stage, brief: bool) -> Iterator[str]:
 def _cost(jobs: list[Job]) -> Iterator[str]:
     seconds = [job.seconds for job in jobs if job.seconds is not None]
     if not seconds:
-        yield "time and machine: not known here"
+        yield "time and machine unknown"
         return
     peaks = [job.peak_mib for job in jobs if job.peak_mib is not None]
     parts = [duration(sum(seconds))]
     parts += [f"{max(peaks) / 1024:.2f} GiB"] if peaks else []
     parts += [f"{len(seconds)} jobs"] if len(seconds) > 1 else []
     ended = max(datetime.fromisoformat(job.ended) for job in jobs if job.ended)
-    yield f"took {', '.join(parts)}, until {ended:%Y-%m-%d %H:%M} UTC"
+    yield f"took {', '.join(parts)}; ended {ended:%Y-%m-%d %H:%M} UTC"
     yield from (f"on {machine}" for machine in dict.fromkeys(job.machine for job in jobs if job.machine))

@@ -1,8 +1,7 @@
-"""A run with one choice made otherwise, of which only what that choice changes is computed.
+"""Evaluate a variant of a run, with one choice changed, and compute only what that choice affects.
 
-The steps, what they read and how they are called come from the Snakefile, through its jobs: a variant takes those
-whose config differs or whose inputs do, runs their commands on files of its own, and stops early where one came out
-unchanged.
+The steps, their inputs and their commands come from the Snakefile's jobs. A variant runs the jobs whose config or
+inputs differ, on files of its own. If an output comes out unchanged, the jobs after it do not run.
 """
 
 import filecmp
@@ -19,13 +18,13 @@ from ff_memories.workflow import stages
 from ff_memories.workflow.sources import PACKAGE
 
 SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
-BASELINES = ("baseline_model", "baselines")  # what is there without training does not ask for choices
+BASELINES = ("baseline_model", "baselines")  # baselines do not depend on the varied choices
 PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job of the run: its files, and its step with the options that its rule gives it."""
+    """One job of the run: its files, and its step with the rule's options."""
 
     rule: str
     inputs: tuple[str, ...]
@@ -35,7 +34,7 @@ class Job:
 
 
 def jobs_of(configfile: str, target: str, cores: int) -> list[Job]:
-    """Return the run's jobs that lead to a target, each after those it needs.
+    """Return the run's jobs that a target needs, in topological order.
 
     Raises:
         UserError: no job of the run makes the target.
@@ -44,7 +43,9 @@ def jobs_of(configfile: str, target: str, cores: int) -> list[Job]:
         dag = found.dag
         wanted = next((job for job in dag.jobs if target in map(str, job.output)), None)
         if wanted is None:
-            raise UserError(f"{target}: no step of {configfile} makes it", "name it as the run does, from its folder")
+            raise UserError(
+                f"{target}: no step of {configfile} makes this file", "give its path from the project's top folder"
+            )
         needed, waiting = {wanted}, [wanted]
         while waiting:
             new = set(dag.dependencies[waiting.pop()]) - needed
@@ -66,7 +67,7 @@ def _job(job: Any) -> Job:
 
 
 def changed(config: str, resolved: dict[str, Any]) -> str:
-    """Return a job's declared sections as another config has them."""
+    """Return a job's declared config sections with another config's values."""
     part = json.loads(config)
     for name, section in part.items():
         part[name] = {key: resolved[name][key] for key in section} if isinstance(section, dict) else resolved[name]
@@ -74,16 +75,16 @@ def changed(config: str, resolved: dict[str, Any]) -> str:
 
 
 def evaluate(jobs: list[Job], config: Config, folder: Path, run: Callable[[list[str]], None]) -> dict[str, str]:
-    """Run what a config changes of a run, baselines left out.
-
-    Returns:
-        Where the files that came out otherwise now lie, by their own path.
+    """Run the steps of a run that another config changes, without the baselines.
 
     Args:
-        jobs: of the run itself, whose files exist.
-        config: the variant's.
-        folder: for the variant's files.
-        run: carries out one step, given with its options.
+        jobs: the jobs of the run itself, whose files exist.
+        config: the variant's config.
+        folder: folder for the variant's files.
+        run: runs one step, given its name and options.
+
+    Returns:
+        {path in the run: path of the variant's file}, for files that differ.
     """
     resolved = config.resolved()
     jobs = [job for job in jobs if job.rule not in BASELINES]
