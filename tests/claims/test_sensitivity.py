@@ -124,10 +124,10 @@ def test_a_choice_under_which_a_run_is_refused_has_no_values_and_no_verdict(plan
         cwd=planted_copy,
     )  # fmt: skip
     found = tables.read(planted_copy / "sensitivity.parquet")
-    assert "corpus.segmenter=line: such a run is refused" in done.stderr and "too_long" in done.stderr
+    assert "corpus.segmenter=line: a run with this choice is refused" in done.stderr and "too_long" in done.stderr
     assert found.height == 30 and set(found["verdict"]) == {"not_applicable"} and found["measured"].is_null().all()
     shown = pl.concat([rows(tables.read(planted_copy / claims)), found])
-    assert effect(changes(shown), "corpus.segmenter", "line") == "such a run is refused"
+    assert effect(changes(shown), "corpus.segmenter", "line") == "a run with this choice is refused"
 
 
 def row(claim, choice, value, measured, verdict, low=None, high=None):

@@ -281,9 +281,9 @@ def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
 @pytest.mark.parametrize(
     "more, said",
     [
-        (["--figures", "x/figure1.svg"], "figure1.svg: not one of our figures"),
-        (["--figures", "x/figure2.pdf"], "figure2.pdf: not one of our figures"),
-        (["--figures", "x/figure2.svg", "y/figure3.svg"], "they lie in several folders: x, y"),
+        (["--figures", "x/figure1.svg"], "figure1.svg: not a figure of this package"),
+        (["--figures", "x/figure2.pdf"], "figure2.pdf: not a figure of this package"),
+        (["--figures", "x/figure2.svg", "y/figure3.svg"], "must be in one folder, found x, y"),
         (["--figures", "x/figure2.svg"], "figure2.svg: not readable"),
         (["--specs", "figure2.vl.json"], "--figures, --specs: "),
     ],

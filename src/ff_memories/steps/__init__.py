@@ -1,4 +1,5 @@
-"""The steps of the workflow, one module each: ``run`` reads files, calls one function and writes files.
+"""Run one step of the workflow, as Snakemake's rules do.
 
-Its signature declares the step: ``ff_memories.declaration`` makes the command line and the rule's command from it.
+Each step is a module. Its ``run`` reads files, calls the package and writes files, and the signature of ``run`` defines
+the step's command line and its rule's command (``ff_memories.declaration``).
 """

@@ -1,4 +1,4 @@
-"""E10 by layer: stop words and short prefixes where a memory agrees with its layer, against all (`agreeing`)."""
+"""E10: count stop words and short prefixes among cases where a memory agrees with its layer (`agreeing`)."""
 
 from ff_memories import tables
 from ff_memories.base.parameters import Input, Output

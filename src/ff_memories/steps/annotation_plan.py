@@ -1,4 +1,4 @@
-"""Draw what annotators are shown: keys, some of them again, and foils, in a blind order."""
+"""E2: draw the items to show to annotators: keys, repeated keys and foils, in random order (`annotation_plan`)."""
 
 from ff_memories import tables
 from ff_memories.base.parameters import Input, Output

@@ -1,4 +1,4 @@
-"""Write the sheets of a study: forms for the browser, spreadsheets, and tasks for Label Studio and doccano."""
+"""Write an annotation study's sheets: forms for the browser, spreadsheets, tasks for Label Studio and doccano."""
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
@@ -24,7 +24,7 @@ def run(
     dictionary: Input,
     sheets: Outputs,
 ) -> None:
-    """Write the sheets that are asked for.
+    """Write the requested sheets.
 
     Args:
         sheets: any of patterns.html, distance.html, patterns.csv, distance.csv, label_studio/interface.xml,
@@ -35,7 +35,7 @@ def run(
         tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed
     )  # fmt: skip
     if [i.item for i in items] != tables.read(plan).sort("order")["item"].to_list():
-        raise UserError(f"{plan}: not the plan of these triggers", "run snakemake again")
+        raise UserError(f"{plan}: does not belong to these triggers", "run snakemake again")
     drawn = distance.compositions(tables.read(refinement), config.seed)
     cases = distance.compared(drawn, tables.read(examples), text, types, config.seed)
     made = {
@@ -51,7 +51,7 @@ def run(
     for path in sheets:
         name = next((name for name in SHEETS if path.as_posix().endswith(name)), None)
         if name is None:
-            raise UserError(f"{path}: no such sheet", f"one of {', '.join(SHEETS)}")
+            raise UserError(f"{path}: no such sheet", f"choose from {', '.join(SHEETS)}")
         write_whole(path, made[name]())
 
 

@@ -1,7 +1,7 @@
-"""The paper's measures of an untrained model of the same shape, on a sample of the text: what training adds nothing to.
+"""Compute the paper's measures for an untrained model of the same shape, on a sample of the text.
 
-The same steps as in the run make the same tables. ``same_sample`` is the run's own model on that sample, which tells
-the sample's part from training's.
+The tables are made as in the run. ``same_sample`` is the run's own model on that sample, which separates the effect of
+the smaller text from that of training.
 """
 
 import json
@@ -55,10 +55,10 @@ def run(
     """Measure one model.
 
     Args:
-        model: untrained-1, untrained-2, ...: weights drawn at random, each time others; or same_sample
-        labels: table pattern_labels
-        distances: table distance_labels
-        perplexity: on validation sentences, as JSON
+        model: untrained-1, untrained-2, ... (random weights, different in each), or same_sample
+        labels: file to write: the table pattern_labels
+        distances: file to write: the table distance_labels
+        perplexity: file to write: the perplexity on validation sentences, as JSON
     """
     (text, numbers), types = untrained.sample(store.read(corpus), config.seed), Dictionary.read(dictionary)
     own = load_decoder(weights, description, execution, config.precision)
@@ -88,14 +88,14 @@ def run(
     )  # fmt: skip
     vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
     made = _composition(decoder, config, text, drawn, predicted, execution)
-    # the annotator is the run's own in all of them: it stands for people, who know what words mean
+    # use the run's own annotator for every model: it stands for people, who know what words mean
     keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
     annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
     found, labelled = proxy.annotate(annotator, keys)
     closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
     judged = distance.label(distance.compositions(made["refinement"], config.seed), types.types, closer)
     place = numbers[made["examples"]["sentence"].to_numpy()]
-    made["examples"] = made["examples"].with_columns(pl.Series("sentence", place))  # as the run's corpus counts them
+    made["examples"] = made["examples"].with_columns(pl.Series("sentence", place))  # numbers in the run's corpus
     for path, frame in (
         (values, predicted), (mutations, mutants.table(chosen.rows, mutated)), (examples, made["examples"]),
         (composition, made["composition"]), (refinement, made["refinement"]), (annotations, found),
@@ -106,12 +106,12 @@ def run(
 
 
 def _model(name: str, own: Decoder, config: Settings, weights: Input, description: Input) -> Decoder:
-    """Return the model of that name. Raises ``UserError`` where none has it."""
+    """Return the model of that name. Raises ``UserError`` for any other name."""
     if name == SAME_SAMPLE:
         return own
     draw = name.removeprefix(UNTRAINED)
     if draw == name or not draw.isdecimal():
-        raise UserError(f"--model: {name!r}", f"give {SAME_SAMPLE} or {UNTRAINED}1")
+        raise UserError(f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, or {UNTRAINED}1 and so on")
     shape, trained = converted.load(weights, description)
     fresh = untrained.untrained(shape, trained, config.seed, int(draw))
     return Decoder(shape, fresh, own.device, precision=own.precision)
@@ -123,7 +123,7 @@ def _composition(
 ) -> dict[str, pl.DataFrame]:  # fmt: skip
     """Return the tables ``examples``, ``composition`` and ``refinement`` of the sample."""
     types, grid = config.values.types, (decoder.description.layers, decoder.description.keys)
-    if config.values.projection == "random":  # the released code draws projections in its agreement script alone
+    if config.values.projection == "random":  # in the released code, only the agreement script draws projections
         tops = predictions.value_tops(decoder, decoder.vocabulary)
     else:
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)

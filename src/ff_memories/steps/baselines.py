@@ -1,4 +1,4 @@
-"""What untrained models, random pairs and guesses make of every claim (tables `baselines` and `control`)."""
+"""Measure every claim on untrained models, random pairs and guesses (tables `baselines` and `control`)."""
 
 import numpy as np
 
@@ -27,8 +27,8 @@ def run(
 
     Args:
         tables: this run's triggers, values, examples, composition and refinement
-        models: the tables of untrained models, each model's in a folder of its name: untrained-1, ..., same_sample;
-            other files there are passed over
+        models: the untrained models' tables, each model's in a folder with its name: untrained-1, ..., same_sample;
+            other files are ignored
     """
     own = {schemas.name_of(path): schemas.read(path) for path in tables}
     described, text = read_info(info), store.read(corpus)
@@ -46,5 +46,5 @@ def run(
 
 
 def _kind(folder: str) -> str:
-    """Return the baseline that a model's folder belongs to: ``untrained-2`` to ``untrained``."""
+    """Return the baseline of a model's folder: ``untrained`` for ``untrained-2``."""
     return folder.rstrip("0123456789").rstrip("-")

@@ -1,4 +1,4 @@
-"""Judge the paper's claims by this run's tables, and gather all counts (tables `claims` and `counts`)."""
+"""Judge the paper's claims from the run's tables, and gather all counts (tables `claims` and `counts`)."""
 
 import json
 from collections.abc import Iterable
@@ -37,17 +37,17 @@ def run(
     """Measure and judge every claim.
 
     Args:
-        tables: this run's tables, those there are
-        counts: every step's counts: files or folders
-        baselines: the table, of untrained models and guesses; without it no verdict is compared with them
-        out_counts: all counts together
-        metrics: the verdicts as JSON
-        each: folder for the same, a file for each claim, as DVC's metrics
-        tex: the verdicts as a LaTeX table
+        tables: the run's tables; missing ones leave their claims unmeasured
+        counts: every step's counts, as files or folders
+        baselines: the table baselines; without it, no verdict takes untrained models into account
+        out_counts: file to write: the table counts
+        metrics: file to write: the verdicts as JSON
+        each: folder to write: one JSON file per claim, for DVC's metrics
+        tex: file to write: the verdicts as a LaTeX table
     """
     for path, table in ((claims, "claims"), (out_counts, "counts")):
         if path.stem != table:
-            raise UserError(f"{path}: this table's file is called {table}.parquet")
+            raise UserError(f"{path}: this table's file must be called {table}.parquet")
     described = read_info(info)
     evidence = Evidence.of_run(config, described, dictionary, read_tables(tables))
     beside = None if baselines is None else schemas.read(baselines)
@@ -65,12 +65,12 @@ def run(
 
 
 def read_tables(paths: Iterable[Path]) -> dict[str, pl.DataFrame]:
-    """Read tables by what their files are called. Raises ``UserError`` for a file that is no table."""
+    """Read tables, identified by their file names. Raises ``UserError`` for a file that is not a table."""
     return {schemas.name_of(path): schemas.read(path) for path in paths}
 
 
 def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
-    """Return all counts together, from Parquet files of the ``counts`` schema or folders of such files."""
+    """Merge all counts, from Parquet files with the ``counts`` schema or folders of such files."""
     files = []
     for path in paths:
         files += sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -80,7 +80,7 @@ def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
         try:
             parts.append(schemas.conform(pl.read_parquet(file), schema))
         except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-            raise UserError(f"{file}: not readable as counts ({error})", rebuild_hint(file)) from None
+            raise UserError(f"{file}: cannot be read as counts ({error})", rebuild_hint(file)) from None
     try:
         return schemas.conform(pl.concat(parts), schema)
     except ValueError as error:
@@ -88,7 +88,7 @@ def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
 
 
 def verdicts_of(claims: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return each claim's measured value, to six significant digits, and its verdict, K2 before K10."""
+    """Return each claim's measured value, to six significant digits, and its verdict, in natural order."""
     return {
         row["claim"]: {
             "measured": None if row["measured"] is None else float(f"{row['measured']:.6g}"),

@@ -1,4 +1,4 @@
-"""E8-E13: how memories compose and layers refine, on validation prefixes (`examples`, `composition`, `refinement`)."""
+"""E8-E13: observe memories and layers on validation prefixes (tables `examples`, `composition`, `refinement`)."""
 
 import polars as pl
 
@@ -31,8 +31,8 @@ def run(
     """Observe every layer at the sample's prefixes.
 
     Args:
-        sample: composition.sample_file, where it is given
-        sentences: the table, where a sample is given
+        sample: the file composition.sample_file, if the config names one
+        sentences: the table sentences, if a sample is given
     """
     options, text = config.composition, store.read(corpus)
     decoder = load_decoder(weights, description, execution, config.precision)
@@ -49,7 +49,7 @@ def run(
             positions=options.positions,
             seed=config.seed,
         )
-    if config.values.projection == "random":  # the released code draws projections in its agreement script alone
+    if config.values.projection == "random":  # in the released code, only the agreement script draws projections
         decoder.vocabulary.leave_out(never_trained(dictionary))
         tops = value_tops(decoder, decoder.vocabulary)
     else:

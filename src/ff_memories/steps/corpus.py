@@ -1,4 +1,4 @@
-"""Cut the texts into sentences of token ids (the `sentences` table, and the corpus as the model reads it)."""
+"""Split the texts into sentences of token ids (the table `sentences`, and the corpus that the model reads)."""
 
 from pathlib import Path
 
@@ -29,15 +29,17 @@ def run(
     """Read both splits and number their sentences.
 
     Args:
-        train: text files
-        validation: text files
+        train: training text files
+        validation: validation text files
         info: the model's info.json
-        cuts: shards of cuts, where a segmenter ran before
+        cuts: shards of recorded cuts, if cut-shard ran before
     """
     keys, split_files = config.corpus, {"train": train, "validation": validation}
     files = [*train, *validation]
     if keys.sha256 is not None and (found := _digest(files)) != keys.sha256:
-        raise UserError(_changed(keys, files, found), "set corpus.sha256 to the new value if the change is meant")
+        raise UserError(
+            _changed(keys, files, found), "if you meant to change the text, set corpus.sha256 to the new value"
+        )
     options = {
         "dictionary": Dictionary.read(dictionary),
         "max_tokens": read_info(info)["max_positions"] - 1,
@@ -60,7 +62,7 @@ def run(
 
 
 def _segmenters(keys: Corpus, split_files: dict[str, list[Path]], cuts: list[Path]) -> list[Segmenter]:
-    """The segmenter of each split: it cuts now, or gives what was recorded."""
+    """Return each split's segmenter, which cuts now or replays recorded cuts."""
     if not cuts:
         return [segmenter(keys.segmenter)] * 2
     of = lambda split: recorded.texts(split_files[split], recorded.needed(keys.model_dump(), split))
@@ -77,9 +79,9 @@ def _digest(files: list[Path]) -> str:
 
 def _changed(keys: Corpus, files: list[Path], found: str) -> str:
     names = ", ".join(map(str, files))
-    what = f"{names}: together their SHA-256 is {found}, the config's corpus.sha256 is {keys.sha256}"
+    what = f"{names}: their joint SHA-256 is {found}, but corpus.sha256 in the config is {keys.sha256}"
     if keys.source == "docstrings":
         from ff_memories.inputs.docstrings import PACKAGES
 
-        what += "; the text is made from " + ", ".join(f"{p} {v}" for p, v in PACKAGES.items())
+        what += "; the text comes from " + ", ".join(f"{p} {v}" for p, v in PACKAGES.items())
     return what

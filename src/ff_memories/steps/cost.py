@@ -1,4 +1,4 @@
-"""What a run cost: time and memory of every rule, with the hardware, as a page outside of all comparisons."""
+"""Write a page with a run's cost: time and memory of every rule, and the hardware. No comparison includes it."""
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
@@ -14,7 +14,7 @@ def run(logs: Input, out: Output) -> None:
 
     Args:
         logs: folder with Snakemake's benchmark files (.tsv)
-        out: cost.html
+        out: file to write: cost.html
     """
     measured = logs.parent / "tables" / "benchmark.parquet"
     write_whole(

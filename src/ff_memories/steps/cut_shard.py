@@ -1,4 +1,4 @@
-"""Cut one shard of the texts into sentences with spaCy, as the paper did; the corpus step puts the shards together."""
+"""Split one shard of the texts into sentences with spaCy, as in the paper; the step `corpus` merges the shards."""
 
 import json
 from typing import Any
@@ -14,11 +14,11 @@ def run(config: Param, train: Inputs, validation: Inputs, pipeline: AnyInputs, s
     """Cut a shard's paragraphs.
 
     Args:
-        config: a run's config file, or the keys that cuts depend on as JSON: not the whole section, or another
-            tokenizer would cut all again
-        train: text files
-        validation: text files
-        pipeline: the pipeline's config.cfg, if fetched
+        config: a run's config file, or as JSON only the keys that cuts depend on; with the whole section, changing the
+            tokenizer would repeat all cuts
+        train: training text files
+        validation: validation text files
+        pipeline: the pipeline's config.cfg, if it was fetched
     """
     number, shards = shard_of(shard)
     corpus = _corpus(config)

@@ -1,4 +1,4 @@
-"""E14 by the automatic proxy: how far the last layer's compositions lie from what they compose."""
+"""E14: label with the automatic proxy whether last-layer compositions are related to what they compose."""
 
 import torch
 
@@ -25,12 +25,12 @@ def run(
     """Label the compositions.
 
     Args:
-        distances: table distance_labels
+        distances: file to write: the table distance_labels
     """
     refined = tables.read(refinement)
     distance.check_examples(refined, tables.read(examples))
     text, types = store.read(corpus), Dictionary.read(dictionary)
-    torch.set_num_threads(1)  # the same numbers on any machine
+    torch.set_num_threads(1)  # for the same numbers on any machine
     decoder = Decoder.load(weights, description)
     check_dictionary(dictionary, types, decoder.description.vocab)
     vectors, counts = decoder.vocabulary.word_vectors(), train_counts(text, len(types))

@@ -1,7 +1,7 @@
-"""Draw one figure from tables: PDF, SVG, PNG, its specification and its numbers.
+"""Draw one figure from tables, as PDF, SVG and PNG, with its specification and its data.
 
-Writes OUT.pdf, OUT.svg, OUT.png (four pixels a point), OUT.vl.json (Vega-Lite with the data inside) and OUT.csv (the
-frame that is drawn). The same tables, model info and config give the same bytes.
+The step writes OUT.pdf, OUT.svg, OUT.png (four pixels per point), OUT.vl.json (Vega-Lite with the data) and OUT.csv
+(the data). The same tables, model info and config give the same bytes.
 """
 
 from contextlib import ExitStack
@@ -20,27 +20,27 @@ def run(figure: Wildcard, config: Settings, info: Input, tables: Inputs, out: Pa
     """Draw a figure in all formats.
 
     Args:
-        figure: figure2 to figure11, or one of our own
-        info: the model info, model/info.json
-        tables: the tables it is drawn from
+        figure: figure2 to figure11, or one of the package's own figures
+        info: the model's info.json
+        tables: the tables that the figure shows
         out: path to write to, without suffix
     """
     if figure not in DRAWN:
-        raise UserError(f"--figure {figure}: no such figure", f"one of {', '.join(DRAWN)}")
+        raise UserError(f"--figure {figure}: no such figure", f"choose from {', '.join(DRAWN)}")
     entry = DRAWN[figure]
     options = config.figures.get(figure, FigureOptions()) if "figures" in vars(config) else FigureOptions()
     target = config.values.target if "values" in vars(config) else "next"
     context = from_info(figure, info, options, target)
     paths = {schemas.name_of(path): path for path in tables}
     if missing := [name for name in entry.tables if name not in paths]:
-        raise UserError(f"{figure} is drawn from {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables")
+        raise UserError(f"{figure} needs the tables {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables")
     frame = draw.data({name: schemas.read(paths[name]) for name in entry.tables}, config, context)
     made = render.files(draw.chart(frame, context), figure)
     write(made | {".csv": frame.write_csv().encode()}, out)
 
 
 def write(made: dict[str, bytes], out: str) -> None:
-    """Write all files of a figure beside each other: first all of them, then all into place."""
+    """Write all files of a figure to temporary files, then move all of them into place."""
     with ExitStack() as all_of_them:
         for suffix, content in made.items():
             all_of_them.enter_context(atomic_write(f"{out}{suffix}")).write_bytes(content)

@@ -1,6 +1,7 @@
-"""Make figures' interactive pages of their specifications: Vega and the data inside, so that they need no network.
+"""Build figures' interactive pages from their specifications. A page contains Vega and the data and works offline.
 
-The pages are made where they are looked at: the JavaScript in one is 200 times as long as its specification.
+Pages are rebuilt on every machine rather than shared, because a page's JavaScript is 200 times as long as its
+specification.
 """
 
 import json
@@ -15,20 +16,20 @@ from ff_memories.report.interactive import figure_page
 
 
 def run(specs: Inputs, pages: Outputs) -> None:
-    """Write the pages: Vega is bundled once, which takes longer than all the rest.
+    """Write the pages in one step, because bundling Vega takes longer than everything else.
 
     Args:
         specs: the figures' specifications, FIGURE.vl.json
-        pages: FIGURE.html, in the same order
+        pages: files to write: FIGURE.html, in the same order
     """
     if len(specs) != len(pages):
-        raise UserError(f"--pages: {len(pages)} for {len(specs)} specifications", "give a page for each")
+        raise UserError(f"--pages: {len(pages)} for {len(specs)} specifications", "give one page per specification")
     for spec, page in zip(specs, pages, strict=True):
         write_whole(page, interactive(spec))
 
 
 def interactive(spec: Path) -> str:
-    """Return a figure's page as HTML. Raises ``UserError`` for a specification that is not readable."""
+    """Return a figure's page as HTML. Raises ``UserError`` if the specification cannot be read."""
     try:
         drawn = json.loads(spec.read_text(encoding="utf-8"))
         version = re.findall(r"/v(\d+\.\d+)", drawn["$schema"])[0]

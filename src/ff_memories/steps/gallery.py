@@ -1,4 +1,4 @@
-"""The gallery: a static site of every key's triggers beside its value, with search and filters."""
+"""Build the gallery: a static site with every key's triggers and its value, with search and filters."""
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
@@ -28,12 +28,14 @@ def run(
     """Write the site.
 
     Args:
-        labels: table pattern_labels
+        labels: the table pattern_labels
         site: folder to write; open its index.html
     """
     described, texts, options = read_info(info), Texts.read(sentences, corpus, dictionary), config.gallery
     if described["vocab"] != len(texts.dictionary):
-        raise UserError(f"{dictionary}: {len(texts.dictionary)} token types, the model has {described['vocab']}")
+        raise UserError(
+            f"{dictionary}: has {len(texts.dictionary)} token types, but the model has {described['vocab']}"
+        )
     material = Material(
         described["layers"], described["keys"], texts, tables.read(triggers), tables.read(values),
         tables.read(mutations), tables.read(annotations), tables.read(labels), tables.read(sentences),

@@ -1,4 +1,4 @@
-"""What the gallery shows of the model: coefficients along triggers, tokens that values promote (two tables)."""
+"""Compute the gallery's tables: coefficients along triggers, and tokens that values promote (`shading`, `promoted`)."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""Check a named checkpoint against what is known of it (G1-G5, G7), before anything is computed on it."""
+"""Check a named checkpoint against its known numbers (G1-G5, G7), before the run computes anything with it."""
 
 import json
 from pathlib import Path
@@ -31,15 +31,15 @@ def run(
         source: the checkpoint's name in the registry
         registry: another registry of sources
         test: the test text
-        out: what was found, as JSON; written only if all is as known
-        windows: windows of text; default: all on a GPU, a few without
+        out: file to write: the findings as JSON; written only if all checks pass
+        windows: number of windows of text; default: all on a GPU, a few on a CPU
     """
     others = registry[0] if registry else None
     row = registries.source(source, others, "model")
     known = expected(registries.golden_file(row, others))
     types, decoder = Dictionary.read(dictionary), load_decoder(weights, description, execution)
     if faults := golden.sizes(decoder.description, known):
-        _refuse(row, source, "its size is another model's", faults)
+        _refuse(row, source, "it has the size of another model", faults)
     if windows is None and decoder.device.type == "cpu":
         windows = golden.WINDOWS_WITHOUT_GPU
     found = golden.measure(decoder, types, test, known, windows)
@@ -52,9 +52,8 @@ def run(
 def _refuse(source: registries.Source, name: str, reason: str, faults: list[str]) -> NoReturn:
     lines = "\n  ".join(faults)
     raise UserError(
-        f"this is not {name} as it is known: {reason}\n  {lines}",
-        f"fetch it again (remove {source.folder} first), or set sources.golden: off, "
-        "which makes every result a surrogate's",
+        f"this is not the known {name}: {reason}\n  {lines}",
+        f"remove {source.folder} and fetch it again, or set sources.golden: off; the run then counts as a surrogate",
     )
 
 

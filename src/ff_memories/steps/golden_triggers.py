@@ -1,4 +1,4 @@
-"""Check the triggers of named keys against what the paper shows of them (G6)."""
+"""Check the triggers of the keys that the paper shows (G6)."""
 
 import json
 
@@ -13,12 +13,12 @@ from ff_memories.inputs import registry as registries
 
 
 def run(source: Param, registry: Params, dictionary: Input, corpus: Input, triggers: Input, out: Output) -> None:
-    """Look at the last tokens of the keys' triggers.
+    """Check the last tokens of the keys' triggers.
 
     Args:
         source: the checkpoint's name in the registry
         registry: another registry of sources
-        out: what was found, as JSON; written only if all is as known
+        out: file to write: the findings as JSON; written only if all checks pass
     """
     others = registry[0] if registry else None
     known = expected(registries.golden_file(registries.source(source, others, "model"), others))
@@ -28,11 +28,11 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
     if wrong := [at for at in found if at["found"] < at["share"]]:
         lines = "\n  ".join(
             f"key {at['key']} of layer {at['layer']}: {at['found']:.0%} of {at['n']} triggers end in "
-            f"{' or '.join(at['words'])}, at least {at['share']:.0%} are known to (G6)"
+            f"{' or '.join(at['words'])}, expected at least {at['share']:.0%} (G6)"
             for at in wrong
         )
         raise UserError(
-            f"the triggers are not those of {source}\n  {lines}",
-            "look at the text and at triggers.positions; sources.golden: off skips this check",
+            f"these are not the known triggers of {source}\n  {lines}",
+            "check the text and triggers.positions, or set sources.golden: off to skip this check",
         )
     write_whole(out, json.dumps(found, indent=1, sort_keys=True) + "\n")

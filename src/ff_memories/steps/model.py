@@ -1,4 +1,4 @@
-"""Convert a fairseq checkpoint to safetensors, and write the model info."""
+"""Convert a fairseq checkpoint to safetensors, and write the model's info.json."""
 
 import hashlib
 import json
@@ -23,23 +23,24 @@ def run(
     """Convert the checkpoint.
 
     Args:
-        weights: model.safetensors
-        description: model.json
-        info: info.json: what this run's model is
+        weights: file to write: model.safetensors
+        description: file to write: model.json
+        info: file to write: info.json, with the model's sizes, checksums and scope
     """
     digests = {"checkpoint": _sha256(checkpoint), "dictionary": _sha256(dictionary)}
     for name, path, key in (("checkpoint", checkpoint, "sha256"), ("dictionary", dictionary, "dictionary_sha256")):
         if (wanted := getattr(config.model, key)) not in (None, digests[name]):
             raise UserError(
-                f"{path}: its SHA-256 is {digests[name]}, the config's model.{key} is {wanted}",
-                f"fetch the file again, or set model.{key} to the new file's",
+                f"{path}: its SHA-256 is {digests[name]}, but model.{key} in the config is {wanted}",
+                f"fetch the file again, or set model.{key} to the new value",
             )
     types = Dictionary.read(dictionary)
     shape, tensors = fairseq.read(checkpoint)
     if len(types) != shape.vocab:
         raise UserError(
-            f"{dictionary}: {len(types)} token types with the four specials, the checkpoint has {shape.vocab}",
-            "give the dict.txt that the checkpoint was trained with",
+            f"{dictionary}: has {len(types)} token types, with the four special ones, but the checkpoint has "
+            f"{shape.vocab}",
+            "set model.dictionary to the dict.txt that the checkpoint was trained with",
         )
     told = {
         "scope": scope(config, shape),
@@ -52,7 +53,7 @@ def run(
 
 
 def scope(settings: Settings, description: Description) -> str:
-    """Say whose results a run's are: ``paper`` with the paper's own model and whole text, else ``surrogate``."""
+    """Return a run's scope: ``paper`` with the paper's own model and whole text, otherwise ``surrogate``."""
     own_model = (description.parameters, description.vocab) == PAPER_SIZE
     whole_text = settings.corpus.train.max_sentences is None and settings.corpus.validation.max_sentences is None
     sources = (settings.model.source, settings.corpus.source)
@@ -66,4 +67,4 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", "check the config's model section, or pull it: dvc pull") from None
+        raise UserError(f"{path}: {error.strerror}", "check the config's model section, or run dvc pull") from None

@@ -1,4 +1,4 @@
-"""E3: memory coefficients of triggers without their first, last or a random token (the `mutations` table)."""
+"""E3: compute the coefficients of triggers without their first, last or a random token (table `mutations`)."""
 
 from ff_memories import tables
 from ff_memories.base import arithmetic
@@ -33,7 +33,7 @@ def run(
         single_token=options.single_token,
         seed=config.seed,
     )
-    # where torch computes on one thread, so that its numbers are the same anywhere, batches run side by side
+    # portable arithmetic limits torch to one thread, so run batches in parallel instead
     threads = execution.threads if arithmetic.portable() else 1
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens, threads)
     tables.write_counts("mutations", chosen.counts, counts)

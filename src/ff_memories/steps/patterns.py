@@ -1,4 +1,4 @@
-"""E2 and E14: people's annotations and the automatic proxy's, checked, scored and put together."""
+"""E2 and E14: check people's annotations, score them, and merge them with the automatic proxy's."""
 
 from pathlib import Path
 
@@ -33,17 +33,17 @@ def run(
     stale: Output,
     counts: Output,
 ) -> None:
-    """Put people's labels beside the proxy's.
+    """Merge people's labels with the proxy's.
 
     Args:
-        annotated: annotators' files
-        plan: table annotation_plan
+        annotated: the annotators' files
+        plan: the table annotation_plan
         proxy: the proxy's tables annotations, pattern_labels, distance_labels and annotation_scores
-        annotations: the same table, of people and proxy
-        labels: the same table, pattern_labels
-        distances: the same table, distance_labels
-        scores: the same table, annotation_scores
-        stale: what was annotated and no longer fits, as CSV
+        annotations: file to write: the table annotations, of people and proxy
+        labels: file to write: the table pattern_labels, of people and proxy
+        distances: file to write: the table distance_labels, of people and proxy
+        scores: file to write: the table annotation_scores, of people and proxy
+        stale: file to write: annotations that no longer fit the plan, as CSV
     """
     problems = Problems()
     given, judged = study.read(annotated, config.run, problems)
@@ -91,6 +91,6 @@ def run(
 
 
 def _identities(triggers: Path) -> set[str]:
-    """Return the names of all items that keys of this model can be."""
+    """Return the names of all items that this model's keys can have."""
     size = tables.read(triggers).select(pl.col("layer").max(), pl.col("key").max() + 1).row(0)
     return annotation_plan.identities(*(n or 0 for n in size))

@@ -1,4 +1,4 @@
-"""What the released agreement script's random projections and dropout do to ranks, over seeds (`projection_seeds`)."""
+"""Measure how the released script's random projections and dropout change ranks, by seed (table `projection_seeds`)."""
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
@@ -17,15 +17,16 @@ def run(
     execution: Execution,
     seeds: int = 20,
 ) -> None:
-    """Rank every value's token under projections of several seeds.
+    """Rank every value's target token under the projections of several seeds.
 
     Args:
-        values: table, for the token that every value is compared with
-        seeds: how many, from values.projection_seed on
+        values: the table values, for each value's target token
+        seeds: number of seeds, starting at values.projection_seed
     """
     decoder, first = load_decoder(weights, description, execution), config.values.projection_seed
     if decoder.vocabulary.classes is None:
         raise UserError(
-            "projection-seeds: the model's softmax has no projections to draw", "it is for models with an adaptive one"
+            "projection-seeds: the model's softmax has no projections to draw",
+            "use a model with an adaptive softmax",
         )
     tables.write(rank_table(decoder, tables.read(values), range(first, first + seeds)), projection_seeds)

@@ -1,4 +1,4 @@
-"""E2 by the automatic proxy: patterns in the triggers of random keys, and how good the proxy is on this text."""
+"""E2: find patterns in the triggers of random keys with the automatic proxy, and measure the proxy's quality."""
 
 import polars as pl
 import torch
@@ -29,12 +29,12 @@ def run(
     """Annotate the sampled keys.
 
     Args:
-        labels: table pattern_labels
-        scores: table annotation_scores: the proxy's quality here
+        labels: file to write: the table pattern_labels
+        scores: file to write: the table annotation_scores, with the proxy's quality on this text
     """
     seed, options, found = config.seed, config.patterns, tables.read(triggers)
     text, types = store.read(corpus), Dictionary.read(dictionary)
-    torch.set_num_threads(1)  # seconds of work on small matrices: the same numbers on any machine
+    torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
     decoder = Decoder.load(weights, description)
     shape, embedding = decoder.description, decoder.embedding
     check_dictionary(dictionary, types, shape.vocab)

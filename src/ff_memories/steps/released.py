@@ -1,4 +1,4 @@
-"""The released code's 'layer' and 'dim' columns at the run's examples (`released_layer`, `released_dim`)."""
+"""Compute the released code's 'layer' and 'dim' columns on the run's examples (`released_layer`, `released_dim`)."""
 
 from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output

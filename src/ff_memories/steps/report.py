@@ -1,4 +1,4 @@
-"""The report: a run's answers, then the paper's sections with figures and numbers, as one page that works offline."""
+"""Write the report: the run's answers, then the paper's sections with figures and numbers, on one offline page."""
 
 import json
 import os
@@ -36,33 +36,33 @@ def run(
 
     Args:
         figures: figure2.svg ... figure11.svg
-        specs: figure2.vl.json ...: those to be live
-        table1: HTML fragment
-        table2: HTML fragment
-        table3: HTML fragment
-        scores: table annotation_scores
-        sensitivity: table, where the run measured it
-        baselines: table
-        perplexity: perplexity.json, of the model on the validation text
-        configfile: the run's config file, to be named in the commands that rerun a part
-        html: report.html
-        summary: summary.md
+        specs: figure2.vl.json ...: specifications of the figures to make interactive
+        table1: Table 1 as an HTML fragment
+        table2: Table 2 as an HTML fragment
+        table3: Table 3 as an HTML fragment
+        scores: the table annotation_scores
+        sensitivity: the table sensitivity, if the run measured it
+        baselines: the table baselines
+        perplexity: perplexity.json, with the model's perplexity on the validation text
+        configfile: the run's config file, named in the commands that rerun a part
+        html: file to write: report.html
+        summary: file to write: summary.md
     """
     described, judged = read_info(info), tables.read(claims)
     if perplexity is not None:
         described = {**described, "perplexity": _perplexity(perplexity)}
     if set(judged["scope"]) - {described["scope"]}:
-        raise UserError(f"{claims}: judged for another model than {info} describes", "run snakemake again")
+        raise UserError(f"{claims}: belongs to another model than {info}", "run snakemake again")
     drawn = {path.stem: path for path in figures}
     for name, path in drawn.items():
         if name not in DRAWN or path.suffix != ".svg":
-            raise UserError(f"{path}: not one of our figures", "give figure2.svg to figure11.svg")
+            raise UserError(f"{path}: not a figure of this package", "give figure2.svg to figure11.svg")
     fragments = {
         name: path for name, path in (("table1", table1), ("table2", table2), ("table3", table3)) if path is not None
     }
     folders = {str(path.parent) for path in drawn.values()} or {"."}
     if len(folders) > 1:
-        raise UserError(f"--figures: they lie in several folders: {', '.join(sorted(folders))}")
+        raise UserError(f"--figures: the files must be in one folder, found {', '.join(sorted(folders))}")
     svgs = {name: _text(path) for name, path in drawn.items()}
     try:
         made = report(
@@ -91,7 +91,7 @@ def _perplexity(path: Path) -> float | None:
     try:
         found: float | None = json.loads(_text(path))["perplexity"]
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: no perplexity in it ({error!r})", rebuild_hint(path)) from None
+        raise UserError(f"{path}: has no perplexity ({error!r})", rebuild_hint(path)) from None
     return found
 
 
@@ -103,5 +103,5 @@ def _text(path: Path) -> str:
 
 
 def _target(path: Path) -> str:
-    """Return a file as a workflow names it; of a path elsewhere, which no other machine knows, its name alone."""
+    """Return a file's path in the project; for a path outside, which differs between machines, only its name."""
     return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()

@@ -1,4 +1,4 @@
-"""Gather what each choice does to each claim (the `sensitivity` table), the run's own claims among them."""
+"""Merge the measurements of every claim under every choice, with the run's own claims (table `sensitivity`)."""
 
 import polars as pl
 
@@ -12,6 +12,6 @@ def run(claims: Input, parts: Inputs, sensitivity: Output) -> None:
 
     Args:
         claims: the run's claims table
-        parts: what sensitivity-part wrote
+        parts: the files that sensitivity-part wrote
     """
     tables.write(pl.concat([rows(tables.read(claims)), *map(tables.read, parts)]), sensitivity)

@@ -1,8 +1,8 @@
-"""Measure the claims with some choices made otherwise: one part of the `sensitivity` table.
+"""Measure the claims with some choices changed: one part of the table `sensitivity`.
 
-A part is a name of a config section (`values`: every choice in it, one after the other) or of one choice
-(`triggers.positions=full`). Steps that a choice does not touch are not run again: their files are taken from the run.
-Where a run with the choice made so is refused (`corpus.too_long=refuse`, and a sentence is too long), no claim applies.
+A part is a config section (`values`: each of its choices in turn) or one choice (`triggers.positions=full`). Steps that
+a choice does not affect do not run again; their files come from the run. If the run would be refused with a choice
+(`corpus.too_long=refuse` and a sentence that is too long), no claim applies.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
 from ff_memories.memories.composition import remembering
 
-# Imported by name: a part depends on the source of every step that it may run again.
+# Imported explicitly, because a part depends on the source of every step that it may run again.
 from ff_memories.steps import (
     annotation_plan,
     composition,
@@ -65,14 +65,14 @@ def run(
 
     Args:
         configfile: the run's config file
-        part: a config section, or choice=value
+        part: a config section, or one choice as key=value
         corpus: the run's corpus.safetensors
         claims: the run's claims table
     """
     run_config = config.load(configfile)
     known = parts(run_config)
     if part not in known:
-        raise UserError(f"--part: {part!r} is none of {', '.join(known)}")
+        raise UserError(f"--part: unknown part {part!r}; expected one of {', '.join(known)}")
     jobs = jobs_of(configfile, str(claims), execution.threads)
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def run(
                     moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
                     measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
                 except UserError as error:
-                    print(f"{choice.name}: such a run is refused: {error}", file=sys.stderr)
+                    print(f"{choice.name}: a run with this choice is refused: {error}", file=sys.stderr)
                     measured = refused(tables.read(claims), choice.path, choice.value)
                 done.append(measured)
             progress.step(1)
@@ -92,7 +92,7 @@ def run(
 
 
 def command(words: list[str]) -> None:
-    """Carry out one step in this process, without what it prints."""
+    """Run one step in this process, without its output."""
     step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
     step.add_to(parser)
     with contextlib.redirect_stdout(io.StringIO()):

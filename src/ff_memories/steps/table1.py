@@ -1,4 +1,4 @@
-"""Table 1: keys, their patterns and example prefixes, as HTML, CSV and LaTeX."""
+"""Write Table 1, keys with their patterns and example prefixes, as HTML, CSV and LaTeX."""
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
@@ -24,8 +24,8 @@ def run(
     """Write the table in three formats.
 
     Args:
-        labels: table pattern_labels
-        html: a fragment, for the report
+        labels: the table pattern_labels
+        html: file to write: an HTML fragment for the report
     """
     described, texts = read_info(info), Texts.read(sentences, corpus, dictionary)
     rows = table1.table1(

@@ -1,4 +1,4 @@
-"""Table 2: the most predictive values and a trigger of each, as HTML, CSV (100 values) and LaTeX."""
+"""Write Table 2, the most predictive values with a trigger of each, as HTML, CSV (100 values) and LaTeX."""
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
@@ -27,8 +27,8 @@ def run(
     """Write the table in three formats.
 
     Args:
-        html: a fragment, for the report
-        rows: values in the HTML and the LaTeX table
+        html: file to write: an HTML fragment for the report
+        rows: number of values in the HTML and LaTeX tables
     """
     scope, texts = read_info(info)["scope"], Texts.read(sentences, corpus, dictionary)
     target = config.values.target

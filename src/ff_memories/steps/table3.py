@@ -1,4 +1,4 @@
-"""Table 3, Appendix A: a fully annotated key, as HTML, CSV and LaTeX."""
+"""Write Table 3 (Appendix A), a fully annotated key, as HTML, CSV and LaTeX."""
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
@@ -25,7 +25,7 @@ def run(
     """Write the table in three formats.
 
     Args:
-        html: a fragment, for the report
+        html: file to write: an HTML fragment for the report
     """
     scope, texts = read_info(info)["scope"], Texts.read(sentences, corpus, dictionary)
     found = table3.annotated_key(tables.read(annotations), tables.read(triggers), texts, config.patterns.top)

@@ -1,4 +1,4 @@
-"""Train the demo run's language model with fairseq; a run that was stopped goes on where it was."""
+"""Train the demo run's language model with fairseq; an interrupted training resumes from its last checkpoint."""
 
 import json
 import shutil
@@ -23,18 +23,18 @@ def run(
     perplexities: Output,
     curve: Output,
 ) -> None:
-    """Train, and measure what came of it.
+    """Train, and measure the perplexity.
 
     Args:
-        recipe: config/demo_model.yaml
+        recipe: the training options, config/demo_model.yaml
         work: folder for binarised text and checkpoints
-        checkpoint: model.pt
-        dictionary: dict.txt
-        perplexities: perplexities.json
-        curve: curve.csv: perplexity by updates
+        checkpoint: file to write: model.pt
+        dictionary: file to write: dict.txt
+        perplexities: file to write: perplexities.json
+        curve: file to write: curve.csv, the validation perplexity by number of updates
     """
     plan = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-    text = Path(work) / f"text-{sha256([train, validation])[:12]}"  # another text is binarised anew
+    text = Path(work) / f"text-{sha256([train, validation])[:12]}"  # a new text gets a new folder
     options = plan["options"]
     training.binarise(train, validation, plan["dictionary"]["thresholdsrc"], text)
     last = training.train(text, options, Path(work) / "checkpoints", threads)

@@ -1,4 +1,4 @@
-"""E1: find every key's top trigger prefixes in one shard of the training text."""
+"""E1: find every key's top triggers in one shard of the training text."""
 
 import torch
 
@@ -28,9 +28,9 @@ def run(
     """Find the triggers of one shard.
 
     Args:
-        code: digest of the step's sources: a state that other code left is not used
-        lists: the shard's lists; its state lies beside it meanwhile
-        checkpoint_seconds: how often the state is kept, to go on from when killed
+        code: digest of the step's sources; a state saved by other code is ignored
+        lists: file to write: the shard's trigger lists; while the step runs, its saved state is next to it
+        checkpoint_seconds: seconds between saves of the state, from which an interrupted step resumes
     """
     triggers, text = config.triggers, store.read(corpus)
     require_enough(text, triggers.top, triggers.positions, triggers.per_sentence)
@@ -61,5 +61,5 @@ def run(
 
 
 def _computes(device: torch.device) -> str:
-    """Return what a number's last bits depend on: ``cpu``, or a GPU's model, for a job may get any of several GPUs."""
+    """Return the device that determines a number's last bits: ``cpu``, or a GPU's model, since GPUs may differ."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)

@@ -1,4 +1,4 @@
-"""E1: merge the shards' lists into the `triggers` table."""
+"""E1: merge the shards' lists into the table `triggers`."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
     """Merge all shards.
 
     Args:
-        shards: the shards' lists
+        shards: the files that trigger-shard wrote
     """
     text, options = store.read(corpus), config.triggers
     best = load(shards[0])
@@ -26,7 +26,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
     table = trigger_table.table(best, text)
     if table.is_empty():
         raise UserError(
-            "no memory coefficient is positive anywhere in the training text",
+            "no memory coefficient in the training text is positive",
             "check that checkpoint, dictionary and text belong together",
         )
     filled = table.group_by("layer", "key").len()["len"].cast(pl.Int64)
@@ -46,7 +46,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
 
 
 def remove_others(shards: list[Path]) -> None:
-    """Remove what lies beside these shards from a cut into another number of them."""
+    """Remove old shards next to these, from a run with another number of shards."""
     for folder in {path.parent for path in shards}:
         for path in set(folder.glob("*-of-*.safetensors")) - set(shards):
             path.unlink()

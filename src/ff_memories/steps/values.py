@@ -1,4 +1,4 @@
-"""E4-E7: what every value predicts, and whether its key's triggers are followed by it (the `values` table)."""
+"""E4-E7: compute every value's prediction and compare it with its key's triggers (table `values`)."""
 
 from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output
