@@ -1,4 +1,4 @@
-"""Write docs/commands.md: every command that people type, with its options."""
+"""Write docs/commands.md: every user command with its options."""
 
 import argparse
 from pathlib import Path
@@ -12,13 +12,13 @@ PAGE = ROOT / "docs" / "commands.md"
 HEAD = """\
 # Commands
 
-These are the subcommands of `ff-memories`, in the order in which you need them. With `--help`, a command prints
-the same text. `python docs/tools/commands.py` generates this page.
+These are the subcommands of `ff-memories`, in the order in which you need them. Each prints the same text with
+`--help`. `python docs/tools/commands.py` generates this page.
 """
 STEPS = """\
 ### step NAME
 
-Run one step of the workflow, as the rules call it. [The steps](steps.md) explains what each one computes.
+Run one step of the workflow, as Snakemake's rules do. [The steps](steps.md) explains what each one computes.
 """
 
 
@@ -31,13 +31,13 @@ def page() -> str:
 
 
 def commands(name: str) -> list[tuple[str, ...]]:
-    """Return a command, or the commands of a folder."""
+    """Return a command, or a folder's subcommands."""
     folder = Path(cli.__file__).parent / "commands" / name
     return [(name, below) for below in cli.names(name)] if folder.is_dir() else [(name,)]
 
 
 def section(words: tuple[str, ...]) -> str:
-    """Return a command's section: what it does, and a list of what can be given."""
+    """Return a command's section: its description and a list of its arguments."""
     if words == ("step",):
         return STEPS
     parser = argparse.ArgumentParser(add_help=False)
@@ -47,7 +47,7 @@ def section(words: tuple[str, ...]) -> str:
 
 
 def item(action: argparse.Action) -> str:
-    """Return an argument's line: how it is typed, whether it must be, and what it means."""
+    """Return an argument's line: its syntax, whether it is required, and its help."""
     choices = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else None
     value = action.metavar or choices or action.dest.upper()
     many = " ..." if action.nargs in ("*", "+") else ""

@@ -1,4 +1,4 @@
-"""Write config/README.md, the reference of every config key, from the typed models."""
+"""Write config/README.md, the reference of all config keys, from the typed models."""
 
 import typing
 from typing import Any
@@ -16,8 +16,9 @@ def page() -> str:
     lines = [
         "# Config keys",
         "",
-        "One complete config file describes a run; Snakemake and DVC read the same file. `config.yaml` is the demo's.",
-        "`ff-memories init` writes one for your model and text. Unknown or missing keys stop the run before it starts.",
+        "One config file describes a run; Snakemake and DVC read the same file. `config.yaml` is that of the demo run.",
+        "`ff-memories init` writes one for your model and text. An unknown or missing key stops the run before it",
+        "starts. (paper) marks the choice of the paper's text, (released) that of the authors' released code.",
         "`python docs/tools/config.py` generates this page.",
         "",
         *_table("", Config.model_fields),

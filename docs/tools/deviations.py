@@ -1,7 +1,7 @@
-"""Write docs/deviations.md: what text and released code leave open, and what each choice was measured to do.
+"""Write docs/deviations.md: where paper and released code differ or leave a choice, and the effect of each choice.
 
-With --tables, the effects are taken from a run's `sensitivity` and `projection_seeds` tables, which are kept in
-docs/data as CSV so that the page can be remade without the run; otherwise from what is kept there. No number is typed.
+With --tables, the effects come from a run's tables `sensitivity` and `projection_seeds`, which are also saved in
+docs/data as CSV; without it, from the saved CSV. No number on the page is typed by hand.
 """
 
 import sys
@@ -25,8 +25,8 @@ PAGE, ENTRIES = ROOT / "docs" / "deviations.md", ROOT / "docs" / "tools" / "devi
 KEPT = ("sensitivity", "projection_seeds")
 DIGITS = 6
 UNMEASURED = "not measured"
-REFUSED = "such a run is refused"
-SHOWN = 3  # claims that are named for a choice
+REFUSED = "a run with this choice is refused"
+SHOWN = 3  # claims named per choice
 INTRODUCTION = """\
 # Differences between paper and code
 
@@ -63,9 +63,9 @@ class Key:
 
     Attributes:
         key: its path.
-        default: its value by the paper's reading.
-        alternatives: the other values that are spoken of.
-        share: whether the alternatives are shares of the training sentences, as ``sensitivity`` takes them.
+        default: the paper's value.
+        alternatives: the other values on the page.
+        share: whether the alternatives are shares of the training sentences, as in ``sensitivity``.
     """
 
     key: str
@@ -75,14 +75,14 @@ class Key:
 
     @property
     def released(self) -> str | None:
-        """What the released code does, by the config's own table; None where that says nothing."""
+        """The released code's value, from the config's own table; ``None`` if it has none."""
         released = FIDELITY["released"] | RELEASED_ONLY | {"fidelity": "released"}
         return released.get(self.key)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One deviation or open question; ``deviations.toml`` says what each attribute means."""
+    """One deviation or open question; ``deviations.toml`` explains the attributes."""
 
     id: str
     title: str
@@ -108,8 +108,8 @@ def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
     """Return the page as Markdown.
 
     Args:
-        sensitivity: the ``sensitivity`` table; without one, effects read as not measured.
-        seeds: the ``projection_seeds`` table, likewise.
+        sensitivity: the table ``sensitivity``; without it, effects appear as "not measured".
+        seeds: the table ``projection_seeds``, likewise.
     """
     frame = None if sensitivity is None else changes(sensitivity)
     surrogate = sensitivity is not None and not sensitivity["verdict"].is_in(["reproduced", "not_reproduced"]).any()
@@ -121,7 +121,7 @@ def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
 
 
 def contents() -> str:
-    """Return the table of entries: id, subject, and the keys that decide it."""
+    """Return the table of entries: id, subject and config keys."""
     rows = ["| | subject | config keys |", "|---|---|---|"]
     for entry in register():
         keys = ", ".join(f"`{key.key}`" for key in entry.keys) or "–"
@@ -164,10 +164,10 @@ def _measured(frame: pl.DataFrame | None, path: str, value: str) -> list[dict[st
 
 
 def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
-    """Return what a choice did: how many claims moved, those that moved most, and the verdicts that flipped.
+    """Return a choice's effect: how many claims moved, those that moved most, and the verdicts that flipped.
 
     Args:
-        frame: of ``sensitivity.table.changes``.
+        frame: from ``sensitivity.table.changes``.
         path, value: the choice.
     """
     rows = _measured(frame, path, value)
@@ -191,7 +191,7 @@ def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
 
 
 def seeds_line(seeds: pl.DataFrame | None) -> str:
-    """Return what random projections do to ranks, in words: how many move, and the layer where seeds differ most."""
+    """Describe how random projections change ranks: how many move, and the layer where seeds differ most."""
     if seeds is None:
         return f"Ranks over seeds of the random projections: {UNMEASURED}."
     drawn, trained = (seeds.filter(projection=name) for name in ("random", "adaptive"))
@@ -220,17 +220,15 @@ def seeds_line(seeds: pl.DataFrame | None) -> str:
 
 
 def taken(folder: Path) -> dict[str, str]:
-    """Return what is kept of a run's tables, as CSV."""
+    """Return the kept parts of a run's tables as CSV."""
     found = {name: folder / f"{name}.parquet" for name in KEPT if (folder / f"{name}.parquet").exists()}
     if "sensitivity" not in found:
-        sys.exit(
-            f"{folder}: no sensitivity.parquet: snakemake --cores all sensitivity projection_seeds makes the tables"
-        )
+        sys.exit(f"{folder}: no sensitivity.parquet; run snakemake --cores all sensitivity projection_seeds to make it")
     return {name: csv(tables.read(path)) for name, path in found.items()}
 
 
 def csv(frame: pl.DataFrame) -> str:
-    """Return a table as CSV, floats to six significant digits."""
+    """Return a table as CSV, with floats to six significant digits."""
     return frame.with_columns(pl.col(pl.Float64).round_sig_figs(DIGITS)).write_csv()
 
 

@@ -1,6 +1,6 @@
-"""Run a notebook's cells in one namespace, and write notebook and outputs as a page of Markdown.
+"""Run a notebook's cells in one namespace, and write the notebook with its outputs as a Markdown page.
 
-No kernel is needed: a cell is plain Python, and its last expression is shown as Jupyter shows it.
+This needs no kernel: a cell is plain Python, and the value of its last expression is shown as in Jupyter.
 """
 
 import ast
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a notebook: ``markdown`` or ``code``, and its text."""
+    """One cell of a notebook: its kind, ``markdown`` or ``code``, and its text."""
 
     kind: str
     source: str
@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Output:
-    """What a code cell shows: the text it printed, and the value of its last expression, as HTML where it has any."""
+    """The output of a code cell: printed text, and the value of its last expression as HTML, if it has an HTML form."""
 
     printed: str = ""
     html: str = ""
@@ -36,7 +36,7 @@ def cells(path: Path) -> list[Cell]:
 
 
 def run(found: list[Cell], folder: Path) -> Iterator[Output]:
-    """Run the code cells in a folder, one after the other; yield what each cell shows, nothing for Markdown."""
+    """Run the code cells in order, in a folder; yield each cell's output, which is empty for Markdown."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(found, 1):
         if cell.kind != "code":
@@ -58,14 +58,14 @@ def run(found: list[Cell], folder: Path) -> Iterator[Output]:
 
 
 def shown(value: object) -> str:
-    """Return a value as HTML: a chart as SVG, a table as it draws itself; nothing where it has only text."""
+    """Return a value as HTML: a chart as SVG, a table in its own form; an empty string if it has only text."""
     if bundle := getattr(value, "_repr_mimebundle_", None):
         return str(bundle()["image/svg+xml"])
     return str(value._repr_html_()) if hasattr(value, "_repr_html_") else ""
 
 
 def page(found: list[Cell], outputs: list[Output]) -> str:
-    """Return a notebook as Markdown. Without outputs, the code alone."""
+    """Return a notebook as Markdown; without outputs, only text and code."""
     parts = []
     for cell, output in zip(found, outputs or [Output()] * len(found), strict=True):
         if cell.kind == "markdown":

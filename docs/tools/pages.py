@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: they write a page, or check that it is up to date (``--check``)."""
+"""Shared code of this folder's scripts, which write a page or check that it is up to date (``--check``)."""
 
 import argparse
 import difflib
@@ -11,19 +11,19 @@ ROOT = Path(__file__).parents[2]
 
 
 def options(about: str | None, out: Path) -> argparse.ArgumentParser:
-    """Return the options of all scripts; ``about`` is the script's docstring, ``out`` the page that it writes."""
+    """Return a parser with the options of all scripts; ``about``: the script's docstring; ``out``: its page."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=out, help="page to write")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the page is not up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is not up to date")
     return parser
 
 
 def renew(path: Path, new: str, check: bool) -> None:
-    """Write a page; or, to check it, end with status 1 and the lines that differ."""
+    """Write a page; with ``check``, exit with status 1 and the lines that differ."""
     if not check:
         write_whole(path, new)
         return
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     if old != new:
-        lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "as it should be")
-        sys.exit(f"{path} is not up to date: make docs-pages\n{''.join(lines)}")
+        lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "expected")
+        sys.exit(f"{path} is not up to date; run make docs-pages\n{''.join(lines)}")

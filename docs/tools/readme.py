@@ -1,4 +1,4 @@
-"""Renew the README's line of verdicts and its picture from a run; docs/data/demo.json keeps what they come from."""
+"""Update the README's line of verdicts and its picture from a run; docs/data/demo.json keeps the data."""
 
 import json
 import re
@@ -18,25 +18,25 @@ BEGIN, END = "<!-- the demo's verdicts: python docs/tools/readme.py -->", "<!-- 
 
 
 def facts(claims: Mapping[str, Mapping[str, Any]], run: str, scope: str) -> dict[str, Any]:
-    """Return what the README says of a run: its name, its scope, and how often each verdict was given."""
+    """Return the README's facts about a run: its name, its scope and the count of each verdict."""
     return {"run": run, "scope": scope, "verdicts": summary.counts(claims)}
 
 
 def badge(known: Mapping[str, Any]) -> str:
-    """Return the README's line of a run's verdicts."""
+    """Return the README's line with a run's verdicts."""
     return f"**{summary.line(known['run'], known['scope'], known['verdicts'])}**"
 
 
 def renewed(text: str, known: Mapping[str, Any]) -> str:
-    """Return the README with its line renewed. Raises ``ValueError`` where the place for it is missing."""
+    """Return the README with the line updated. Raises ``ValueError`` if the line's markers are missing."""
     place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
     if not place.search(text):
-        raise ValueError(f"there is no {BEGIN} … {END}")
+        raise ValueError(f"it has no {BEGIN} … {END}")
     return place.sub(lambda _: f"{BEGIN}\n{badge(known)}\n{END}", text, count=1)
 
 
 def of_run(results: Path) -> tuple[dict[str, Any], str]:
-    """Return what the README says of a run, and its picture."""
+    """Return the README's facts about a run, and its picture."""
     claims = json.loads((results / "claims.json").read_text(encoding="utf-8"))
     scope = read_info(str(results / "model/info.json"))["scope"]
     return facts(claims, results.name, scope), (results / f"figures/{FIGURE}.svg").read_text(encoding="utf-8")
@@ -44,14 +44,14 @@ def of_run(results: Path) -> tuple[dict[str, Any], str]:
 
 def main(argv: list[str] | None = None) -> None:
     parser = options(__doc__, ROOT / "README.md")
-    parser.add_argument("--results", type=Path, help=f"a run's folder; without it, what {KEPT} holds")
+    parser.add_argument("--results", type=Path, help=f"a run's folder; default: the data in {KEPT}")
     args = parser.parse_args(argv)
     root = args.out.parent
     try:
         known, picture = of_run(args.results) if args.results else (json.loads((root / KEPT).read_text()), None)
         new = renewed(args.out.read_text(encoding="utf-8"), known)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.exit(f"{args.out}: its line of verdicts cannot be made ({error}): run snakemake first")
+        sys.exit(f"{args.out}: cannot make the line of verdicts ({error}); run snakemake first")
     if picture is not None and not args.check:
         write_whole(root / KEPT, json.dumps(known, indent=1, sort_keys=True) + "\n")
         write_whole(root / PICTURE, picture)

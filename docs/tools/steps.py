@@ -1,4 +1,4 @@
-"""Write docs/steps.md: each step's section of the paper, definition, functions, tables and figures."""
+"""Write docs/steps.md: each step's section in the paper, definition, functions, tables and figures."""
 
 import ast
 import tomllib
@@ -22,26 +22,27 @@ HEAD = """\
                               │                              │
            validation text ───┴─► composition ─► refinement ─┘
 
-Each section describes one step: its definition, its functions and the columns of its tables. `snakemake RULE` runs a
-step and whatever it depends on. Column types are those of polars; `layer` counts from 1, `key` from 0.
-`python docs/tools/steps.py` generates this page.
+Each section describes one step: its definition, its functions, and its tables with their columns. `snakemake RULE` runs
+a step and all steps that it depends on. Column types are those of polars. Layers count from 1, keys from 0. E1 to E14
+number the paper's experiments. `python docs/tools/steps.py` generates this page.
 """
 
 
 def page() -> str:
-    """Return the page as Markdown. Raises ``KeyError`` or ``ValueError`` on a table or function that there is not."""
+    """Return the page as Markdown. Raises ``KeyError`` or ``ValueError`` for an unknown table or function."""
     entries = tomllib.loads(ENTRIES.read_text(encoding="utf-8"))["step"]
     contents = [f"- [{entry['title']}](#{_anchor(entry['title'])})" for entry in entries]
     return "\n".join([HEAD, *contents, *(line for entry in entries for line in _section(entry))]) + "\n"
 
 
 def _section(entry: dict[str, Any]) -> list[str]:
-    where = f"The paper's section {entry['section']}. " if entry["section"] else ""
+    sections = "sections" if " " in entry["section"] else "section"
+    where = f"The paper's {sections} {entry['section']}. " if entry["section"] else ""
     lines = ["", f"## {entry['title']}", "", f"{where}Rule `{entry['rule']}`.", "", entry["definition"], ""]
     lines += [f"- {_function(name)}" for name in entry["functions"]]
     for name in entry["tables"]:
         schema = TABLES[name]
-        lines += ["", f"Table `{name}`: {schema.about}.", "", "| column | type | |", "|---|---|---|"]
+        lines += ["", f"Table `{name}`: {schema.about}.", "", "| column | type | note |", "|---|---|---|"]
         for column, kind in schema.columns.items():
             notes = ["key"] * (column in schema.key) + ["may be null"] * (column in schema.nullable)
             lines.append(f"| `{column}` | {_kind(kind)} | {', '.join(notes)} |")
@@ -61,7 +62,7 @@ def _function(dotted: str) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             said = (ast.get_docstring(node) or "").partition("\n")[0]
             return f"[`{dotted}`](../src/ff_memories/{path.relative_to(PACKAGE).as_posix()}): {said}"
-    raise ValueError(f"steps.toml: there is no function {dotted}")
+    raise ValueError(f"steps.toml: no function {dotted}")
 
 
 def _anchor(heading: str) -> str:

@@ -41,7 +41,7 @@ DATASETS = "https://vega.github.io/vega-datasets/"  # what vl-convert puts befor
 
 
 def repository(root: Path) -> str | None:
-    """Return the address of the repository that CITATION.cff or pyproject.toml names, if one does."""
+    """Return the repository's address from CITATION.cff or pyproject.toml, if one of them has it."""
     cited = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = cited.get("repository-code") or project.get("urls", {}).get("Repository")
@@ -49,12 +49,12 @@ def repository(root: Path) -> str | None:
 
 
 def relinked(text: str, source: str, address: str | None) -> str:
-    """Return a page with links as the site has them.
+    """Return a page with its links rewritten for the site.
 
     Args:
         text: the page.
-        source: its file in the repository, from where relative links go.
-        address: of the repository; without one, a link to a file that is no page becomes its label alone.
+        source: its file in the repository, the base of relative links.
+        address: the repository's address; without one, a link to a file that is not a page becomes plain text.
     """
 
     def new(link: re.Match[str]) -> str:
@@ -91,7 +91,7 @@ def mathml(formula: str, inline: bool) -> str:
 
 
 def tutorial(root: Path) -> str:
-    """Return the tutorial as a page, its cells run where the demo's model is there."""
+    """Return the tutorial as a page; run its cells if the demo's model is here."""
     cells = notebook.cells(root / "docs" / NOTEBOOK)
     if (root / "data/demo/model.pt").exists():
         return notebook.page(cells, list(notebook.run(cells, root)))
@@ -101,7 +101,7 @@ def tutorial(root: Path) -> str:
 
 
 def with_text() -> bool:
-    """Say whether the live example may show the demo's text."""
+    """Return whether the live example may show the demo's text."""
     return os.environ.get("TEXT", "yes") != "no"
 
 
@@ -119,7 +119,7 @@ the documentation of Python packages. No number here is a result of the paper's 
 """
 QUOTED = """\
 - <a href="example/report/report.html">Report</a>: the paper's sections with answers, figures and numbers.
-- <a href="example/gallery/index.html">Gallery</a>: every key's triggers beside its value.
+- <a href="example/gallery/index.html">Gallery</a>: every key's triggers and its value.
 
 Report and gallery quote documentation strings of four packages under the three-clause BSD licence. The licence allows
 that if its notice stays with the text: {licences}. The figures and the summary on this page quote no text.
@@ -131,7 +131,7 @@ This site leaves out the report and the gallery, because they quote the demo's t
 
 
 def example(run: Path, text: bool) -> str:
-    """Return the page of the live example: the demo run's answers and figures, and where the rest is."""
+    """Return the page of the live example: the demo run's answers and figures, with links to everything else."""
     if not (run / "summary.md").exists():
         return MISSING
     licences = ", ".join(f'<a href="example/licences/{p}.txt">{p} {v}</a>' for p, v in PACKAGES.items())
@@ -161,7 +161,7 @@ def example_files(run: Path, text: bool) -> Iterator[tuple[str, bytes]]:
 
 
 def licence(files: Iterable[metadata.PackagePath]) -> str:
-    """Return the text of an installed package's own licence."""
+    """Return the text of an installed package's licence."""
     found = [f for f in files if "dist-info" in f.parts[0] and re.fullmatch(r"LICEN[CS]E(\.\w+)?", f.name)]
     if not found:
         raise PluginError("a package that the live example quotes has no licence file: run TEXT=no make docs")
@@ -169,7 +169,7 @@ def licence(files: Iterable[metadata.PackagePath]) -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Take the repository's address from where the project states it."""
+    """Set the repository's address."""
     config.repo_url = repository(ROOT)
     return config
 
@@ -190,7 +190,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Send links where the site has what they lead to, and indent lists within lists as this Markdown wants them."""
+    """Rewrite links for the site, and indent nested lists as this Markdown dialect needs them."""
     name = page.file.src_uri
     if name in (TUTORIAL, EXAMPLE):
         return markdown
@@ -199,11 +199,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn formulas into MathML, and show ``|`` in cells as code hosts do."""
+    """Convert formulas to MathML, and unescape ``|`` in table cells, as code hosts do."""
     return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), formulas(content), flags=re.DOTALL)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Name the search for screen readers."""
+    """Label the search box for screen readers."""
     search = 'data-md-component="search" role="dialog"'
     return output.replace(search, f'{search} aria-label="Search"')
