@@ -164,8 +164,8 @@ def diagnose(
         return "the weights or the dictionary are not the source's: from another training, random or damaged"
     if all(found["tops"][f"{at['layer']}/{at['key']}"] == at["token"] for at in known["tops"]):
         return (
-            "the values are read correctly, but other numbers differ: the checkpoint's options may give the wrong number "
-            f"of attention heads ({decoder.description.heads}), or the test text is another one"
+            "the values are read correctly, but other numbers differ: the checkpoint's options may give the wrong "
+            f"number of attention heads ({decoder.description.heads}), or the test text is another one"
         )
     return "none of the usual reasons explains it, so this is probably another checkpoint"
 
