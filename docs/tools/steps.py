@@ -24,7 +24,7 @@ HEAD = """\
 
 Each section describes one step: its definition, its functions, and its tables with their columns. `snakemake RULE` runs
 a step and all steps that it depends on. Column types are those of polars. Layers count from 1, keys from 0. E1 to E14
-number the paper's experiments. `python docs/tools/steps.py` generates this page.
+are this package's numbers for the paper's experiments. `python docs/tools/steps.py` generates this page.
 """
 
 
@@ -42,12 +42,18 @@ def _section(entry: dict[str, Any]) -> list[str]:
     lines += [f"- {_function(name)}" for name in entry["functions"]]
     for name in entry["tables"]:
         schema = TABLES[name]
-        lines += ["", f"Table `{name}`: {schema.about}.", "", "| column | type | note |", "|---|---|---|"]
+        lines += ["", f"Table `{name}`{_about(schema.about)}.", "", "| column | type | note |", "|---|---|---|"]
         for column, kind in schema.columns.items():
             notes = ["key"] * (column in schema.key) + ["may be null"] * (column in schema.nullable)
             lines.append(f"| `{column}` | {_kind(kind)} | {', '.join(notes)} |")
     shown = [figure for figure, drawn in DRAWN.items() if set(drawn.tables) & set(entry["tables"])]
     return lines + [line for figure in shown for line in ("", f"**{title(figure)}.** {caption(figure)}")]
+
+
+def _about(about: str) -> str:
+    """Return a table's description after its name; the experiment stands in parentheses."""
+    experiment, _, rest = about.partition(": ")
+    return f" ({experiment}): {rest}" if experiment.startswith("E") and rest else f": {about}"
 
 
 def _kind(kind: object) -> str:

@@ -74,7 +74,7 @@ class Corpus(Section):
     segmenter: str = Field(
         examples=["rule"],
         pattern=r"^(rule|line|spacy:[\w.-]+)$",
-        description="how to split paragraphs into sentences: rule (after `. ! ?`) | spacy:<pipeline> | line (one "
+        description="how to split paragraphs into sentences: rule (after `. ! ?`) | `spacy:<pipeline>` | line (one "
         "sentence per line)",
     )
     tokenizer: Literal["auto", "native", "moses"] = Field(
@@ -290,7 +290,7 @@ class Config(Section):
     """The config of one run."""
 
     run: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="name of the run; results go to results/<run>/"
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="name of the run; results go to `results/<run>/`"
     )
     seed: int = Field(examples=[1], ge=0, lt=2**32, description="seed of all random draws")
     fidelity: Literal["paper", "released"] = Field(
