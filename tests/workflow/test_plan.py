@@ -94,7 +94,7 @@ def test_the_command_states_time_memory_and_disk_of_every_step(small, capsys):
     small()
     assert run("--devices", "1", "2") == 0
     shown = capsys.readouterr().out
-    for word in ("tokens/s on cpu", "trigger_shard", "composition", "GB", "in all,   2 at once"):
+    for word in ("tokens/s on cpu", "trigger_shard", "composition", "GB", "total on   2 devices: "):
         assert word in shown
 
 

@@ -94,7 +94,7 @@ def _record(check: Check) -> Part:
     where = lock.path_of(check.configfile)
     line = f"{where}: {len(recorded)} stages, all made from the sources, inputs and parameters here"
     if faults:
-        line = f"{where}: {len(recorded)} stages, {len(faults)} contradictions"
+        line = f"{where}: {len(recorded)} stages, {len(faults)} mismatches"
     return Part("record", line, faults=faults, data={"stages": len(recorded)})
 
 

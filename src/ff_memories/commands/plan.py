@@ -79,7 +79,7 @@ def _show(
         sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
     for n in devices:
-        print(f"total, {n:3} at once: {duration(estimate.elapsed(plan, n))}")
+        print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(estimate.elapsed(plan, n))}")
 
 
 def _plain(

@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> None:
     weights = run_.path("model", "model.safetensors")
     if not Path(weights).exists():
         raise UserError(
-            f"{weights}: no such file", f"convert the model: snakemake {weights} --configfile {args.configfile}"
+            f"{weights}: no such file",
+            f"convert the model first: run snakemake {weights} --configfile {args.configfile}",
         )
     model = api.load_model(weights, run_.dictionary)
     for key in args.key:
