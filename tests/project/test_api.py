@@ -61,5 +61,5 @@ def test_show_gives_the_same_from_the_table_and_without_it(planted_copy):
     assert refused.returncode == 2
     assert "has keys 0 to" in refused.stderr
     shutil.rmtree(next(planted_copy.glob("results/*/model")))
-    made = re.search(r"fix: make it first: (.*)", show(key).stderr)[1]
+    made = re.search(r"fix: run (.*)", show(key).stderr)[1]
     assert command(*made.split(), "-n", "--snakefile", ROOT / "Snakefile", cwd=planted_copy).returncode == 0

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     if not Path(weights).exists():
         raise UserError(
             f"{weights}: no such file",
-            f"convert the model first: run snakemake {weights} --configfile {args.configfile}",
+            f"run snakemake {weights} --configfile {args.configfile}",
         )
     model = api.load_model(weights, run_.dictionary)
     for key in args.key:
