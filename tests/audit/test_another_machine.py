@@ -155,7 +155,7 @@ def test_a_table_edited_after_it_was_computed_here_is_not_verified(recomputed, t
     tables.write(frame.with_columns(pl.Series("coefficient", nudged)), path)
     done = run(folder, *VERIFY, "--only", "files", "recomputed", check=False, **HERE)
     assert done.returncode == 1
-    assert "results/small/tables/triggers.parquet: not what dvc.lock records" in done.stdout
+    assert "results/small/tables/triggers.parquet: differs from dvc.lock" in done.stdout
 
 
 def test_recording_here_leaves_both_tools_in_agreement(recomputed, tmp_path):

@@ -72,7 +72,7 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
     assert end.value.code == 0, shown
     assert "surrogate" in shown.splitlines()[0]
     assert "VERIFIED in" in shown.splitlines()[-1]
-    assert "not looked at: rebuilt" in shown.splitlines()[-1]
+    assert "not checked: rebuilt" in shown.splitlines()[-1]
     assert len(shown.splitlines()) < 40
     made = json.loads((here / "made/certificate.json").read_text())
     assert made["verdict"] == "verified"
@@ -87,7 +87,7 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
 def test_a_changed_row_is_found_by_its_tables_name_and_if_signed_again_by_its_own(here):
     drawn = AIM.draw("triggers", len(tables.read(table("triggers"))))
     change_row("triggers", "coefficient", lambda x: x * 0.999, drawn[7])
-    assert check("files")["files"].faults == [f"{table('triggers')}: not what dvc.lock records"]
+    assert check("files")["files"].faults == [f"{table('triggers')}: differs from dvc.lock"]
     sign_again(table("triggers"))
     found = check("files", "audit")
     assert found["files"].faults == []
@@ -102,7 +102,7 @@ def test_a_changed_row_is_found_by_its_tables_name_and_if_signed_again_by_its_ow
 def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, tmp_path):
     figure = "results/planted/figures/figure4.svg"
     (here / figure).write_text((here / figure).read_text() + "<!-- nicer -->\n")
-    assert check("files")["files"].faults == [f"{figure}: not what dvc.lock records"]
+    assert check("files")["files"].faults == [f"{figure}: differs from dvc.lock"]
     todo = [task for task in rebuild.tasks()[0] if figure in task.makes]
     (tmp_path / "again").mkdir()
     rebuild.run(tmp_path / "again", todo, cores=2)
@@ -110,7 +110,7 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
     sign_again(figure)
     assert lock.differing() == {}
     found = rebuild.compare(tmp_path / "again", todo)
-    assert found.differ == [f"{figure}: made again, it is not what dvc.lock records"]
+    assert found.differ == [f"{figure}: the rebuilt file differs from dvc.lock"]
     assert len(found.same) == len(todo[0].makes) - 1
 
 
@@ -152,15 +152,15 @@ def read(stages, name):
 
 
 LOCK = {
-    "an output's hash": (lambda s: s["values"]["outs"][0].update(md5="0" * 32), "values.parquet than values made"),
-    "an input's hash": (lambda s: read(s, "triggers.parquet").update(md5="0" * 32), "values read another"),
+    "an output's hash": (lambda s: s["values"]["outs"][0].update(md5="0" * 32), "values.parquet than values wrote"),
+    "an input's hash": (lambda s: read(s, "triggers.parquet").update(md5="0" * 32), "values read a different"),
     "a parameter": (
         lambda s: s["triggers"]["params"]["config/config.yaml"].update(triggers={"top": 2}),
-        "triggers was made with another triggers than config/config.yaml says",
+        "triggers was run with a different triggers than in config/config.yaml",
     ),
-    "a command": (lambda s: s["report"].update(cmd="true"), "report was made by another command"),
+    "a command": (lambda s: s["report"].update(cmd="true"), "report was run with a different command"),
     "a stage left out": (lambda s: s.pop("figure-figure7"), "figure-figure7 was never recorded"),
-    "a stage too many": (lambda s: s.update(extra={"cmd": "true"}), "there is no stage extra in dvc.yaml"),
+    "a stage too many": (lambda s: s.update(extra={"cmd": "true"}), "dvc.yaml has no stage extra"),
 }
 
 
@@ -245,7 +245,7 @@ def test_something_wrong_ends_with_status_1(here, capsys):
     with pytest.raises(SystemExit) as end:
         main(["verify", "--only", "files"])
     assert end.value.code == 1
-    assert f"! {table('composition')}: not what dvc.lock records" in capsys.readouterr().out
+    assert f"! {table('composition')}: differs from dvc.lock" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

@@ -193,4 +193,4 @@ def test_the_report_has_the_section_only_where_choices_were_measured(tmp_path):
 
 def test_a_part_that_there_is_not_is_refused_by_name(planted_run):
     done = snakemake(planted_run, "results/planted/sensitivity/figures/sensitivity.parquet", check=False)
-    assert done.returncode and "'figures' is none of" in done.stdout + done.stderr
+    assert done.returncode and "unknown part 'figures'" in done.stdout + done.stderr

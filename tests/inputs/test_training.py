@@ -115,5 +115,5 @@ def test_a_trained_model_becomes_the_demos_input_with_its_hashes_pinned(tmp_path
 
 
 def test_a_tool_that_fails_says_so():
-    with pytest.raises(UserError, match="fairseq train ended with status"):
+    with pytest.raises(UserError, match="fairseq train failed with status"):
         training.fairseq("train", "/nowhere", "--no-such-option")

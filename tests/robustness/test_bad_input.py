@@ -474,7 +474,7 @@ def test_what_snakemake_refuses_is_no_traceback_of_a_command(folder):
         (folder / name).symlink_to(ROOT / name)
     for changes, said in (
         ({"corpus__validation__files": ["none.txt"]}, "error: Missing input files for rule corpus:"),
-        ({"model__checkpoint": "-x"}, "error: -x: a command would take it for an option"),
+        ({"model__checkpoint": "-x"}, "error: -x: a command would read this path as an option"),
     ):
         (folder / "my.yaml").write_text(yaml.safe_dump(config(**changes)))
         done = command("ff-memories", "dvc-yaml", "--configfile", "my.yaml", cwd=folder, check=False)

@@ -290,7 +290,7 @@ def test_absurd_safetensors_are_refused_by_name(folder, fault):
     (folder / "evil.safetensors").write_bytes(SAFETENSORS[fault])
     with pytest.raises(UserError, match=r"evil\.safetensors: not a readable model"):
         converted.load("evil.safetensors", "model.json")
-    with pytest.raises(UserError, match=r"evil\.safetensors: not a readable corpus"):
+    with pytest.raises(UserError, match=r"evil\.safetensors: cannot be read as a corpus"):
         store.read("evil.safetensors")
 
 

@@ -26,7 +26,7 @@ def loop(folder, arguments):
 def no_card(folder, arguments):
     (folder / "info.json").unlink()
     (folder / "info.json").mkdir()
-    return [*arguments], "info.json: a directory, not a file"
+    return [*arguments], "info.json: expected a file, found a directory"
 
 
 def no_folder(folder, arguments):
@@ -121,7 +121,7 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(folder, capsys, name):
     arguments = run_corpus(folder)
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    assert f"{name}: a pipe or a device, not a file" in says(capsys, *arguments)
+    assert f"{name}: expected a file, found a pipe or a device" in says(capsys, *arguments)
 
 
 @pytest.mark.parametrize("name", ["dict.txt", "model.pt"])
@@ -129,4 +129,4 @@ def test_nor_is_it_a_checkpoint_or_its_dictionary(folder, capsys, name):
     arguments = model_step(folder)
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    assert f"{name}: a pipe or a device, not a file" in says(capsys, *arguments)
+    assert f"{name}: expected a file, found a pipe or a device" in says(capsys, *arguments)

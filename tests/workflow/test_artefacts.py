@@ -99,7 +99,7 @@ def test_an_edited_output_is_not_adopted_and_is_due_after_restore(copy):
     assert refused.returncode == 2
     assert f"{RESULTS}/figures/figure4.csv: changed since figure wrote it" in refused.stderr
     said = run(copy, "ff-memories", "restore").stdout
-    assert f"due again: figure-figure4 ({RESULTS}/figures/figure4.csv is not what dvc.lock records)" in said
+    assert f"to be rerun: figure-figure4 ({RESULTS}/figures/figure4.csv differs from dvc.lock)" in said
     assert steps(copy, "snakemake", "-q", "all") == {"figure4", "figure_pages", "report"}
     assert figure.read_bytes() == whole
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
@@ -109,7 +109,7 @@ def test_a_stage_that_there_is_no_more_is_forgotten(copy):
     lock = copy / "dvc.lock"
     whole = lock.read_bytes()
     lock.write_bytes(whole.replace(b"stages:\n", b"stages:\n  gone:\n    cmd: gone\n", 1))
-    assert "there is no stage gone" in run(copy, "ff-memories", "verify", "--only", "record", check=False).stdout
+    assert "has no stage gone" in run(copy, "ff-memories", "verify", "--only", "record", check=False).stdout
     run(copy, "ff-memories", "adopt")
     assert lock.read_bytes() == whole
 
@@ -129,7 +129,7 @@ def test_snakemake_does_not_start_beside_dvc(copy):
     lock.write_text(json.dumps({"write": {"results": {"pid": os.getpid(), "cmd": "dvc repro"}}, "read": {}}))
     refused = run(copy, "snakemake", "-n", check=False)
     assert refused.returncode
-    assert "`dvc repro` is at work here" in refused.stderr + refused.stdout
+    assert "`dvc repro` is running here" in refused.stderr + refused.stdout
 
 
 def test_dvc_shows_a_row_for_every_claim(fresh):
@@ -179,7 +179,7 @@ def test_a_lock_that_is_missing_or_broken_is_named(copy):
     os.chdir(copy)
     try:
         (copy / "dvc.lock").write_text("stages: {claims: [}")
-        with pytest.raises(UserError, match=r"dvc\.lock: not a lock that DVC wrote"):
+        with pytest.raises(UserError, match=r"dvc\.lock: damaged"):
             lock.read()
         (copy / "dvc.lock").unlink()
         with pytest.raises(UserError, match="this run has not been recorded yet"):

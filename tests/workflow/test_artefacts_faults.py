@@ -66,7 +66,7 @@ def test_a_bad_object_in_the_cache_is_found_by_restore(copy):
     spoil(stored(copy, TABLE, ".dvc/cache/files/md5"), "corrupted")
     (copy / TABLE).unlink()
     run(copy, "dvc", "checkout", check=False)
-    assert "due again: values" in run(copy, "ff-memories", "restore").stdout
+    assert "to be rerun: values" in run(copy, "ff-memories", "restore").stdout
     assert due(copy)
 
 
@@ -172,7 +172,7 @@ def test_a_lock_edited_by_hand_is_named(copy):
     assert lock.read_text() == whole
     shutil.rmtree(copy / ".snakemake")
     lock.write_text(whole.replace(md5, md5[::-1]))
-    assert "due again: values" in run(copy, "ff-memories", "restore").stdout
+    assert "to be rerun: values" in run(copy, "ff-memories", "restore").stdout
 
 
 @pytest.mark.parametrize("length", [0, 1000, 1007])

@@ -125,7 +125,7 @@ def test_a_crate_is_refused_where_a_file_is_not_as_recorded_and_nothing_is_left(
     with pytest.raises(SystemExit) as end:
         main(["crate", "--out", "run.zip"])
     assert end.value.code == 2
-    assert f"{FIGURE}: not what dvc.lock records" in capsys.readouterr().err
+    assert f"{FIGURE}: differs from dvc.lock" in capsys.readouterr().err
     assert not list(Path.cwd().glob("run.zip*"))
 
 
