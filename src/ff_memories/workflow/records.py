@@ -58,7 +58,10 @@ def refuse_edited(found: Any) -> None:
                 if _otherwise(found, out, readers):
                     edited.append(f"{out} (made by {stages.stage_of(job)})")
     if edited:
-        raise UserError("these outputs were edited: " + ", ".join(edited), "run ff-memories restore, then snakemake")
+        raise UserError(
+            "these outputs have changed since they were made: " + ", ".join(edited),
+            "run ff-memories restore, then snakemake",
+        )
 
 
 def _otherwise(found: Any, path: Any, readers: list[Any]) -> bool:
