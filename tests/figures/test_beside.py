@@ -89,7 +89,7 @@ def test_untrained_models_of_several_seeds_are_a_faint_band_behind_the_bars(figu
     assert [row["untrained_low"] for row in band["data"]["values"]] == (frames["control"][measure] / 2).to_list()
     assert band["mark"]["opacity"] < 0.3
     assert marks.index("area") < marks.index("bar", marks.index("area"))
-    assert "band: least to largest" in texts(render.svg(spec, figure))
+    assert "band: range over seeds" in texts(render.svg(spec, figure))
     alone, line = made(figure, synthetic())
     assert "area" not in json.dumps(line) and "untrained_low" not in alone.columns
     assert "dashed: untrained model" in texts(render.svg(line, figure))

@@ -34,23 +34,28 @@ def test_shares_read_as_percent(share, shown):
 
 def test_patterns():
     series = {"layer": [1, 1, 4, 4], "series": ["shallow", "semantic"] * 2}
+    up = "From lower to upper layers, "
     told = lambda *shares: said("figure2", **series, mean=list(shares))
-    assert told(0.6, 0.03, 0.5, 0.07) == "Shallow patterns fall from 60 % to 50 %, semantic ones rise from 3 % to 7 %"
-    assert told(0.5, 0.2, 0.6, 0.1) == "Shallow patterns rise from 50 % to 60 %, semantic ones fall from 20 % to 10 %"
-    assert told(0.5, 0.2, 0.5, 0.2) == "Shallow patterns stay at 50 %, semantic ones stay at 20 %"
+    assert (
+        told(0.6, 0.03, 0.5, 0.07) == up + "shallow patterns fall from 60 % to 50 %, semantic ones rise from 3 % to 7 %"
+    )
+    assert (
+        told(0.5, 0.2, 0.6, 0.1) == up + "shallow patterns rise from 50 % to 60 %, semantic ones fall from 20 % to 10 %"
+    )
+    assert told(0.5, 0.2, 0.5, 0.2) == up + "shallow patterns stay at 50 %, semantic ones stay at 20 %"
     one = said("figure2", layer=[4, 4], series=["both", "none"], mean=[0.2, 0.8])
-    assert one == "Triggers show a pattern: 20 % in layer 4"
+    assert one == "Share of triggers with a pattern: 20 % in layer 4"
 
 
 def test_mutations():
     frame = {"layer": [1, 1, 4, 4], "mutation": ["first", "last"] * 2}
     strong, weak = [-0.1, -0.83, -0.2, -0.79], [-0.9, -0.2, -0.8, 0.1]
     assert said("figure3", **frame, mean=strong, median=strong) == (
-        "The last token matters most: −83 % in layer 1, −79 % in layer 4"
+        "Removing the last token matters most: −83 % in layer 1, −79 % in layer 4"
     )
-    assert said("figure3", **frame, mean=weak, median=weak).startswith("The first token matters most: −90 %")
+    assert said("figure3", **frame, mean=weak, median=weak).startswith("Removing the first token matters most: −90 %")
     up = {"layer": [1], "mutation": ["random"], "mean": [0.5], "median": [0.5]}
-    assert said("figure3", **up) == "A random token matters most: +50 % in layer 1"
+    assert said("figure3", **up) == "Removing a random token matters most: +50 % in layer 1"
 
 
 def test_agreement():
@@ -68,19 +73,18 @@ def test_agreement():
 def test_ranks():
     known = FigureContext("figure5", 4, KEYS, True, FOUR.options, vocab=1000)
     assert said("figure5", known, layer=[1, 4], median=[500.0, 20.0]) == (
-        "The next token ranks higher in upper layers: its median rank is 50 % of the vocabulary in layer 1, "
-        "2 % in layer 4"
+        "The next token ranks higher in upper layers: median rank 50 % of the vocabulary in layer 1, 2 % in layer 4"
     )
     assert "no higher" in said("figure5", known, layer=[1, 4], median=[500.0, 490.0])
     assert said("figure5", layer=[1, 4], median=[5000.0, 20.0]).endswith("5,000 in layer 1, 20 in layer 4")
-    assert said("figure5", known, layer=[1], median=[20.0]).startswith("Of the next token, its median rank is 2 %")
+    assert said("figure5", known, layer=[1], median=[20.0]).startswith("For the next token, median rank 2 %")
 
 
 def test_probabilities():
     bins = {"left": [0.0, 0.1, 0.2], "bin": [0.1, 0.2, 0.3], "n": [10, 3, 1]}
     assert (
         said("figure6", **bins, mean=[0.01, 0.2, 0.4])
-        == "Values surer than 0.1 agree more often: 25 %, against 1 % of the others"
+        == "Values with a top probability above 0.1 agree more often: 25 %, against 1 % for the rest"
     )
     assert "no more often" in said("figure6", **bins, mean=[0.5, 0.2, 0.4])
     assert said("figure6", left=[0.0], bin=[0.1], n=[1], mean=[0.5]) == "Values agree in 50 % of cases"
@@ -97,8 +101,8 @@ def test_active_memories(medians, begins):
 
 @pytest.mark.parametrize(
     "means, begins",
-    [([0.6, 0.86], "Mostly no memory"), ([0.2, 0.86], "In some layers, mostly no memory"),
-     ([0.2, 0.3], "Sometimes no memory"), ([0.0, 0.0], "Some memory always")],
+    [([0.6, 0.86], "Usually no memory"), ([0.2, 0.86], "In some layers, usually no memory"),
+     ([0.2, 0.3], "Sometimes no memory"), ([0.0, 0.0], "There is always a memory")],
 )  # fmt: skip
 def test_zero_agreement(means, begins):
     assert said("figure8", layer=[1, 2], mean=means).startswith(begins)
@@ -110,22 +114,22 @@ def test_residuals():
     )
     assert "no more often" in said("figure9", layer=[1, 4], mean=[0.9, 0.81])
     assert said("figure9", layer=[3], mean=[0.9]) == "In layer 3, the residual predicts the output in 90 % of cases"
-    assert "grows surer" in said("figure10", layer=[1, 4], median=[0.1, 0.2])
-    assert "does not grow surer" in said("figure10", layer=[1, 4], median=[0.1, 0.1])
+    assert "output grows: " in said("figure10", layer=[1, 4], median=[0.1, 0.2])
+    assert "output does not grow: " in said("figure10", layer=[1, 4], median=[0.1, 0.1])
 
 
 def test_kinds():
     cases = {"layer": [1, 1, 2, 2], "series": ["residual", "ffn"] * 2}
     assert said("figure11", **cases, mean=[0.6, 0.4, 0.9, 0.1]) == (
-        "Most outputs follow the residual alone: 60 % in layer 1 to 90 % in layer 2"
+        "Most outputs follow the residual only: 60 % in layer 1 to 90 % in layer 2"
     )
-    assert "the feed-forward alone" in said("figure11", **cases, mean=[0.1, 0.9, 0.2, 0.8])
-    assert "most frequent case" in said("figure11", **cases, mean=[0.1, 0.2, 0.2, 0.4])
+    assert "the feed-forward only" in said("figure11", **cases, mean=[0.1, 0.9, 0.2, 0.8])
+    assert "Most often, outputs" in said("figure11", **cases, mean=[0.1, 0.2, 0.2, 0.4])
 
 
 def test_our_own_figures():
-    assert "of 1 of 2 claims" in said("sensitivity", claim=["K1", "K2"], flip=["to holds", ""])
-    assert said("sensitivity", claim=["K1"], flip=[""]) == "No choice changes a verdict"
+    assert "1 of 2 verdicts flips" in said("sensitivity", claim=["K1", "K2"], flip=["to holds", ""])
+    assert said("sensitivity", claim=["K1"], flip=[""]) == "No verdict flips under any choice"
     seeds = {"layer": [1, 2], "low": [1.0, 1.0], "high": [3.0, 3.0]}
     assert said("projection_seeds", **seeds, trained=[2.0, 9.0]).endswith("in 1 of 2 layers")
 

@@ -54,7 +54,7 @@ def test_patterns_by_keyboard(browser, tmp_path):
     page.write_text(pages.pattern_form("mine", ITEMS), encoding="utf-8")
     browser.get(page.as_uri())
     press(browser, Keys.ENTER)
-    assert text(browser, "message") == "Name a pattern, or say that there is none."
+    assert text(browser, "message") == "Add a pattern or choose “no pattern”."
     press(browser, "n", '=say "end", s', Keys.ENTER, "s", "1", Keys.ARROW_DOWN, "1", Keys.ENTER)
     assert "at least 3 prefixes; 2 so far" in text(browser, "message")
     press(browser, "j", " ", Keys.ENTER)
@@ -64,7 +64,7 @@ def test_patterns_by_keyboard(browser, tmp_path):
     assert text(browser, "place") == "3 / 3" and text(browser, "done") == "2 of 3 done"
     press(browser, "n", "unfinished", Keys.ENTER, "m", "1")
     press(browser, "c")
-    assert "Write your name first" in text(browser, "message")
+    assert "Enter your name first" in text(browser, "message")
     press(browser, "Ann", Keys.ENTER, "w", " Lee", Keys.ENTER)
     records, _ = exported(browser, tmp_path / "downloads/Ann_Lee.csv")
     assert "1 unfinished" in text(browser, "message")
@@ -89,7 +89,7 @@ def test_the_framed_pattern_is_ticked_everywhere_edited_taken_out_and_put_back_b
     press(browser, "n", "one", Keys.ENTER, "s", "a", Keys.ARROW_DOWN, "1", "n", "two", Keys.ENTER, "m", "a", "a")
     assert patterns() == [("one", "in 4"), ("two", "in 0 of at least 3")]
     press(browser, "p", "e", " more", Keys.ENTER, "x")
-    assert patterns() == [("two", "in 0 of at least 3")] and "u puts it back" in text(browser, "message")
+    assert patterns() == [("two", "in 0 of at least 3")] and "Press u to undo" in text(browser, "message")
     press(browser, "u", "u", "p", "x", Keys.ENTER)
     assert text(browser, "place") == "2 / 3" and not browser.find_element("id", "guide").get_attribute("open")
     press(browser, "u", Keys.ARROW_LEFT)  # what is out stays out on another page
@@ -105,6 +105,6 @@ def test_distances_by_keyboard(browser, tmp_path):
     browser.find_element("id", "annotator").send_keys("Ann", Keys.ENTER)
     assert text(browser, "prefix") == f"once {EVIL}"
     press(browser, "d", "r")
-    assert text(browser, "done") == "2 of 2 done" and text(browser, "message") == "All done: export."
+    assert text(browser, "done") == "2 of 2 done" and text(browser, "message") == "All done. Export your answers."
     _, judged = exported(browser, tmp_path / "downloads/Ann-distance.csv")
     assert [(j.item, j.label) for j in judged] == [(CASES[0].item, "distant"), (CASES[1].item, "related")]

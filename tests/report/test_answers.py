@@ -45,34 +45,34 @@ def known(**values):
 
 def test_what_was_run_is_counted():
     said = told(rows(K1="holds"))[0]
-    assert "30 claims" in said and "a stand-in for its model (16 layers, 1,234,567 parameters)" in said
+    assert "30 claims" in said and "a stand-in model (16 layers, 1,234,567 parameters)" in said
     assert "1,000 tokens in 81 sentences of the run's own text files" in said
-    assert "perplexity" not in said and "perplexity 48.3 on" in told(rows(), INFO | {"perplexity": 48.31})[0]
+    assert "perplexity" not in said and "validation perplexity 48.3" in told(rows(), INFO | {"perplexity": 48.31})[0]
     assert "the paper's own model" in told(rows("paper"), INFO | {"scope": "paper"})[0]
 
 
 @pytest.mark.parametrize(
     "verdicts, untrained, holds, fails, little",
     [
-        ({}, {}, "No claim is judged.", "No claim fails, since none is judged.", "30 claims were not attempted"),
-        ({"K1": "holds"}, {}, "The one judged claim holds: 1 of 1 on keys and what triggers them (K1).",
+        ({}, {}, "No claim is judged.", "No claim fails, because none is judged.", "30 claims were not attempted"),
+        ({"K1": "holds"}, {}, "The one judged claim holds: 1 of 1 on keys and their triggers (K1).",
          "No judged claim fails.", "no untrained model"),
-        ({"K1": "holds"}, {"K1": 0.1}, "The one judged claim holds beyond an untrained model: 1 of 1 on keys",
+        ({"K1": "holds"}, {"K1": 0.1}, "The one judged claim holds only with training: 1 of 1 on keys",
          "No judged claim fails.", "29 claims were not attempted."),
         ({"K1": "fails"}, {}, "The one judged claim does not hold.",
-         "The one judged claim does not hold: 1 of 1 on keys and what triggers them (K1).", "29 claims were"),
+         "The one judged claim does not hold: 1 of 1 on keys and their triggers (K1).", "29 claims were"),
         ({"K1": "holds", "K12": "fails", "K14": "fails"}, {},
-         "1 of the 3 judged claims holds: 1 of 1 on keys and what triggers them (K1).",
-         "2 of the 3 judged claims do not hold: 2 of 2 on values and what they predict (K12 and K14).",
+         "1 of the 3 judged claims holds: 1 of 1 on keys and their triggers (K1).",
+         "2 of the 3 judged claims do not hold: 2 of 2 on values and their predictions (K12 and K14).",
          "27 claims were"),
         ({"K1": "holds_as_untrained", "K2": "holds_as_untrained"}, {"K1": 0.1, "K2": 0.1},
-         "None of the 2 judged claims holds beyond an untrained model.", "No judged claim fails.",
-         "2 claims hold in an untrained model as well, so they are no evidence of what training does (K1 and K2)"),
+         "None of the 2 judged claims holds only with training.", "No judged claim fails.",
+         "2 claims hold in an untrained model too, so they say nothing about training (K1 and K2)"),
         ({"K1": "holds_as_untrained", "K2": "holds"}, {"K1": 0.1, "K2": 0.1},
-         "1 of the 2 judged claims holds beyond an untrained model: 1 of 2 on keys and what triggers them (K2).",
-         "No judged claim fails.", "1 claim holds in an untrained model as well"),
+         "1 of the 2 judged claims holds only with training: 1 of 2 on keys and their triggers (K2).",
+         "No judged claim fails.", "1 claim holds in an untrained model too"),
         ({"K10": "measured", "K11": "not_applicable"}, {}, "No claim is judged.", "none is judged",
-         "2 claims are measured, not judged, since only the paper's own model could confirm"),
+         "2 claims are measured, not judged, because only the paper's own model could confirm"),
     ],
 )  # fmt: skip
 def test_what_holds_and_what_does_not_follow_the_verdicts(verdicts, untrained, holds, fails, little):
@@ -85,6 +85,8 @@ def test_on_the_papers_model_claims_are_reproduced_or_not():
     assert said[1].startswith("2 of the 3 judged claims are reproduced: 2 of 2 on keys")
     assert said[2].startswith("1 of the 3 judged claims is not reproduced: 1 of 1 on values")
     assert "measured" not in answer("3.2", rows("paper", K1="reproduced")) and "only the paper's" not in said[3]
+    compared = rows("paper", columns=known(baseline={"K1": 0.1}), K1="reproduced")
+    assert "training" not in told(compared)[1]  # whether a claim is reproduced does not depend on untrained models
 
 
 def test_how_sure_it_is_counts_intervals_tests_and_flips():
@@ -97,16 +99,15 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
     shown = rows(columns=columns, K1="holds", K24="fails")
     said = told(shown)[4]
     assert (
-        "2 of 2 numbers have a 95 % interval, from drawing examples or keys again, not from training another model"
-        in said
+        "2 of 2 numbers have a 95 % interval, from resampling examples or keys, not from training more models" in said
     )
-    assert "1 of 2 directions is clearer than chance (p < 0.05 after Holm's correction)" in said
-    assert "was not measured" in said
+    assert "1 of 2 tested directions is significant (p < 0.05 after Holm's correction)" in said
+    assert "did not test alternative" in said
     own = claims_table(K1="holds").head(1)
     other = sensitivity.rows(claims_table(K1="fails").head(1), "values.target", "last")
     table = pl.concat([sensitivity.rows(own), other])
     said = told(shown, choices=choices_section(table, None))[4]
-    assert said.endswith("1 verdict (K1) flips under at least one of 1 alternative choice of analysis.")
+    assert said.endswith("1 verdict (K1) flips under at least one of 1 alternative analysis choice.")
     assert "test" not in told(rows(K1="holds"))[4] and told(rows())[4].endswith("Nothing was measured.")
 
 
@@ -125,16 +126,16 @@ def test_every_section_has_an_answer_for_every_verdict(section, verdict):
 @pytest.mark.parametrize(
     "section, number, words",
     [
-        ("3.2", -0.4, "Most of all to the last token: removing a trigger's last token lowers the key's "
+        ("3.2", -0.4, "Mostly to the last token: removing a trigger's last token lowers the key's "
          "coefficient by 40 points more than removing its first (K1"),
-        ("3.2", 0.4, "Not most of all to the last token: removing a trigger's last token lowers the key's "
+        ("3.2", 0.4, "Not mostly to the last token: removing a trigger's last token lowers the key's "
          "coefficient by 40 points less than removing its first (K1"),
         ("4", 0.02, "Rarely: in the best upper layer, 2 % of the values"),
         ("4", 0.3, "Sometimes: "), ("4", 0.7, "Mostly: "),
-        ("5.1", 0.7, "Rarely of a single memory: in every layer, at least 70 % of the examples"),
-        ("5.1", 0.3, "In some layer, a single memory mostly predicts the same: "),
+        ("5.1", 0.7, "Rarely by a single memory: in every layer, for at least 70 % of the examples"),
+        ("5.1", 0.3, "In at least one layer, a single memory usually makes the layer's prediction: "),
         ("5.2", 0.8, "Early"),
-        ("5.2", 0.1, "Not even in the last layer, for most examples"),
+        ("5.2", 0.1, "For most examples, not even in the last layer"),
     ],
 )  # fmt: skip
 def test_a_sections_words_follow_its_numbers(section, number, words):
@@ -163,7 +164,7 @@ def test_the_few_words_say_where_an_untrained_model_does_the_same(section, verdi
 def test_a_section_names_what_fails_and_what_an_untrained_model_shows_too():
     columns = known(baseline=dict.fromkeys(["K24", "K25", "K26"], 0.2))
     said = answer("5.2", rows(columns=columns, K24="holds_as_untrained", K25="holds", K26="fails"))
-    assert "1 of the 3 judged claims holds beyond an untrained model, 1 holds in an untrained model as well" in said
+    assert "1 of the 3 judged claims holds only with training, 1 holds in an untrained model too" in said
     assert said.endswith("(K24) and 1 does not hold (K26).")
     assert "(K24 holds as untrained; untrained: 20 %)" in said
 
@@ -179,7 +180,7 @@ def test_a_figure_says_what_it_shows_in_this_run_where_its_specification_does(tm
 def test_numbers_by_the_proxys_labels_say_so_where_they_stand(tmp_path):
     judged = claims_table(K6="measured", K7="measured")
     table = judged.with_columns(**known(reason={"K6": "surrogate; automatic proxy"}))
-    assert "labels of an automatic proxy" in answer("3.2", outline.rows(table))
+    assert "labelled by an automatic proxy" in answer("3.2", outline.rows(table))
     assert [row["claim"] for row in outline.rows(table) if row["proxy"]] == ["K6"]
     assert outline.PROXY in markdown("x", True, [], [], outline.rows(table))
     assert outline.PROXY not in made_report(tmp_path, judged=judged)[1].read_text()
@@ -230,7 +231,10 @@ def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):
     tables.write(pl.DataFrame([row, other], schema=schema.columns), tmp_path / "baselines.parquet")
     judged = claims_table(K1="holds").with_columns(**known(baseline={"K1": 0.1}, p={"K1": 0.01}, p_holm={"K1": 0.03}))
     html = made_report(tmp_path, judged=judged, more=["--baselines", f"{tmp_path}/baselines.parquet"])[1].read_text()
-    assert "10 points (5 to 15), of 5 seeds; the claim holds in 4" in html and "This model, on the sample" in html
+    assert (
+        "10 points (5 to 15) over 5 seeds; the claim holds in 4" in html
+        and "This model, on the untrained models&#39; text sample" in html
+    )
     assert "0.03 after Holm's correction" in html and "corrected by Holm" in html
     without = made_report(tmp_path, judged=claims_table(K1="holds"))[1].read_text()
     assert "Untrained" not in without and "Holm" not in without
@@ -253,5 +257,5 @@ def test_a_finished_run_says_its_answers_in_eight_lines_and_only_of_its_own_verd
     text = markdown(heading, True, told(shown), sections, shown)
     lines = summary.last_lines(text, heading, "results/my_run/report/report.html")
     assert len(lines) == 8 and lines[0] == told(shown)[0] and "\\" not in "".join(lines)
-    assert lines[3].endswith("Report: results/my_run/report/report.html") and lines[4].startswith("Keys and what")
+    assert lines[3].endswith("Report: results/my_run/report/report.html") and lines[4].startswith("Keys and their")
     assert summary.last_lines(text, heading.replace("1 hold", "1 fail"), "report.html") is None

@@ -123,7 +123,7 @@ def test_keys_are_found_by_the_end_of_their_triggers(site, words):
         at for at, own in words_of(made)
         if len(own) >= len(words) and all(same(t, w) for t, w in zip(words, own[-len(words) :], strict=True))
     }  # fmt: skip
-    assert listed(gallery) == expected if expected else "No key fits" in gallery.text
+    assert listed(gallery) == expected if expected else "No matching keys" in gallery.text
 
 
 def test_values_are_found_by_what_they_promote_the_foremost_first(site):
@@ -226,8 +226,8 @@ def test_an_address_leads_to_its_key_and_the_back_button_back(site):
 def test_an_address_that_leads_nowhere_says_so(site, address):
     _, gallery = site
     gallery.go(address)
-    says = {"#/?layer=x&foo=1&sort=colour": "not understood: foo=1", "#/?page=99&layer=1": "Page 2 of 2"}
-    assert says.get(address, "Not here") in gallery.text
+    says = {"#/?layer=x&foo=1&sort=colour": "not recognised: foo=1", "#/?page=99&layer=1": "Page 2 of 2"}
+    assert says.get(address, "Not found") in gallery.text
 
 
 def test_the_keyboard_is_enough(site):

@@ -140,7 +140,7 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
 
 def test_table3_without_any_pattern_is_empty_and_says_so():
     assert table3.annotated_key(frame("annotations"), TRIGGERS, texts(), 5) is None
-    assert "No key has been found" in render("table3.html.j2", found=None, scope="paper")
+    assert "No key shows a pattern" in render("table3.html.j2", found=None, scope="paper")
     assert len(table3.to_csv(None, "paper").splitlines()) == 1
     assert "surrogate" in table3.to_latex(None, "surrogate") and r"\bottomrule" in table3.to_latex(None, "paper")
 
@@ -270,7 +270,7 @@ def test_a_surrogates_report_says_so_loudly_and_the_papers_does_not(tmp_path):
     assert banner in made_report(tmp_path)[1].read_text()
     assert banner not in made_report(tmp_path, "paper")[1].read_text()
     released = CONFIG | {"fidelity": "released"}
-    assert "as the released code did it" in made_report(tmp_path, "paper", config=released)[1].read_text()
+    assert "follows the released code" in made_report(tmp_path, "paper", config=released)[1].read_text()
 
 
 def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
@@ -300,10 +300,10 @@ def test_methods_follow_the_config(tmp_path):
     assert "top 50 triggers" in html and "first 7 sentences" in html and "scikit-learn" in html
     other = CONFIG | {"mutations": CONFIG["mutations"] | {"top": 20}}
     assert "top 20 triggers" in made_report(tmp_path, config=other)[1].read_text()
-    assert "rest on up to" in html and "given, not drawn" not in html
+    assert "5.2 use up to" in html and "from the file" not in html
     given = CONFIG | {"composition": CONFIG["composition"] | {"sample_file": "sample.jsonl"}}
     html = made_report(tmp_path, config=given)[1].read_text()
-    assert "rest on prefixes of the validation text that were given, not drawn" in html and "rest on up to" not in html
+    assert "5.2 use validation-text prefixes from the file that the config names" in html and "use up to" not in html
 
 
 def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):

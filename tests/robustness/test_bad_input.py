@@ -599,7 +599,7 @@ def test_init_refuses_what_makes_no_run(folder, capsys, monkeypatch, arguments, 
 
 def test_what_would_fail_late_is_refused_at_the_start():
     for changes, said in (
-        ({"figures": {"figure4": {"bins": 5}}}, "figures.figure4.bins: this figure has no use for it"),
+        ({"figures": {"figure4": {"bins": 5}}}, "figures.figure4.bins: this figure has no such option"),
         (
             {"corpus__source": "nowhere", "corpus__train__files": [], "corpus__validation__files": []},
             "unknown source 'nowhere'",

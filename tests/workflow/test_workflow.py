@@ -59,7 +59,7 @@ def test_a_finished_run_ends_with_its_answers(planted_copy):
     judged = sum(given[verdict] for verdict in ("holds", "holds_as_untrained", "fails"))
     assert f"of the {judged} judged claims" in shown[said + 1]
     assert shown[said + 3].endswith(" Report: results/planted/report/report.html")
-    assert shown[said + 4].startswith("Keys and what triggers them (section 3.2): ")
+    assert shown[said + 4].startswith("Keys and their triggers (section 3.2): ")
 
 
 def test_after_a_run_there_is_nothing_to_do(planted_run):

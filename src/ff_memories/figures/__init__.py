@@ -1,5 +1,5 @@
-"""Figures 2 to 11 of the paper, drawn from tables alone.
+"""Draw Figures 2 to 11 of the paper, from tables alone.
 
-``catalogue`` says what each figure shows and needs, ``draw`` turns tables into frames and frames into charts,
-``render`` turns charts into files. Nothing here knows the model or the text.
+``registry`` lists what each figure shows and needs, ``draw`` turns tables into frames and frames into charts, and
+``render`` turns charts into files. Nothing here reads the model or the text.
 """

@@ -1,4 +1,4 @@
-"""The other choice of ``values.types``, where the tables hold it: its numbers beside those of the run's own choice."""
+"""Draw the numbers under the other choice of ``values.types``, if the tables have them, beside the run's own."""
 
 from collections.abc import Callable
 
@@ -21,9 +21,10 @@ def _chart(frame: pl.DataFrame, column: str) -> alt.Chart:
 def with_other(
     frame: pl.DataFrame, table: pl.DataFrame, column: str, shown: str, measure: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> pl.DataFrame:
-    """Return a frame by layer with the column ``shown`` of the same measure by the other choice, under its suffix.
+    """Add the column ``shown`` of the same measure under the other choice to a frame by layer, with its suffix.
 
-    ``column``: one that the table has once more where it knows the other choice; without it the frame stays as it is.
+    ``column``: a column that the table repeats with a suffix if it has the other choice. Without it, the frame is
+    returned unchanged.
     """
     types = other(table, column)
     if types is None:
@@ -33,7 +34,7 @@ def with_other(
 
 
 def by_layer(frame: pl.DataFrame, column: str, context: FigureContext) -> list[alt.Chart]:
-    """Return a hollow tick at each of the other choice's values of ``column``, on the axis of layers."""
+    """Return a hollow tick at each value of ``column`` under the other choice, on the layer axis."""
     types = other(frame, column)
     if types is None:
         return []
@@ -42,7 +43,7 @@ def by_layer(frame: pl.DataFrame, column: str, context: FigureContext) -> list[a
 
 
 def across(frame: pl.DataFrame, column: str, x: alt.X) -> list[alt.Chart]:
-    """Return the same on an axis of numbers, ``x``, from ``tick_from`` to ``tick_to``."""
+    """Return such ticks on a numeric axis ``x``, from ``tick_from`` to ``tick_to``."""
     types = other(frame, column)
     if types is None:
         return []
@@ -52,6 +53,6 @@ def across(frame: pl.DataFrame, column: str, x: alt.X) -> list[alt.Chart]:
 
 
 def note(frame: pl.DataFrame, column: str) -> list[str]:
-    """Return the line that says what the ticks are, where there are any."""
+    """Return the note that explains the ticks, if there are any."""
     types = other(frame, column)
     return [f"hollow ticks: {SAID[types]}"] if types else []

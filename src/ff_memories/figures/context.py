@@ -1,4 +1,4 @@
-"""What a chart must know besides its frame: the run's size and scope, and the figure's options."""
+"""Hold what a chart needs besides its frame: the run's size and scope, and the figure's options."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,13 @@ class FigureContext:
     """One figure of one run.
 
     Attributes:
-        figure: its name in ``catalogue.DRAWN``.
+        figure: its name in ``registry.DRAWN``.
         layers: L, the number of layers; layers are numbered 1..L.
         keys: d_m, memories per layer.
-        surrogate: whether the run's model or text is not the paper's, which the image then says itself.
+        surrogate: whether the run's model or text is not the paper's; the image then says so.
         options: the figure's section of the config.
-        target: what values are compared with, the ``next`` token of a trigger or its ``last``.
-        vocab: V, the number of token types; ``None`` where it is not known.
+        target: the token that values are compared with, ``next`` (after a trigger) or ``last``.
+        vocab: V, the number of token types; ``None`` if unknown.
     """
 
     figure: str
@@ -40,7 +40,7 @@ class FigureContext:
 
     def __post_init__(self) -> None:
         if self.figure not in DRAWN:
-            raise UserError(f"{self.figure}: there is no such figure", f"one of: {', '.join(DRAWN)}")
+            raise UserError(f"{self.figure} is not a figure", f"Use one of {', '.join(DRAWN)}.")
         refuse_useless(self.figure, vars(self.options))
 
     @property
@@ -57,13 +57,13 @@ class FigureContext:
 
     @property
     def paper_values(self) -> pl.DataFrame:
-        """The paper's values that this figure shows; empty where they are switched off or do not fit the run."""
+        """The paper's values that this figure shows; empty if they are switched off or do not fit the run."""
         known = paper.values(self.figure, self.layers, self.surrogate)
         return known if self.options.paper_values else known.clear()
 
 
 def from_info(figure: str, info: str | Path, options: FigureOptions, target: str = "next") -> FigureContext:
-    """Return the context of one figure of the run whose info this is. Raises ``UserError`` on a info that is none."""
+    """Return the context of one figure, given the run's model info. Raises ``UserError`` if the info is invalid."""
     facts = read_info(info)
     surrogate = facts["scope"] != "paper"
     return FigureContext(figure, facts["layers"], facts["keys"], surrogate, options, target, facts["vocab"])

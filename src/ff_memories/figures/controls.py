@@ -1,4 +1,4 @@
-"""What chance alone or untrained models would give, as faint lines behind the figure's own marks."""
+"""Draw chance levels and untrained models as faint lines behind a figure's own marks."""
 
 import altair as alt
 import polars as pl
@@ -14,9 +14,9 @@ ENDS = ("low", "high")
 
 
 def with_untrained(frame: pl.DataFrame, control: pl.DataFrame, measure: str) -> pl.DataFrame:
-    """Return a frame by layer with the column ``untrained``, a measure of the table ``control``.
+    """Add the column ``untrained``, a measure from the table ``control``, to a frame by layer.
 
-    Where the table has the measure's least and largest value over seeds, so has the frame: ``untrained_low`` and
+    If the table has the measure's minimum and maximum over seeds, also add ``untrained_low`` and
     ``untrained_high``.
     """
     names = {measure: "untrained"} | {f"{measure}_{end}": f"untrained_{end}" for end in ENDS}
@@ -25,7 +25,7 @@ def with_untrained(frame: pl.DataFrame, control: pl.DataFrame, measure: str) -> 
 
 
 def by_layer(frame: pl.DataFrame, context: FigureContext) -> list[alt.Chart]:
-    """Return a line through each of the columns ``chance`` and ``untrained`` that the frame has, and its band."""
+    """Return a line for each of the frame's columns ``chance`` and ``untrained``, with the band of the latter."""
     lines = []
     if _banded(frame):
         known = alt.Chart(source(frame.select("layer", *_ends()).drop_nulls()))
@@ -38,12 +38,12 @@ def by_layer(frame: pl.DataFrame, context: FigureContext) -> list[alt.Chart]:
 
 
 def untrained(frame: pl.DataFrame) -> str:
-    """Return the line that says what the dashed line is, and its band where there is one."""
-    return "dashed: untrained model" + ("s; band: least to largest over seeds" if _banded(frame) else "")
+    """Return the note that explains the dashed line and its band, if there is one."""
+    return "dashed: untrained model" + ("s; band: range over seeds" if _banded(frame) else "")
 
 
 def level(value: float) -> list[alt.Chart]:
-    """Return a line across the figure."""
+    """Return a horizontal line at a value."""
     return [alt.Chart(source([{"chance": value}])).mark_rule(**LINE).encode(y="chance:Q")]
 
 

@@ -1,4 +1,4 @@
-"""Every figure: for each, the frame that is drawn (from tables, through ``measures``) and its chart."""
+"""For every figure, make the frame to draw (from tables, with ``measures``) and its chart."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,14 +43,14 @@ KIND_NAMES = dict(
 LABEL_COLOURS = [BLUE, GREEN, ORANGE, LIGHT_GREY]
 KIND_COLOURS = [BLUE, GREEN, ORANGE, BLACK]
 MUTATION_COLOURS = dict(zip(measures.MUTATIONS, [BLUE, ORANGE, BLACK], strict=True))  # as in the paper, for print
-EDGES = f"lines: {INTERVAL}s of the lowest and the uppermost share"
-SHARE = "_share"  # of the vocabulary: what a column of ranks has behind its name
-BULK = 0.05  # how far keys near zero may move a mean that the axis of Figure 3 still follows
-RANDOM_KEYS = 0.5  # a key from a symmetric distribution, without bias, is as often above zero as below
+EDGES = f"lines: {INTERVAL}s of the bottom and top segments"
+SHARE = "_share"  # suffix of ranks as shares of the vocabulary
+BULK = 0.05  # how far keys near zero may move a mean before Figure 3's axis ignores it
+RANDOM_KEYS = 0.5  # without bias, a key from a symmetric distribution is active for half of all inputs
 
 
 def _stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFrame:
-    """Return shares with where their segments start and end, stacked in ``order`` from below."""
+    """Return shares with the start and end of their segments, stacked from below in ``order``."""
     rank = {name: place for place, name in enumerate(order)}
     frame = frame.rename({by: "series"}).with_columns(
         pl.col("series").cast(pl.String).replace_strict(rank, return_dtype=pl.Int64).alias("place")
@@ -63,9 +63,9 @@ def _stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFra
 
 
 def pattern_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 2: share of trigger examples per layer and label, with the ``annotators`` whose labels they are.
+    """Figure 2: share of trigger examples per layer and label, with the names of the ``annotators``.
 
-    People's labels where there are any; those of the automatic proxy only where nobody has annotated.
+    Uses people's labels if there are any, and the automatic proxy's otherwise.
     """
     labels = tables["pattern_labels"]
     people = labels.filter(pl.col("annotator") != ANNOTATOR)
@@ -94,12 +94,12 @@ def mutation_data(tables: Tables, settings: Settings, context: FigureContext) ->
 
 
 def beyond_the_bulk(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose mean is another one, by more than ``BULK``, for keys near zero."""
+    """Return the rows whose mean keys near zero move by more than ``BULK``."""
     return frame.filter((pl.col("near_zero") > 0) & ((pl.col("mean") - pl.col("others")).abs() > BULK))
 
 
 def bulk_axis(frame: pl.DataFrame, beyond: pl.DataFrame) -> list[float]:
-    """Return the axis of all other rows, with their intervals, and of all medians."""
+    """Return the axis limits that fit all other rows with their intervals, and all medians."""
     rest = frame.join(beyond, on=["layer", "mutation"], how="anti")
     shown = [0.0, *rest["low"].to_list(), *rest["high"].to_list(), *frame["median"].to_list()]
     room = 0.05 * (max(shown) - min(shown))
@@ -107,16 +107,16 @@ def bulk_axis(frame: pl.DataFrame, beyond: pl.DataFrame) -> list[float]:
 
 
 def off_axis(beyond: pl.DataFrame) -> list[str]:
-    """Return a line that says which means are beyond the axis, and why."""
+    """Return a note that lists the means beyond the axis and says why, if there are any."""
     if beyond.is_empty():
         return []
     layers = ", ".join(map(str, beyond["layer"].unique().sort()))
     most = max(beyond["mean"].to_list(), key=abs)
-    return [f"not followed by the axis: means of layers {layers} (up to {100 * most:+,.0f}\u00a0%), for keys near zero"]
+    return [f"off the axis: means in layers {layers} (up to {100 * most:+,.0f}\u00a0%), due to keys near zero"]
 
 
 def mutation_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Figure 3: a line for each removed token, told apart by colour, lightness, dash and shape."""
+    """Figure 3: a line for each removed token, distinguished by colour, lightness, dash and shape."""
     names = list(measures.MUTATIONS)
     colours = alt.Scale(domain=names, range=list(MUTATION_COLOURS.values()))
     colour = alt.Color("mutation:N", title=None, scale=colours)
@@ -150,7 +150,7 @@ def _with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, targ
 
 
 def agreement_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 4: agreement rate per layer, and what it would be by ``chance``, values paired with others' triggers."""
+    """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers."""
     rates = measures.agreement(tables["values"], settings.seed)
     rates = _with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
     rates = controls.with_untrained(rates, tables["control"], "agreement")
@@ -165,14 +165,14 @@ def agreement_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerCha
         counted(frame, context, "values"),
         f"lines: {INTERVAL}",
         controls.untrained(frame),
-        "dotted: what pairing values and triggers of different keys at random would give",
+        "dotted: chance level, values paired with random keys' triggers",
     ]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
     return _rates(frame, context, y, notes)
 
 
 def _rates(frame: pl.DataFrame, context: FigureContext, y: alt.Y, notes: list[str]) -> alt.LayerChart:
-    """Return bars by layer: before the paper's bands and what chance gives, behind all other marks."""
+    """Return bars by layer, in front of the paper's bands and the chance lines."""
     theirs = overlay.by_layer(context)
     marks = [
         *theirs.behind,
@@ -185,7 +185,7 @@ def _rates(frame: pl.DataFrame, context: FigureContext, y: alt.Y, notes: list[st
 
 
 def rank_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 5: quartiles of the next token's rank per layer, also as a share of the vocabulary where that is known."""
+    """Figure 5: quartiles of the next token's rank per layer, also as vocabulary shares if the size is known."""
     values = tables["values"]
     frame = beside.with_other(
         measures.next_token_ranks(values), values, "next_token_rank", "median", measures.next_token_ranks
@@ -197,7 +197,7 @@ def rank_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.
 
 
 def rank_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Figure 5: boxes, of shares of the vocabulary where its size is known; ``rank_limit``, a rank, cuts the axis."""
+    """Figure 5: boxes, as shares of the vocabulary if its size is known. ``rank_limit``, a rank, cuts the axis."""
     limit, size = context.options.rank_limit, context.vocab or 1
     most = limit / size if limit else (1 if frame.is_empty() else None)
     scale = alt.Scale(domain=[0, most], nice=False) if most else alt.Scale(zero=True)
@@ -213,16 +213,16 @@ def rank_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     )
     notes = [counted(frame, context, "values"), _box_note(f", axis cut at rank {limit:,}" if limit else "")]
     if context.vocab:
-        notes.append("rank 0 is the top; tokens drawn at random: median 50\u00a0%")
+        notes.append("rank 0 is the top; random tokens have a median of 50\u00a0%")
     theirs = overlay.by_layer(context, scale=1 / paper.vocabulary() if context.vocab else 1)
     marks = theirs.behind + boxes(drawn, context, y) + beside.by_layer(drawn, "median", context) + theirs.above
     return finish(marks, context, frame, notes + beside.note(frame, "median"))
 
 
 def probability_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 6: agreement rate per interval of the top probability, over the values of all layers.
+    """Figure 6: agreement rate per bin of the top probability, over the values of all layers.
 
-    By the other choice of ``values.types`` too, in the same intervals: ``mean_...`` and ``n_...``, where it is known.
+    If the table has the other choice of ``values.types``, also ``mean_...`` and ``n_...`` in the same bins.
     """
     values = tables["values"]
     frame = measures.agreement_by_probability(values, context.bins, settings.seed)
@@ -241,7 +241,7 @@ def probability_data(tables: Tables, settings: Settings, context: FigureContext)
 
 
 def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Figure 6: a bar for each interval with n above it; ticks at the right edges."""
+    """Figure 6: a bar for each bin with its n above, and ticks at the right edges."""
     edges = frame["bin"].to_list() or [1.0]
     crowded = context.width / context.bins < 22
     first = pl.concat([frame["left"], context.paper_values["left"]]).to_frame().min().item() or 0.0
@@ -255,7 +255,7 @@ def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         labelAngle=-90 if crowded else 0,
     )
 
-    def x(field: str) -> alt.X:  # every layer's own: layers that leave the axis open would thin its ticks
+    def x(field: str) -> alt.X:  # for every chart layer: one without an explicit axis would thin its ticks
         return alt.X(f"{field}:Q", title=x_title(context, "top prediction probability"), scale=limits, axis=ticks)
 
     inset = (edges[-1] - first) / context.bins * 0.06
@@ -283,7 +283,7 @@ def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
             x=x("middle"), y="upper:Q", text=alt.Text("n:Q", format=",")
         ),
     ]
-    notes = ["above each bar: n, values in the interval", f"lines: {INTERVAL}; ticks: right edges"]
+    notes = ["above each bar: n, its number of values", f"lines: {INTERVAL}; ticks: right edges of bins"]
     marks += beside.across(drawn, "mean", x("tick_from"))
     theirs = overlay.by_probability(context, x("from"))
     return finish(theirs.behind + marks + theirs.above, context, frame, notes + beside.note(frame, "mean"))
@@ -301,7 +301,7 @@ def active_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     notes = [
         counted(frame, context, "examples") + f", {context.keys:,} memories",
         _box_note(),
-        f"dotted: keys drawn at random; {controls.untrained(frame)}",
+        f"dotted: random keys; {controls.untrained(frame)}",
     ]
     theirs = overlay.by_layer(context)
     marks = [
@@ -331,7 +331,7 @@ def zero_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 
 
 def residual_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 9: share of examples whose residual predicts the model's output per layer, and by ``chance``."""
+    """Figure 9: share of examples per layer whose residual predicts the model's output, and the ``chance`` level."""
     rates = measures.residual_predicts(tables["refinement"], settings.seed)
     rates = _with_chance(rates, tables["refinement"], "residual_top", "model_top")
     return controls.with_untrained(rates, tables["control"], "residual_predicts")
@@ -343,7 +343,7 @@ def residual_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
         counted(frame, context, "examples"),
         f"lines: {INTERVAL}",
         controls.untrained(frame),
-        "dotted: what pairing residuals and outputs of different examples at random would give",
+        "dotted: chance level, residuals paired with random examples' outputs",
     ]
     return _rates(frame, context, share_axis("mean", ["residual predicts", "the output"], [0, 1]), notes)
 
@@ -379,7 +379,7 @@ def _box_note(more: str = "") -> str:
 
 
 class Pair(NamedTuple):
-    """How one figure comes about: tables to frame, frame to chart."""
+    """The two steps of a figure: tables to frame, and frame to chart."""
 
     data: Callable[[Tables, Settings, FigureContext], pl.DataFrame]
     chart: Callable[[pl.DataFrame, FigureContext], alt.LayerChart]
@@ -404,7 +404,7 @@ DRAW: dict[str, Pair] = {
 def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Return the frame that the figure draws.
 
-    Raises ``UserError`` where a table has layers that the run's model has not.
+    Raises ``UserError`` if a table has layers that the run's model lacks.
     """
     for name, table in tables.items():
         if "layer" not in table.columns:
@@ -412,14 +412,14 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
         others = table.filter(~pl.col("layer").is_between(1, context.layers))
         if others.height:
             raise UserError(
-                f"table {name}: it has a layer {max(others['layer'])}, the model layers 1 to {context.layers}",
-                "the table is of another run; remove it and run snakemake again",
+                f"table {name} has layer {max(others['layer'])}, but the model has layers 1 to {context.layers}",
+                "The table belongs to another run. Remove it and run snakemake again.",
             )
     return DRAW[context.figure].data(tables, settings, context)
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Return the figure of a frame that ``data`` made. The paper's values stand beside ours, never alone."""
+    """Return the chart of a frame from ``data``. Without data, omit the paper's values: they never stand alone."""
     if frame.is_empty():
         context = replace(context, options=context.options.model_copy(update={"paper_values": False}))
     return DRAW[context.figure].chart(frame, context)

@@ -1,6 +1,6 @@
-"""The figures' font for browsers: the letters that they use of vl-convert's own, so that any machine shows the same.
+"""Embed the figures' font for browsers: the glyphs used, taken from vl-convert, so every machine shows the same.
 
-vl-convert compiles its fonts in and hands none out, so the font is read from its library's file.
+vl-convert compiles its fonts in without an interface to them, so we read the font from its library file.
 """
 
 import base64
@@ -23,18 +23,18 @@ _START = re.compile(b"\x00\x01\x00\x00\x00[\x08-\x20]")
 
 @cache
 def face() -> str:
-    """Return the style rule that carries the font: once in a page, or once in an SVG that stands alone."""
+    """Return the CSS rule that embeds the font, for use once per page or once per standalone SVG."""
     address = f"data:font/ttf;base64,{base64.b64encode(_part()).decode()}"
     return f'@font-face{{font-family:"{FONT}";src:url({address}) format("truetype")}}'
 
 
 def carried(drawing: str) -> str:
-    """Return an SVG with the font inside. Text stays text: it can be searched, selected and read out."""
+    """Return an SVG with the font embedded. Text stays text: it can be searched, selected and read aloud."""
     return re.sub(r"(<svg\b[^>]*>)", lambda found: f"{found[1]}<style>{face()}</style>", drawing, count=1)
 
 
 def _part() -> bytes:
-    """Return the font with ``LETTERS`` alone, the same bytes each time."""
+    """Return the font reduced to ``LETTERS``, with the same bytes each time."""
     font = _whole()
     options = Options()
     options.drop_tables += ["FFTM"]  # FontForge's times
@@ -48,7 +48,7 @@ def _part() -> bytes:
 
 
 def _whole() -> TTFont:
-    """Return the font as vl-convert carries it. Raises ``RuntimeError`` where it has no font of that name."""
+    """Return the font embedded in vl-convert. Raises ``RuntimeError`` if it has no font of that name."""
     for library in sorted(Path(vl_convert.__file__).parent.glob("vl_convert*")):
         if library.suffix not in (".so", ".pyd", ".dylib"):
             continue
@@ -60,5 +60,5 @@ def _whole() -> TTFont:
                 if (names.getDebugName(FAMILY), names.getDebugName(STYLE)) == (FONT, "Regular"):
                     return font
             except (TTLibError, KeyError, AssertionError, ValueError):
-                continue  # bytes that only begin like a font
-    raise RuntimeError(f"vl-convert carries no font called {FONT}")
+                continue  # these bytes only start like a font
+    raise RuntimeError(f"vl-convert has no font named {FONT}")

@@ -1,4 +1,4 @@
-"""From a mark to the keys behind it: addresses in the run's gallery, relative to the figures' folder."""
+"""Link a figure's marks to the keys behind them, in the run's gallery (relative to the figures' folder)."""
 
 import polars as pl
 
@@ -10,14 +10,14 @@ ADDRESSES = {
     "figure5": "?layer={layer}&sort=rank",
     "figure6": "?probability={left:.6g}..{bin:.6g}&sort=probability",
 }
-# the list that opens from the whole figure
+# the list that the whole figure links to
 WHOLE = {"figure2": "?label=any", "figure3": "?mutated=1", "figure4": "?agrees=1", "figure5": "?sort=rank",
          "figure6": "?sort=probability"}  # fmt: skip
-LAYER = "?layer={layer}"  # what figures 7 to 11 count are examples: a mark leads to its layer's keys
+LAYER = "?layer={layer}"  # figures 7 to 11 count examples, so a mark links to its layer's keys
 
 
 def linked(frame: pl.DataFrame, figure: str) -> pl.DataFrame:
-    """Return the frame with the column ``href``, the address of the keys behind each row."""
+    """Add the column ``href``, the address of the keys behind each row, to the frame."""
     address = ADDRESSES.get(figure, LAYER)
     return frame.with_columns(
         pl.Series("href", [GALLERY + address.format(**row) for row in frame.iter_rows(named=True)], dtype=pl.String)
@@ -25,5 +25,5 @@ def linked(frame: pl.DataFrame, figure: str) -> pl.DataFrame:
 
 
 def keys_behind(figure: str) -> str | None:
-    """Return the address of all keys that a figure of the paper counts, where keys are what it counts."""
+    """Return the address of all keys that a figure counts; ``None`` if it counts something else."""
     return GALLERY + WHOLE[figure] if figure in WHOLE else None

@@ -1,6 +1,6 @@
-"""Building blocks of the charts: axes, bars, boxes and stacks.
+"""Build the parts of charts: axes, bars, boxes and stacks.
 
-Every chart is layered on one pair of axes, fits its width exactly, and carries its n and its scope within the image.
+Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from ff_memories.figures.theme import BLACK, BLUE, HEADLINE, INK, LIGHT_BLUE, NO
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
 INTERVAL = "95% bootstrap interval"
-SEEN_THROUGH = 0.75  # bars and boxes leave the lines and bands behind them to be seen
+SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
 HALO: Options = {
     "stroke": "white",
     "strokeWidth": 2.2,
@@ -34,13 +34,13 @@ THIN: Options = {"color": INK, "strokeWidth": 0.6}
 
 
 def x_title(context: FigureContext, title: str) -> list[str]:
-    """Return the title of the x axis. A surrogate says so here: an image cropped to its axes still says it."""
-    room = context.width - 45  # what is left to the axes
+    """Return the x axis title, with the surrogate mark, so that an image cropped to its axes still shows it."""
+    room = context.width - 45  # the width left for the axes
     return [*wrapped(title, room, 8), *(wrapped(SURROGATE_MARK, room, 8) if context.surrogate else [])]
 
 
 def wrapped(text: str, points: float, size: float) -> list[str]:
-    """Return the text in lines that fit into so many points, cut at spaces (not at those that do not break)."""
+    """Return the text wrapped to a width in points, at breaking spaces only."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}".lstrip(" ")
@@ -49,7 +49,7 @@ def wrapped(text: str, points: float, size: float) -> list[str]:
 
 
 def balanced(text: str, points: float, size: float) -> list[str]:
-    """Return the text in as few lines as fit, of about the same length: no word is left alone on the last one."""
+    """Return the text in as few lines as fit, of similar length, so that no word stands alone on the last line."""
     lines = wrapped(text, points, size)
     while len(narrower := wrapped(text, points - size, size)) == len(lines) > 1:
         lines, points = narrower, points - size
@@ -57,17 +57,17 @@ def balanced(text: str, points: float, size: float) -> list[str]:
 
 
 def length(text: str, size: float) -> float:
-    """Return about how many points a text takes in the figures' font, rather more than fewer."""
+    """Return an estimate, on the high side, of a text's width in points in the figures' font."""
     return size * sum(next((width for letters, width in WIDTHS if letter in letters), OTHERS) for letter in text)
 
 
 def legend_fits(context: FigureContext, labels: list[str]) -> bool:
-    """Return whether a legend's row of these labels fits above the plot: it starts at the axis."""
+    """Return whether a one-row legend of these labels fits above the plot, where it starts at the axis."""
     return sum(18 + length(label, 7) for label in labels) <= context.width - 45
 
 
 def legend_columns(context: FigureContext, labels: list[str]) -> int:
-    """Return in how many columns a legend of these labels fits: one row of all of them, else two columns or one."""
+    """Return the number of columns for a legend of these labels: all in one row if they fit, else two or one."""
     if legend_fits(context, labels):
         return len(labels)
     longest = max(labels, key=lambda label: length(label, 7))
@@ -75,7 +75,7 @@ def legend_columns(context: FigureContext, labels: list[str]) -> int:
 
 
 def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:
-    """Return the x axis of layers 1..L, all of them, whether or not the frame has rows for each."""
+    """Return the x axis of layers 1..L, including layers without rows in the frame."""
     return alt.X(
         f"{field}:O",
         title=x_title(context, "layer"),
@@ -85,13 +85,13 @@ def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:
 
 
 def share_axis(field: str, title: str | list[str], domain: list[float] | None = None) -> alt.Y:
-    """Return a y axis of fractions that reads as percent."""
+    """Return a y axis that shows fractions as percentages."""
     scale = alt.Scale(domain=domain, nice=False) if domain else alt.Scale(zero=True)
     return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~%", tickCount=6))
 
 
 def counted(frame: pl.DataFrame, context: FigureContext, unit: str) -> str:
-    """Return the line that gives n: one number where all layers have the same, else the lowest and highest."""
+    """Return the note on n: one number if all layers have the same, else the lowest and highest."""
     each = frame.select("layer", "n").unique()
     low, high = (each.select(n).item() or 0 for n in (pl.col("n").min(), pl.col("n").max()))
     low = low if each["layer"].n_unique() == context.layers else 0
@@ -112,7 +112,7 @@ def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
 
 
 def thin(context: FigureContext) -> float:
-    """Return how wide the lines of a layer's marks are: where there are many layers, thin enough to see the marks."""
+    """Return the line width of a layer's marks, thinner for many layers so that the marks stay visible."""
     return min(0.7, context.width / context.layers / 12)
 
 
@@ -130,7 +130,7 @@ def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Char
 def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
     """Return one box per layer from its quartiles: ``layer``, ``low``, ``q1``, ``median``, ``q3``, ``high``.
 
-    ``y`` is the axis of ``low``. What lies beyond the axis's domain is cut off.
+    ``y`` is the axis of ``low``. Marks beyond the axis's domain are clipped.
     """
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     return [
@@ -145,11 +145,11 @@ def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Cha
 def stacks(
     frame: pl.DataFrame, context: FigureContext, title: str, names: dict[str, str], colours: list[str]
 ) -> list[alt.Chart]:
-    """Return stacked shares per layer, the lowest and the uppermost segment with the interval of its share.
+    """Return stacked shares per layer, with intervals for the bottom and the top segment.
 
     ``frame`` has ``layer``, ``series`` (a key of ``names``, which gives order and legend), ``start``, ``end``,
-    ``mean``, ``low``, ``high``. Those two start or end at a fixed place, so that their intervals are those of an edge;
-    they stand side by side. An interval for each segment would be a tangle.
+    ``mean``, ``low``, ``high``. These two segments start or end at a fixed place, so their intervals apply to an edge;
+    they are drawn side by side. Intervals for all segments would overlap.
     """
     x = layer_axis(context)
     labels = list(names.values())
@@ -179,7 +179,7 @@ def stacks(
 
 
 def tag(text: str) -> list[alt.Chart]:
-    """Return a few words in the plot's lower corner, within the axes: no crop takes them away."""
+    """Return a label in the plot's lower corner, inside the axes, where cropping cannot remove it."""
     ground: Options = {"x": {"expr": f"width - {length(text, 7) + 8}"}, "x2": {"expr": "width - 3"}, "cornerRadius": 2}
     height: Options = {"y": {"expr": "height - 14"}, "y2": {"expr": "height - 3"}, "color": "white", "opacity": 0.9}
     place: Options = {"x": {"expr": f"width - {length(text, 7) / 2 + 5.5}"}, "y": {"expr": "height - 8.5"}}
@@ -188,9 +188,9 @@ def tag(text: str) -> list[alt.Chart]:
 
 
 def finish(layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
-    """Return the whole figure at its exact width: above it what it shows in this run, and notes.
+    """Return the complete figure at its exact width, with its headline and notes above.
 
-    One without data says so in its middle.
+    A figure without data says so in its centre.
     """
     if frame.is_empty():
         middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}

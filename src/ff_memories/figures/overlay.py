@@ -1,6 +1,6 @@
-"""The paper's own values beside ours: a band for a range, a line for one value of many layers, a mark for one of one.
+"""Draw the paper's values beside ours: a band for a range, a line for one value of several layers, else a mark.
 
-A mark stands only where the paper gives a single value: one in the middle of a range would read as a datum.
+A mark appears only if the paper gives a single value: a mark in the middle of a range would look like a datum.
 """
 
 from typing import NamedTuple
@@ -18,11 +18,11 @@ BRIEFLY = {STATED: "text", READ_OFF: "figure"}
 SHAPES = {STATED: "diamond", READ_OFF: "circle"}
 DASHES: dict[str, list[float]] = {STATED: [1, 0], READ_OFF: [2.5, 1.5]}
 SYMBOLS = {"band": "M-1,-0.6L1,-0.6L1,0.6L-1,0.6Z", "line": "M-1,0L1,0"}  # in the legend; of a mark, its shape
-LIGHT = 0.4  # where two ranges lie over each other, both are seen
+LIGHT = 0.4  # opacity at which two overlapping ranges are both visible
 
 
 class Overlay(NamedTuple):
-    """What stands behind our marks and what before them."""
+    """The charts drawn behind our marks and those drawn above them."""
 
     behind: list[alt.Chart]
     above: list[alt.Chart]
@@ -31,13 +31,13 @@ class Overlay(NamedTuple):
 def by_layer(
     context: FigureContext, colours: dict[str, str] | None = None, scale: float = 1, covered: bool = False
 ) -> Overlay:
-    """Return the paper's values by layer, or nothing where there are none to show.
+    """Return the paper's values by layer, or nothing if there are none to show.
 
     Args:
-        context: of the figure.
-        colours: of each series, where the figure has several; else all are black.
-        scale: what the values are multiplied with, for an axis of another unit.
-        covered: whether our marks hide whatever is behind them: outlines of ranges then cross them.
+        context: the figure's context.
+        colours: the colour of each series if the figure has several; otherwise all are black.
+        scale: a factor that converts the values to the axis's unit.
+        covered: whether our marks hide what is behind them; outlines of ranges are then drawn above.
     """
     known = context.paper_values.rename({"first_layer": "from", "last_layer": "to"})
     known = known.with_columns(pl.col("low", "high") * scale)
@@ -103,14 +103,14 @@ def _overlay(
 
 
 def called(context: FigureContext, form: str, known: str, named: str) -> str:
-    """Return what the legend calls the paper's values of one form, in as many words as the figure has room for."""
+    """Return the legend label of the paper's values of one form, abbreviated if the figure is narrow."""
     of = f": {named}" if named else ""
     whole = ("paper's range" if form == "band" else "paper") + f" ({SAID[known]}){of}"
     return whole if legend_fits(context, [whole]) else f"paper ({BRIEFLY[known]}){of}"
 
 
 def _legend(context: FigureContext, known: pl.DataFrame, covered: bool) -> alt.Chart:
-    """Return a chart of which nothing is seen but its legend: each form's symbol with its filling and its dash."""
+    """Return an invisible chart that adds a legend: each form's symbol with its fill and dash."""
     rows = known.select("paper", "form", "known").unique(maintain_order=True).to_dicts()
     labels = [row["paper"] for row in rows]
     legend = alt.Legend(symbolStrokeWidth=0.8, symbolSize=34, symbolOpacity=1, columns=legend_columns(context, labels))

@@ -1,4 +1,4 @@
-"""The paper's own values where they are known, for the bands, lines and hollow marks that stand beside ours."""
+"""Read the paper's own values, which are drawn as bands, lines and hollow marks beside ours."""
 
 import tomllib
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-# The paper's model: its values belong to these layers and to no others.
+# The paper's values apply to a model of this depth only.
 PAPER_LAYERS = 16
 STATED, READ_OFF = "stated", "read off the figure"
 SCHEMA = {
@@ -43,10 +43,10 @@ def all_values() -> pl.DataFrame:
 
 
 def values(figure: str, layers: int, surrogate: bool) -> pl.DataFrame:
-    """Return the paper's values that may stand in a run's figure.
+    """Return the paper's values to show in a run's figure.
 
-    A model of another depth than the paper's gets none: moved to a relative depth, a mark would stand at a layer that
-    the paper never measured. Values by probability belong to the paper's own vocabulary and model alone.
+    A model of another depth gets none: scaled to a relative depth, a mark would appear at a layer that the paper never
+    measured. Values by probability apply to the paper's own vocabulary and model only.
     """
     known = all_values().filter(pl.col("figure") == figure)
     if layers != PAPER_LAYERS:

@@ -1,4 +1,4 @@
-"""Our own figure of the `projection_seeds` table: median ranks over seeds, beside those of the trained softmax."""
+"""Draw our own figure of the `projection_seeds` table: median ranks over seeds, and the trained softmax's."""
 
 import altair as alt
 import polars as pl

@@ -1,6 +1,6 @@
-"""What each figure shows and what it is drawn from. Light to import: a workflow reads it before anything is run.
+"""Register every figure with its caption and source tables. Light to import: workflows read it before any run.
 
-``FIGURES`` are the paper's, ``SUPPLEMENTS`` our own; both are drawn by the same rule.
+``FIGURES`` are the paper's and ``SUPPLEMENTS`` our own. One rule draws both.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ class Entry:
 
     Attributes:
         section: the paper's section that discusses it.
-        caption: what is drawn, in our own words.
-        caption_last: the same where values are compared with a trigger's last token (``values.target: last``).
-        tables: tables it is drawn from; nothing else is read but the model info.
+        caption: a description of the figure, in our own words.
+        caption_last: the caption if values are compared with a trigger's last token (``values.target: last``).
+        tables: the tables it is drawn from; besides them, only the model info is read.
         sections: config sections it reads besides ``seed`` and its own ``figures.<name>``.
-        options: keys of ``figures.<name>`` that mean something here, besides size and ``paper_values``.
-        wide: as wide as the page's text, not a column.
+        options: keys of ``figures.<name>`` that apply here, besides size and ``paper_values``.
+        wide: whether it spans the page's text width instead of one column.
     """
 
     section: str
@@ -34,19 +34,19 @@ class Entry:
 
     @property
     def place(self) -> str:
-        """Return where a list of figures shows it: the paper's section, or among our own."""
+        """Return its heading in a list of figures: the paper's section, or our own figures."""
         return f"Section {self.section}" if self.section else "Our own"
 
 
 FIGURES: dict[str, Entry] = {
     "figure2": Entry(
         "3.2",
-        "What kind of pattern the top trigger examples of a key show, layer by layer: shallow, semantic, both or none.",
+        "Pattern types among the keys' top trigger examples, by layer: shallow, semantic, both or none.",
         ("pattern_labels",),
     ),
     "figure3": Entry(
         "3.2",
-        "How much a key's memory coefficient changes when one token of its trigger examples is removed: "
+        "Change in a key's memory coefficient after removing one token from its trigger examples: "
         "the first, the last, or a random one.",
         ("mutations",), ("mutations", "extraction"),
     ),
@@ -58,43 +58,43 @@ FIGURES: dict[str, Entry] = {
     ),
     "figure5": Entry(
         "4",
-        "Where the token that follows a key's top trigger example ranks in the value's distribution (0 is the top).",
+        "Rank of the token that follows a key's top trigger example in the value's distribution (0 is the top).",
         ("values",), ("values",), frozenset({"rank_limit"}),
-        caption_last="Where the last token of a key's top trigger example ranks in the value's distribution "
+        caption_last="Rank of the last token of a key's top trigger example in the value's distribution "
         "(0 is the top).",
     ),
     "figure6": Entry(
         "4",
-        "Agreement of values with their keys' top trigger examples, by the probability of the value's top token; "
-        "all layers together, with the number of values above each bar.",
+        "How often values agree with their keys' top trigger examples, by the probability of the value's top token, "
+        "over all layers. The number above each bar counts its values.",
         ("values",), ("values",), frozenset({"bins"}),
-        caption_last="Agreement of values with the last tokens of their keys' top trigger examples, by the probability "
-        "of the value's top token; all layers together, with the number of values above each bar.",
+        caption_last="How often values agree with the last tokens of their keys' top trigger examples, by the "
+        "probability of the value's top token, over all layers. The number above each bar counts its values.",
     ),
     "figure7": Entry(
         "5.1",
-        "The share of a layer's memories that are active, that is, have a coefficient above zero.",
+        "Share of a layer's memories that are active, that is, have a coefficient above zero.",
         ("composition", "control"),
     ),
     "figure8": Entry(
         "5.1",
-        "How often a layer's prediction differs from the predictions of all its memories "
-        "(of the active ones, unless configured otherwise).",
+        "How often a layer's prediction differs from that of every memory "
+        "(every active memory, unless configured otherwise).",
         ("composition", "control"),
     ),
     "figure9": Entry(
         "5.2",
-        "How often the residual, before a layer's feed-forward, already predicts what the model outputs in the end.",
+        "How often the residual before a layer's feed-forward already predicts the model's final output.",
         ("refinement", "control"),
     ),
     "figure10": Entry(
         "5.2",
-        "The probability that the residual at each layer gives to the token the model outputs in the end.",
+        "Probability that the residual at each layer assigns to the model's final output.",
         ("refinement",),
     ),
     "figure11": Entry(
         "5.2",
-        "Whose prediction a layer's output follows: the residual's, the feed-forward's, both or neither's.",
+        "Whether a layer's output follows the residual's prediction, the feed-forward's, both or neither.",
         ("refinement",),
     ),
 }  # fmt: skip
@@ -102,36 +102,36 @@ FIGURES: dict[str, Entry] = {
 SUPPLEMENTS: dict[str, Entry] = {
     "sensitivity": Entry(
         "",
-        "What each choice that the paper leaves open, or that its released code takes otherwise, does to each claim: "
-        "the change of its measured value against this run's own, and whether its verdict flips.",
+        "Effect on each claim of the choices that the paper leaves open or that its released code makes differently: "
+        "the change in the measured value relative to this run, and any verdict that flips.",
         ("sensitivity",), wide=True,
     ),
     "projection_seeds": Entry(
         "",
-        "What the released agreement script's random projections and dropout do to the ranks of Figure 5, for target "
-        "tokens outside the softmax's head: boxes are each layer's median rank over seeds, points the median under the "
-        "model's own softmax.",
+        "Effect of the released agreement script's random projections and dropout on the ranks of Figure 5, for target "
+        "tokens outside the softmax's head. Boxes show each layer's median rank over seeds; points show the median "
+        "under the model's own softmax.",
         ("projection_seeds",),
     ),
 }  # fmt: skip
 
 DRAWN = FIGURES | SUPPLEMENTS
-SPECIAL = frozenset().union(*(entry.options for entry in DRAWN.values()))  # options that mean nothing to most figures
+SPECIAL = frozenset().union(*(entry.options for entry in DRAWN.values()))  # options that few figures have
 
 
 def refuse_useless(name: str, options: Mapping[str, Any]) -> None:
-    """Raise ``UserError`` where an option of ``figures.<name>`` is given that means nothing to this figure."""
+    """Raise ``UserError`` if ``figures.<name>`` sets an option that this figure does not have."""
     given = {key for key in SPECIAL if options[key] is not None}
     if useless := sorted(given - DRAWN[name].options):
-        raise UserError(f"figures.{name}.{useless[0]}: this figure has no use for it", "remove the key")
+        raise UserError(f"figures.{name}.{useless[0]}: this figure has no such option", "Remove the key.")
 
 
 def title(name: str) -> str:
-    """Return what a figure is called: ``Figure 3`` for the paper's, a word for our own."""
+    """Return a figure's title: ``Figure 3`` for the paper's, a name for our own."""
     return name.replace("figure", "Figure ") if name in FIGURES else name.replace("_", " ").capitalize()
 
 
 def caption(name: str, target: str = "next") -> str:
-    """Return a figure's caption, for a run whose ``values.target`` is this."""
+    """Return a figure's caption for a run with this ``values.target``."""
     entry = DRAWN[name]
     return entry.caption_last if target == "last" and entry.caption_last else entry.caption

@@ -1,4 +1,4 @@
-"""From a chart to files: one Vega-Lite spec, one SVG, and the PDF and PNG made of that SVG."""
+"""Render a chart to files: a Vega-Lite specification, an SVG, and PDF and PNG made from that SVG."""
 
 import json
 import os
@@ -15,21 +15,21 @@ from ff_memories.figures import font, theme
 
 VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
-# Hatching tells stacked segments apart without any colour. Vega-Lite has none: each of these fills is replaced by a
-# pattern of itself with lines over it. Blue stays plain, and so does light grey.
+# Hatching distinguishes stacked segments without colour. Vega-Lite has none, so we replace each of these fills by a
+# pattern of the same colour with lines. Blue and light grey stay plain.
 HATCHES = {
     theme.GREEN: '<path d="M-1,1 l2,-2 M0,4 l4,-4 M3,5 l2,-2" stroke="white" stroke-width="0.9"/>',
     theme.ORANGE: '<path d="M-1,3 l2,2 M0,0 l4,4 M3,-1 l2,2" stroke="white" stroke-width="0.9"/>',
     theme.BLACK: '<path d="M0,2 h4" stroke="white" stroke-width="0.7"/>',
 }
-VEGA_DATA = "https://vega.github.io/vega-datasets/"  # vl-convert puts it before every relative address
+VEGA_DATA = "https://vega.github.io/vega-datasets/"  # vl-convert prepends it to every relative address
 STACKED = ("figure2", "figure11")
-PIXELS = 4  # to a point
+PIXELS = 4  # per point
 
 
 @cache
 def use_own_font() -> None:
-    """Make vl-convert load the font that it carries, and none of this machine's: PDF and PNG have the same bytes.
+    """Make vl-convert load its built-in font and none of this machine's, so PDF and PNG have the same bytes everywhere.
 
     vl-convert looks for fonts once, when it first draws text. On macOS and Windows it asks the system, not fontconfig.
     """
@@ -51,7 +51,7 @@ def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def svg(specification: dict[str, Any], figure: str) -> str:
-    """Return the drawing of a figure, the segments of a stacked one hatched. Its ids start with the figure's name."""
+    """Return a figure as SVG, with hatched segments if it is stacked. Its ids start with the figure's name."""
     use_own_font()
     drawing = vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE)
     drawing = own_ids(drawing.replace(VEGA_DATA, ""), figure)
@@ -59,9 +59,9 @@ def svg(specification: dict[str, Any], figure: str) -> str:
 
 
 def own_ids(drawing: str, figure: str) -> str:
-    """Return the SVG with clip paths named after the figure and counted from 0.
+    """Return the SVG with clip paths named after the figure and numbered from 0.
 
-    Vega counts on from chart to chart within a process, and two drawings within one page must not share an id.
+    Vega keeps counting from chart to chart within a process, and two drawings on one page must not share an id.
     """
     order = {name: place for place, name in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', drawing)))}
     return re.sub(r"(?<=[\"#])clip\d+(?=[\")])", lambda found: f"{figure}-clip{order[found[0]]}", drawing)
@@ -84,11 +84,11 @@ def hatch(drawing: str, figure: str) -> str:
 def pdf(drawing: str) -> bytes:
     """Return the drawing as PDF with its font embedded.
 
-    Raises ``RuntimeError`` where text was lost or drawn with another font: a missing font is no error to vl-convert,
-    which leaves the text out.
+    Raises ``RuntimeError`` if text was lost or drawn in another font: vl-convert silently drops text whose font is
+    missing.
     """
     if strange := set(re.findall(r'font-family="([^"]*)"', drawing)) - {theme.FAMILIES}:
-        raise RuntimeError(f"text in {sorted(strange)} would be lost without a warning")
+        raise RuntimeError(f"text in {sorted(strange)} would be dropped silently")
     use_own_font()
     document = in_order(vl_convert.svg_to_pdf(drawing))
     fonts = embedded_fonts(document)
@@ -99,16 +99,16 @@ def pdf(drawing: str) -> bytes:
 
 
 def in_order(document: bytes) -> bytes:
-    """Return the PDF with each resource dictionary sorted: it is written in an order that changes with every call.
+    """Return the PDF with each resource dictionary sorted, since their order changes with every call.
 
-    Sorting lines keeps the file's length, so that the offsets at its end stay true.
+    Sorting lines keeps the file's length, so the offsets at its end stay valid.
     """
     resources = rb"(/(?:Pattern|Font|XObject|ExtGState|Shading|ColorSpace) <<\n)((?: +/\w+ \d+ 0 R\n)+)"
     return re.sub(resources, lambda found: found[1] + b"".join(sorted(found[2].splitlines(keepends=True))), document)
 
 
 def embedded_fonts(document: bytes) -> set[str]:
-    """Return the names of the fonts embedded in a PDF, without the tags of their subsets."""
+    """Return the names of the fonts embedded in a PDF, without subset tags."""
     text = document
     for stream in re.finditer(rb"stream\r?\n(.*?)endstream", document, re.DOTALL):
         try:
@@ -125,7 +125,7 @@ def png(drawing: str, scale: float = PIXELS) -> bytes:
 
 
 def files(chart: alt.TopLevelMixin, figure: str) -> dict[str, bytes]:
-    """Return everything a figure is published as, by suffix: the same bytes for the same chart."""
+    """Return all files of a figure by suffix. The same chart gives the same bytes."""
     specification = spec(chart)
     drawing = svg(specification, figure)
     return {

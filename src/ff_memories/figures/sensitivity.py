@@ -1,4 +1,4 @@
-"""Our own figure of the `sensitivity` table: claims down, choices across."""
+"""Draw our own figure of the `sensitivity` table, with claims as rows and choices as columns."""
 
 import altair as alt
 import polars as pl
@@ -10,19 +10,19 @@ from ff_memories.figures.marks import finish, source, tooltips, x_title
 from ff_memories.figures.theme import BLACK, BLUE, ORANGE
 
 ROW = 11  # points per claim
-MOST = 1.0  # a change by the whole of the baseline, or more, has the full colour
+MOST = 1.0  # relative change at which the colour saturates
 SHAPES = {"to holds": "circle", "to fails": "M-1,-1L1,1M-1,1L1,-1"}
 
 
 def data(tables: dict[str, pl.DataFrame], settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Return claims and choices with the change against the run's own measurement; no claim that nothing measures."""
+    """Return claims and choices with the change from the run's own measurement, without unmeasured claims."""
     frame = changes(tables["sensitivity"]).filter(pl.col("measured").is_not_null() | (pl.col("flip") != ""))
     label = pl.col("choice") + ": " + pl.col("value")
     return frame.select("claim", label.alias("choice"), pl.exclude("claim", "choice", "value"))
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Draw a cell for each claim and choice: its colour is the change, its mark a verdict that flips."""
+    """Draw a cell for each claim and choice, coloured by the change, with a mark if the verdict flips."""
     claims, choices = frame["claim"].unique(maintain_order=True), frame["choice"].unique(maintain_order=True)
     y = alt.Y("claim:N", title="claim", sort=None, scale=alt.Scale(domain=claims.to_list()))
     x = alt.X(
@@ -50,5 +50,5 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
         cells.mark_rect(stroke="#E6E6E6", strokeWidth=0.5).encode(color=colour, tooltip=tooltips(frame), href="href:N"),
         flips.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1).encode(shape=shape),
     ]
-    notes = ["each column is the run with that one key changed; the colour is full from a change by 100 % on"]
+    notes = ["each column: this run with one key changed; colours saturate at a change of 100 %"]
     return finish(marks, context, frame, notes).properties(height=max(context.height, ROW * len(claims)))

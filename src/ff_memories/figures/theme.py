@@ -1,27 +1,27 @@
-"""The context of all figures: sizes of the paper's page, one open font, a palette that survives greyscale."""
+"""Define the style of all figures: the paper's page sizes, one open font, and a palette that survives greyscale."""
 
 import altair as alt
 
 # ACL style: one column and the whole text block, in points (a Vega pixel is a PDF point); the height is of the axes.
 COLUMN_WIDTH, TEXT_WIDTH, HEIGHT = 218, 453, 115
-HEADLINE, NOTE = 9, 7  # sizes of the title, which says what the figure shows, and of the notes under it
+HEADLINE, NOTE = 9, 7  # font sizes of the headline and of the notes under it
 
-# vl-convert carries Liberation Sans (SIL Open Font License) inside, so drawing needs no font of the machine.
-# The families after it serve browsers, which show the SVG and HTML with a metric-compatible font.
+# vl-convert includes Liberation Sans (SIL Open Font License), so drawing needs no installed font.
+# Browsers without it fall back to the other, metric-compatible families.
 FONT = "Liberation Sans"
 FAMILIES = f"{FONT}, Arial, Helvetica, sans-serif"
 
-# Okabe and Ito's colours, safe for colour-blind readers. Each figure combines only those that also differ in
+# Okabe and Ito's colours, safe for colour-blind readers. Each figure combines only colours that also differ in
 # lightness: black 0, blue 46, green 58, orange 71, light grey 88.
 BLACK, BLUE, GREEN, ORANGE, LIGHT_GREY = "#000000", "#0072B2", "#009E73", "#E69F00", "#DDDDDD"
 INK, FAINT = "#1A1A1A", "#595959"
-LIGHT_BLUE = "#8FC1E0"  # of boxes and bars that something behind them is seen through
+LIGHT_BLUE = "#8FC1E0"  # for boxes and bars with marks behind them
 BAND = "#E3B867"  # the paper's ranges, behind our marks
 
 
 @alt.theme.register("ff_memories", enable=True)
 def paper_style() -> alt.theme.ThemeConfig:
-    """Return the Vega-Lite configuration that every chart of the package is drawn with."""
+    """Return the Vega-Lite configuration of every chart in the package."""
     small = {"labelFontSize": 7, "titleFontSize": 8, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK}
     return alt.theme.ThemeConfig(
         config={

@@ -1,1 +1,1 @@
-"""Tables and pages for people: Tables 1 to 3 and the report, as HTML that works offline, CSV and LaTeX."""
+"""Tables 1 to 3 as HTML, CSV and LaTeX, and the report and gallery as HTML pages that work offline."""

@@ -1,4 +1,4 @@
-"""A run's answers in sentences, written from its verdicts and numbers: five on the whole, one for each section."""
+"""Write a run's answers in sentences from its verdicts and numbers: five for the whole run, one for each section."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from ff_memories.report.outline import PROXY, SECTIONS
 from ff_memories.report.wording import counted, listed, sentence
 
 Row = dict[str, Any]  # of ``outline.rows``
-Found = Mapping[str, Row]  # a section's claims that have a number
-Answer = tuple[str, list[str]]  # in a few words, and the numbers
+Found = Mapping[str, Row]  # a section's claims that were measured
+Answer = tuple[str, list[str]]  # the short answer, and clauses with the numbers behind it
 HOLDING, FAILING, UNTRAINED_TOO = ("holds", "reproduced"), ("fails", "not_reproduced"), ("holds_as_untrained",)
 JUDGED = HOLDING + UNTRAINED_TOO + FAILING
 SIGNIFICANT = 0.05
-FEW, HALF = 0.1, 0.5  # of a share
-TWICE = 2  # shares within this factor of each other are alike
+FEW, HALF = 0.1, 0.5  # bounds of a share
+TWICE = 2  # shares within this factor of each other count as alike
 
 
 def five(
@@ -29,13 +29,13 @@ def five(
     info: Mapping[str, Any],
     choices: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return what was run, what holds, what does not, what says little, and how sure all of it is.
+    """Return five sentences: what was run, what holds, what does not, what says little, and how certain it is.
 
     Args:
-        rows: all claims, of ``outline.rows``.
+        rows: all claims, from ``outline.rows``.
         counts: the table.
         config: the run's settings.
-        info: of the run's model.
+        info: the run's model info.
         choices: of ``sensitivity.choices_section``, where the run measured it.
     """
     return [
@@ -48,12 +48,12 @@ def five(
 
 
 def answer(section: str, rows: Sequence[Row], most: int | None = None) -> str:
-    """Return a section's answer: a few words, the numbers behind them, and how many of its claims hold.
+    """Return a section's answer: a short answer, the numbers behind it, and how many of its claims hold.
 
     Args:
         section: its number in the paper.
-        rows: all claims, of ``outline.rows``.
-        most: how many numbers to give at most.
+        rows: all claims, from ``outline.rows``.
+        most: the largest number of clauses to give.
     """
     own = [row for row in rows if row["section"] == section]
     short, clauses = _answer(section, rows)
@@ -62,7 +62,7 @@ def answer(section: str, rows: Sequence[Row], most: int | None = None) -> str:
 
 
 def in_short(section: str, rows: Sequence[Row]) -> str:
-    """Return a section's answer in a few words; nothing where the numbers for it are missing."""
+    """Return a section's short answer, or nothing if its numbers are missing."""
     short, _ = _answer(section, rows)
     return sentence(short) if short else ""
 
@@ -74,19 +74,19 @@ def _answer(section: str, rows: Sequence[Row]) -> Answer:
 
 
 def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
-    whose = "the paper's own model" if info["scope"] == "paper" else "a stand-in for its model"
+    whose = "the paper's own model" if info["scope"] == "paper" else "a stand-in model"
     size = [f"{info['layers']} layers"]
     if parameters := info.get("parameters"):
         size.append(f"{parameters:,} parameters")
     if perplexity := info.get("perplexity"):
-        size.append(f"perplexity {number(perplexity)} on the validation text")
+        size.append(f"validation perplexity {number(perplexity)}")
     text = SOURCES.get(config.corpus.source, config.corpus.source)
     found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
     tokens, sentences = (sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation"))
                          for what in ("tokens", "sentences"))  # fmt: skip
     tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} ({', '.join(size)})"
     much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
-    return f"{tested}, with {much}{text}."
+    return f"{tested} and {much}{text}."
 
 
 def _what_holds(rows: Sequence[Row]) -> str:
@@ -99,7 +99,7 @@ def _what_holds(rows: Sequence[Row]) -> str:
 def _what_does_not(rows: Sequence[Row]) -> str:
     judged, failing = _of(rows, JUDGED), _of(rows, FAILING)
     if not failing:
-        return "No judged claim fails." if judged else "No claim fails, since none is judged."
+        return "No judged claim fails." if judged else "No claim fails, because none is judged."
     told = f"{_some_of(failing, judged)} {_verb(rows, len(failing), no=True)}"
     return sentence(f"{told}: {_by_section(failing, judged)}")
 
@@ -107,11 +107,11 @@ def _what_does_not(rows: Sequence[Row]) -> str:
 def _what_says_little(rows: Sequence[Row]) -> str:
     said = []
     if too := _of(rows, UNTRAINED_TOO):
-        them = "it is" if len(too) == 1 else "they are"
-        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} in an untrained model as well, so {them} no "
-                    f"evidence of what training does ({_ids(too)})")  # fmt: skip
+        them = "it says" if len(too) == 1 else "they say"
+        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} in an untrained model too, so {them} "
+                    f"nothing about training ({_ids(too)})")  # fmt: skip
     if number_only := _of(rows, ("measured",)):
-        why = ", since only the paper's own model could confirm the size that each states"
+        why = ", because only the paper's own model could confirm stated sizes"
         what = counted(len(number_only), "claim is", "claims are")
         said.append(f"{what} measured, not judged{why if rows[0]['scope'] == 'surrogate' else ''}")
     if nothing := _of(rows, ("not_applicable",)):
@@ -119,8 +119,8 @@ def _what_says_little(rows: Sequence[Row]) -> str:
     if later := _of(rows, ("not_attempted",)):
         said.append(f"{counted(len(later), 'claim was', 'claims were')} not attempted")
     if not any(row["baseline"] is not None for row in rows):
-        said.append("no untrained model was measured beside this one")
-    return sentence("; ".join(said) or "every claim is judged, and none holds in an untrained model as well")
+        said.append("this run has no untrained model to compare with")
+    return sentence("; ".join(said) or "every claim is judged, and none holds in an untrained model too")
 
 
 def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
@@ -130,19 +130,19 @@ def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
     intervals = [row for row in numbers if row["low"] is not None]
     said = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
     if kinds := sorted({row["resampled"] for row in intervals if row["resampled"]}):
-        said[0] += f", from drawing {listed(kinds, 'or')} again, not from training another model"
+        said[0] += f", from resampling {listed(kinds, 'or')}, not from training more models"
     if tested := [row for row in rows if row["p_holm"] is not None]:
         clear = sum(row["p_holm"] < SIGNIFICANT for row in tested)
-        clearer = f"{'is' if clear == 1 else 'are'} clearer than chance (p < {SIGNIFICANT} after Holm's correction)"
-        said.append(f"{clear} of {counted(len(tested), 'direction', 'directions')} {clearer}")
+        clearer = f"{'is' if clear == 1 else 'are'} significant (p < {SIGNIFICANT} after Holm's correction)"
+        said.append(f"{clear} of {counted(len(tested), 'tested direction', 'tested directions')} {clearer}")
     if choices is None:
-        said.append("whether a verdict depends on a choice of analysis was not measured")
+        said.append("this run did not test alternative analysis choices")
     else:
         flips = list(dict.fromkeys(row["claim"] for row in choices["flips"]))
         which = f" ({listed(flips)})" if flips else ""
-        tried = counted(choices["tried"], "alternative choice", "alternative choices")
+        tried = counted(choices["tried"], "alternative analysis choice", "alternative analysis choices")
         said.append(f"{counted(len(flips), 'verdict', 'verdicts')}{which} {'flips' if len(flips) == 1 else 'flip'} "
-                    f"under at least one of {tried} of analysis")  # fmt: skip
+                    f"under at least one of {tried}")  # fmt: skip
     return f"How sure is this? {sentence('; '.join(said))}"
 
 
@@ -151,10 +151,10 @@ def _keys(found: Found) -> Answer:
     short = ""
     if "K1" in found and "K2" in found:
         above_all = found["K1"]["measured"] < 0 and found["K2"]["measured"] < 0
-        short = f"{'' if above_all else 'not '}most of all to the last token{_alike(found, 'K1', 'K2')}"
+        short = f"{'' if above_all else 'not '}mostly to the last token{_alike(found, 'K1', 'K2')}"
     return short, [
         _clause(found, "K1", lowers, ("more", "less")),
-        _clause(found, "K5", "without the last token, the coefficient of a trigger of layer 1 changes by {value}"),
+        _clause(found, "K5", "in layer 1, removing the last token changes the coefficient by {value}"),
         _clause(found, "K6", "{value} of the annotated keys have a pattern"),
     ]
 
@@ -162,18 +162,20 @@ def _keys(found: Found) -> Answer:
 def _values(found: Found) -> Answer:
     return _degree(found, "K11", "rarely", "sometimes", "mostly"), [
         _clause(found, "K11", "in the best upper layer, {value} of the values agree with their key's top trigger"),
-        _clause(found, "K12", "the upper layers' mean agreement is {value} that of the lower half"),
-        _clause(found, "K17", "{value} of the 100 most predictive values agree with some trigger of their key"),
+        _clause(found, "K12", "mean agreement in the upper layers is {value} that in the lower half"),
+        _clause(
+            found, "K17", "{value} of the 100 most predictive values agree with at least one of their key's triggers"
+        ),
     ]
 
 
 def _memories(found: Found) -> Answer:
-    alone = "in every layer, at least {value} of the examples get a prediction that no active memory makes by itself"
-    single = "in some layer, a single memory mostly predicts the same"
-    return _degree(found, "K20", single, single, "rarely of a single memory"), [
+    alone = "in every layer, for at least {value} of the examples, no active memory makes the layer's prediction"
+    single = "in at least one layer, a single memory usually makes the layer's prediction"
+    return _degree(found, "K20", single, single, "rarely by a single memory"), [
         _clause(found, "K20", alone),
-        _clause(found, "K18", "a median of {value} of a layer's memories are active at a time"),
-        _clause(found, "K21", "of the predictions that some memory does make, {value} are stop words"),
+        _clause(found, "K18", "the median share of active memories is {value}"),
+        _clause(found, "K21", "{value} of the layer predictions that a memory agrees with are stop words"),
     ]
 
 
@@ -182,12 +184,12 @@ def _predictions(found: Found) -> Answer:
     short = ""
     if "K23" in found and "K24" in found:
         early, late = found["K23"]["measured"] >= HALF, found["K24"]["measured"] >= HALF
-        where = "early" if early else "late" if late else "not even in the last layer, for most examples"
+        where = "early" if early else "late" if late else "for most examples, not even in the last layer"
         short = f"{where}{_alike(found, 'K24')}"
     return short, [
         _clause(found, "K24", f"the last layer's {predicts}"),
         _clause(found, "K23", f"the lowest layers' {predicts}"),
-        _clause(found, "K28", "{value} of the predictions that a layer changes become a compromise"),
+        _clause(found, "K28", "{value} of changed predictions are compositions (a third token)"),
     ]
 
 
@@ -195,7 +197,7 @@ ANSWERS = {"3.2": _keys, "4": _values, "5.1": _memories, "5.2": _predictions}
 
 
 def _degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
-    """Return the words for a claim's share: few, some or most; nothing without a number."""
+    """Return the word for a claim's share, ``few``, ``some`` or ``most``; nothing if it was not measured."""
     if claim not in found:
         return ""
     share = found[claim]["measured"]
@@ -203,7 +205,7 @@ def _degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
 
 
 def _alike(found: Found, *claims: str) -> str:
-    """Return that an untrained model is alike, by the verdicts, or by the numbers of claims that are not judged."""
+    """Say so if an untrained model does the same, by verdict, or by the numbers of claims that are not judged."""
     return ", as in an untrained model" if all(_is_alike(found[claim]) for claim in claims) else ""
 
 
@@ -214,13 +216,13 @@ def _is_alike(row: Row) -> bool:
 
 
 def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")) -> str:
-    """Return what a claim's number says, with its verdict and what an untrained model shows; nothing without a number.
+    """Return a clause with a claim's number, its verdict and the untrained model's number; nothing if not measured.
 
     Args:
         found: the section's claims that have a number.
         claim: its id.
-        text: with a place for ``{value}``, or for its ``{size}`` without sign and for ``{how}``.
-        how: the word for a negative number or none, and that for a positive one.
+        text: a template with ``{value}``, or with ``{size}`` (the value without its sign) and ``{how}``.
+        how: the words for a negative or zero number, and for a positive one.
     """
     if claim not in found:
         return ""
@@ -244,17 +246,17 @@ def _fields(row: Row, column: str, how: tuple[str, str]) -> dict[str, str]:
 def _tally(rows: Sequence[Row]) -> str:
     judged, too, failing = (_of(rows, names) for names in (JUDGED, UNTRAINED_TOO, FAILING))
     if not judged:
-        return "nothing here is judged" if _of(rows, ("measured",)) else "nothing here was measured"
+        return "no claim here is judged" if _of(rows, ("measured",)) else "nothing here was measured"
     said = [_holding(rows)]
     if too:
-        said.append(f"{counted(len(too), 'holds', 'hold')} in an untrained model as well ({_ids(too)})")
+        said.append(f"{counted(len(too), 'holds', 'hold')} in an untrained model too ({_ids(too)})")
     if failing and len(failing) < len(judged):
         said.append(f"{len(failing)} {_verb(rows, len(failing), no=True)} ({_ids(failing)})")
     return listed(said)
 
 
 def _holding(rows: Sequence[Row]) -> str:
-    """Return how many of the judged claims hold, and that it is beyond an untrained model where that is known."""
+    """Return how many of the judged claims hold, and whether they need training, if untrained models were measured."""
     judged, holding = _of(rows, JUDGED), _of(rows, HOLDING)
     if holding:
         return f"{_some_of(holding, judged)} {_verb(rows, len(holding))}{_beyond(holding)}"
@@ -269,7 +271,12 @@ def _of(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
 
 
 def _beyond(rows: Sequence[Row]) -> str:
-    return " beyond an untrained model" if any(row["baseline"] is not None for row in rows) else ""
+    return " only with training" if any(_compared(row) for row in rows) else ""
+
+
+def _compared(row: Row) -> bool:
+    """Say whether a verdict takes untrained models into account; ``reproduced`` does not."""
+    return row["scope"] != "paper" and row["baseline"] is not None
 
 
 def _some_of(rows: Sequence[Row], judged: Sequence[Row]) -> str:

@@ -1,4 +1,4 @@
-"""What a run cost, from Snakemake's benchmark files. It differs each time, so nothing else is compared with it."""
+"""Summarise a run's cost from Snakemake's benchmark files. Costs vary, so no check compares them."""
 
 import csv
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from ff_memories.base.errors import UserError
 
 @dataclass(frozen=True)
 class Cost:
-    """What the jobs of one rule took together: wall-clock and processor seconds, and the largest peak memory."""
+    """Total cost of one rule's jobs: wall-clock and processor seconds, and the largest peak memory."""
 
     rule: str
     jobs: int
@@ -20,10 +20,10 @@ class Cost:
 
 
 def costs(paths: list[str]) -> list[Cost]:
-    """Return the costs by rule, dearest first.
+    """Return the costs by rule, slowest first.
 
-    A file in a folder of its rule (``trigger_shard/1-of-4.tsv``) is one of several jobs; any other is named by its
-    rule. Raises ``UserError`` for a file that is no benchmark.
+    A file in its rule's folder (``trigger_shard/1-of-4.tsv``) is one of several jobs. Any other file is named after its
+    rule. Raises ``UserError`` for a file that is not a benchmark.
     """
     jobs: dict[str, list[dict[str, float | None]]] = {}
     for path in map(Path, sorted(paths)):
@@ -59,7 +59,7 @@ def _rows(path: Path) -> list[dict[str, float | None]]:
 
 
 def reading(text: str | None) -> float | None:
-    """Return a number of a benchmark file; none where Snakemake could not measure a job before it was over."""
+    """Return a number from a benchmark file; ``None`` if the job ended before Snakemake could measure it."""
     try:
         return float(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The figures' interactive side: Vega once for the whole page, each figure's specification, and what may run."""
+"""Make figures interactive: one copy of Vega per page, each figure's specification, and the script policy."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ from ff_memories.report.rendering import render
 
 @cache
 def vega(version: str | None = None) -> str:
-    """Return Vega as one script, with the Vega-Lite of this version, or else the newest."""
+    """Return Vega as one script, with this version of Vega-Lite or, by default, the newest."""
     return vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # its stub lacks the defaults
 
 
@@ -30,12 +30,12 @@ def _enclosed(text: str) -> str:
 
 @cache
 def script() -> str:
-    """Return the one script of the page: Vega, and a few lines that put it in the place of the still figures."""
+    """Return the page's script: Vega, and the code that replaces static figures by interactive ones."""
     return _enclosed(f"{vega()}\n{_ours('interactive.js')}")
 
 
 def figure_page(title: str, caption: str, specification: dict[str, Any], version: str) -> str:
-    """Return a page with one figure that fills its window, Vega-Lite of this version and the font inside."""
+    """Return a self-contained page with one figure that fills its window, using this version of Vega-Lite."""
     held = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(held)};\n{_ours('figure.js')}")
     return render(
@@ -49,7 +49,7 @@ def figure_page(title: str, caption: str, specification: dict[str, Any], version
 
 
 def policy(text: str | None) -> str:
-    """Return the page's content security policy: no script runs but this one, nothing but a page beside it is shown."""
+    """Return the page's content security policy: only this script runs, and only pages beside it can be embedded."""
     allowed = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:"
     allowed += "; base-uri 'none'; form-action 'none'; object-src 'self' file:; frame-src 'self' file:"
     if text is None:
@@ -59,9 +59,9 @@ def policy(text: str | None) -> str:
 
 
 def embedded(specification: str) -> str:
-    """Return a specification as JSON that can stand within a ``script`` element. Raises ``ValueError`` where not JSON.
+    """Return a specification as JSON that is safe inside a ``script`` element. Raises ``ValueError`` if it is not JSON.
 
-    Its description is left out: the page says in its own place what a figure shows.
+    Omits the description, since the page shows the caption itself.
     """
     held: dict[str, Any] = json.loads(specification)
     held.pop("description", None)

@@ -1,4 +1,4 @@
-"""A run's answers and verdicts as Markdown: for a README, a paper's appendix or a pull request. No corpus text."""
+"""Write a run's answers and verdicts as Markdown for a README, appendix or pull request, without corpus text."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.report.outline import PROXY
 
-COLUMNS = ("Claim", "What is measured", "Paper", "Here", "Here, on the sample", "Untrained, on the sample", "Verdict")
+COLUMNS = ("Claim", "Measure", "Paper", "Here", "Here, on the sample", "Untrained, on the sample", "Verdict")
 
 
 def markdown(
@@ -19,11 +19,11 @@ def markdown(
     """Return ``summary.md``.
 
     Args:
-        heading: the run and its verdicts in a line.
-        surrogate: whether the model is not the paper's.
-        answers: the five sentences on the whole.
-        sections: title and answer of each section.
-        rows: all claims, of ``outline.rows``.
+        heading: the run and its verdicts, on one line.
+        surrogate: whether the model is a surrogate.
+        answers: the five sentences about the whole run.
+        sections: each section's title and answer.
+        rows: all claims, from ``outline.rows``.
     """
     lines = [f"# {_plain(heading)}", ""]
     if surrogate:
@@ -41,12 +41,12 @@ def markdown(
         cells = [row["claim"], what, row["paper_value"], here, *(measured(value, row["unit"]) for value in
                                                                   (same, row["baseline"]))]  # fmt: skip
         lines.append("| " + " | ".join(_plain(cell) for cell in [*cells, summary.word(row["verdict"])]) + " |")
-    lines += ["", "In brackets: the 95 % interval. The sample: the sentences on which untrained models are "
-              "measured. Figures, methods and every claim in full: "
+    lines += ["", "Brackets show the 95 % interval. The sample is the set of sentences on which untrained models are "
+              "measured. For figures, methods and details of every claim, see the "
               "[report](report/report.html).", ""]  # fmt: skip
     return "\n".join(lines)
 
 
 def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is."""
+    """Return text escaped for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", escape_invisible(text)).replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The report's sections, in the paper's order: which figures, tables and claims belong to each."""
+"""The report's sections, in the paper's order, each with its figures, tables and claims."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _PLACE = re.compile(r"(Figure|Table) (\d+)")
 
 @dataclass(frozen=True)
 class Section:
-    """One section: its number in the paper, our title for it, and what stands in it, the most telling first."""
+    """One section: its number in the paper, our title and question, and its figures and tables, most telling first."""
 
     number: str
     title: str
@@ -26,29 +26,29 @@ class Section:
 
 
 SECTIONS = (
-    Section("3.2", "Keys and what triggers them",
-            "Do keys respond to patterns that people recognise, and to which part of a prefix?",
+    Section("3.2", "Keys and their triggers",
+            "Do keys respond to patterns that people recognise? To which part of a prefix?",
             ("figure3", "figure2", "table1", "table3")),
-    Section("4", "Values and what they predict",
-            "Does a value, read as a distribution over the vocabulary, predict what follows its key's triggers?",
+    Section("4", "Values and their predictions",
+            "Does a value, read as a distribution over the vocabulary, predict the token after its key's triggers?",
             ("figure4", "figure5", "figure6", "table2")),
-    Section("5.1", "Memories of one layer together",
-            "Is a layer's output the work of a single memory, or of many?",
+    Section("5.1", "Memories within a layer",
+            "Is a layer's prediction made by a single memory or by many?",
             ("figure8", "figure7")),
-    Section("5.2", "Predictions from layer to layer",
-            "When does the residual stream arrive at the model's output?",
+    Section("5.2", "Predictions across layers",
+            "When does the residual stream settle on the model's output?",
             ("figure9", "figure10", "figure11")),
 )  # fmt: skip
-PROXY = "labels of an automatic proxy"
+PROXY = "labelled by an automatic proxy"
 TABLES = {
-    "table1": "keys with clear patterns, and triggers that show them",
+    "table1": "keys with clear patterns, and example triggers",
     "table2": "the values that predict with the highest probability",
-    "table3": "one key with all its patterns",
+    "table3": "one key and all its patterns",
 }
 
 
 def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the `claims` table's rows in natural order, with unit, what was measured, by whose labels, and place."""
+    """Return the rows of the `claims` table in natural order, with measure, unit, section, part and proxy flag."""
     known = {claim.id: claim for claim in register()}
     return [
         row
@@ -65,7 +65,7 @@ def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def section_of(claim: Claim) -> str:
-    """Return the number of the paper's section that makes a claim."""
+    """Return the number of the paper's section that makes the claim. Raises ``ValueError`` if its source names none."""
     found = _SECTION.search(claim.source)
     if found is None:
         raise ValueError(f"{claim.id}: {claim.source!r} names no section")
@@ -73,6 +73,6 @@ def section_of(claim: Claim) -> str:
 
 
 def part_of(claim: Claim) -> str | None:
-    """Return the figure or table that shows it, as in ``figure3``; ``None`` where only the text says it."""
+    """Return the figure or table that shows the claim, such as ``figure3``; ``None`` if only the text states it."""
     found = _PLACE.search(claim.source)
     return found and f"{found[1].lower()}{found[2]}"

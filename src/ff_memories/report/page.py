@@ -1,4 +1,4 @@
-"""The report: everything that its template shows, gathered from tables, model info and config."""
+"""Build the report: gather what its template shows from tables, model info and config."""
 
 import json
 import re
@@ -31,27 +31,27 @@ MARKS = {
     "not_applicable": "–", "not_attempted": "○",
 }  # fmt: skip
 MEANINGS = {
-    "reproduced": "the paper's own model and text give what the paper reports",
-    "not_reproduced": "the paper's own model and text do not give what the paper reports",
-    "holds": "this model shows the direction that the claim states",
-    "holds_as_untrained": "this model shows it, and so does an untrained one",
-    "fails": "this model does not show the direction that the claim states",
-    "measured": "a number, but no verdict",
-    "not_applicable": "there is nothing to measure here",
-    "not_attempted": "this run did not gather what the claim needs",
+    "reproduced": "the paper's own model and text confirm the claim",
+    "not_reproduced": "the paper's own model and text do not confirm the claim",
+    "holds": "this model shows the claimed direction",
+    "holds_as_untrained": "this model shows the claimed direction, but so does an untrained one",
+    "fails": "this model does not show the claimed direction",
+    "measured": "a number without a verdict",
+    "not_applicable": "this run has nothing to measure",
+    "not_attempted": "this run did not collect the data that the claim needs",
 }
 BASELINES = {
     "untrained": "Untrained models",
-    "same_sample": "This model, on the sample of the text that the untrained models see",
+    "same_sample": "This model, on the untrained models' text sample",
     "random_pairs": "Values paired with other keys' triggers",
-    "unigram": "Guessing by how frequent words are",
-    "random_types": "Guessing words at random",
-    "every_case": "All cases, whether a memory agrees or not",
+    "unigram": "Always guessing the most frequent token",
+    "random_types": "Guessing tokens at random",
+    "every_case": "All cases, whether or not a memory agrees",
 }
 FACTS = {
-    "layers": "layers", "model": "width", "keys": "keys and values in each layer", "heads": "attention heads",
-    "vocab": "token types", "max_positions": "longest input, tokens", "parameters": "parameters",
-    "perplexity": "perplexity on validation sentences, each by itself",
+    "layers": "layers", "model": "width", "keys": "keys and values per layer", "heads": "attention heads",
+    "vocab": "token types", "max_positions": "longest input (tokens)", "parameters": "parameters",
+    "perplexity": "validation perplexity, one sentence at a time",
     "checkpoint_sha256": "SHA-256 of the checkpoint", "dictionary_sha256": "SHA-256 of the dictionary",
     "corpus_sha256": "SHA-256 of the texts", "seed": "seed", "precision": "arithmetic",
 }  # fmt: skip
@@ -59,7 +59,7 @@ FACTS = {
 
 @dataclass(frozen=True)
 class Report:
-    """A run's report as a page, and what it says in short as Markdown."""
+    """A run's report as an HTML page and as a short Markdown summary."""
 
     html: str
     markdown: str
@@ -80,21 +80,21 @@ def report(
     configfile: str | None = None,
     baselines: pl.DataFrame | None = None,
 ) -> Report:
-    """Return the report as one HTML page that needs nothing but itself, and its short form.
+    """Return the report as one self-contained HTML page, and its summary.
 
-    Args:
-        claims, counts: tables.
-        figures: SVG documents by name, ``figure2`` ...; those not given are left out.
-        tables: HTML fragments ``table1`` to ``table3``, made by this package.
-        config: the whole run's settings.
-        info: of the run's model.
-        targets: the file that a rerun is asked for, by part (``figure3``, ``table1``, ``claims``).
-        figures_at: the folder of the figures, relative to the page.
-        sensitivity: the table, where the run measured it.
-        scores: the table ``annotation_scores``.
-        specifications: of the figures that are interactive, by name; the others stay as they are drawn.
-        configfile: the run's config file, for the commands; ``None`` where Snakemake takes it without being told.
-        baselines: the table, where the run has it.
+        Args:
+            claims, counts: tables.
+    figures: SVG documents by name, such as ``figure2``; the page omits the others.
+    tables: HTML fragments ``table1`` to ``table3``, rendered by this package.
+    config: the run's settings.
+    info: the run's model info.
+    targets: the Snakemake target of each part (``figure3``, ``table1``, ``claims``).
+            figures_at: the folder of the figures, relative to the page.
+    sensitivity: the table, if the run measured it.
+            scores: the table ``annotation_scores``.
+    specifications: Vega-Lite specifications of the interactive figures, by name; other figures stay static.
+    configfile: the run's config file, for the commands; ``None`` if Snakemake finds it by default.
+    baselines: the table, if the run has it.
     """
     parts = _parts(figures, tables, specifications or {}, config, figures_at, targets, configfile)
     choices = None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity"))
@@ -155,7 +155,7 @@ def _parts(
 
 
 def _headline(specification: str) -> str | None:
-    """Return the sentence that a figure's specification carries on what it shows in this run, if it has one."""
+    """Return the headline in a figure's specification, which says what it shows in this run, if it has one."""
     said = json.loads(specification).get("usermeta", {}).get("headline")
     return said if isinstance(said, str) else None
 
@@ -176,13 +176,13 @@ def _section(
         "parts": [part for part in shown if part["target"]],
         "rows": own,
         "influence": choices and influence(choices["strongest"], [row["claim"] for row in own]),
-        # a copy, since the figure itself may come alive
+        # a copy: the script may replace the figure itself
         "picture": picture and Markup(inline(figures[picture], f"small-{picture}", title(picture))),
     }
 
 
 def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.DataFrame | None) -> dict[str, Any]:
-    """Return what a claim's details show beside its row: all its baselines, and the choice that does most to it."""
+    """Return what a claim's details add to its row: all its baselines, and the choice with the largest effect."""
     own = [] if baselines is None else list(baselines.filter(pl.col("claim") == row["claim"]).iter_rows(named=True))
     strongest = choices["strongest"] if choices else {}
     return {
@@ -195,7 +195,7 @@ def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.
 
 
 def _linked(sentence: str) -> Markup:
-    """Return a sentence in which each claim's name leads to the claim, and tells it where a mouse rests on it."""
+    """Return a sentence with each claim's id linked to the claim, its statement as the tooltip."""
     statements = {claim.id: claim.statement for claim in register()}
     link = Markup('<a href="#{0}" title="{1}">{0}</a>')
     pieces = re.split(r"\b(K\d+)\b", sentence)
@@ -206,14 +206,14 @@ def _figure(name: str, svg: str, figures_at: str, target: str) -> dict[str, Any]
     said = caption(name, target)
     label = f"{title(name)}. {said}"
     links = [(text, f"{figures_at}/{name}{suffix}") for text, suffix in
-             (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("its numbers (CSV)", ".csv"))]  # fmt: skip
+             (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))]  # fmt: skip
     if behind := keys_behind(name):
-        links.append(("the keys behind it", behind))
+        links.append(("keys in the gallery", behind))
     return {"title": title(name), "caption": said, "svg": Markup(inline(svg, name, label)), "links": links}
 
 
 def _command(configfile: str | None, target: str | None) -> str | None:
-    """Return the command that makes one target anew."""
+    """Return the command that reruns one target."""
     if target is None:
         return None
     config = f" --configfile {shlex.quote(configfile)}" if configfile else ""

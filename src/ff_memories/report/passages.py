@@ -1,4 +1,4 @@
-"""Prefixes of the corpus as text, joined from ids at the last moment and cleared of invisible characters."""
+"""Turn prefixes of the corpus from ids into text, with invisible characters escaped."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ LONGEST = 40
 
 @dataclass(frozen=True)
 class Passage:
-    """The end of a prefix: what stands before its marked last token, and whether its start was left out."""
+    """The end of a prefix: the text before its marked last token, the last token, and whether the start is cut off."""
 
     before: str
     marked: str
@@ -26,32 +26,32 @@ class Passage:
 
 
 class Texts:
-    """The corpus and its dictionary, from which passages are read."""
+    """The corpus and its dictionary, the source of passages."""
 
     def __init__(self, corpus: store.Corpus, dictionary: Dictionary):
         self.corpus, self.dictionary = corpus, dictionary
 
     @classmethod
     def read(cls, sentences: str | Path, corpus: str | Path, dictionary: str | Path) -> "Texts":
-        """Read them. Raises ``UserError`` where they do not belong together."""
+        """Read both. Raises ``UserError`` if they belong to different runs."""
         texts = cls(store.read(corpus), Dictionary.read(dictionary))
         listed = tables.read(sentences).height
         if listed != len(texts.corpus):
             raise UserError(
-                f"{corpus}: {len(texts.corpus)} sentences, {sentences} lists {listed}", "run snakemake again"
+                f"{corpus} has {len(texts.corpus)} sentences, but {sentences} lists {listed}", "Run snakemake again."
             )
         if len(texts.corpus.tokens) and texts.corpus.tokens.max() >= len(texts.dictionary):
             raise UserError(
-                f"{dictionary}: lists fewer token types than {corpus} uses", "give the dictionary of this run's model"
+                f"{dictionary} lists fewer token types than {corpus} uses", "Use the dictionary of this run's model."
             )
         return texts
 
     def word(self, token: int) -> str:
-        """Return a token's text, fit to be seen."""
+        """Return a token's text with invisible characters escaped."""
         return escape_invisible(self.dictionary[token])
 
     def passage(self, sentence: int, tokens: int, marked: bool = True) -> Passage:
-        """Return the last ``LONGEST`` of a sentence's first ``tokens`` tokens, the very last of them marked."""
+        """Return the last ``LONGEST`` of a sentence's first ``tokens`` tokens, with the final one marked."""
         words = [self.word(token) for token in self.corpus.sentence(sentence)[:tokens]]
         last = words.pop() if marked and words else ""
         return Passage(" ".join(words[-LONGEST:]), last, len(words) > LONGEST)

@@ -1,4 +1,4 @@
-"""The report's templates, with numbers shown as people read them."""
+"""Render the report's templates, with filters that format numbers."""
 
 from functools import cache
 
@@ -16,5 +16,5 @@ def environment() -> Environment:
 
 
 def render(template: str, **context: object) -> str:
-    """Return a template of the report, filled in."""
+    """Return a rendered template of the report."""
     return environment().get_template(template).render(**context)

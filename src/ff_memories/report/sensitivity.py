@@ -1,4 +1,4 @@
-"""The report's section on choices: which of them move which claim, and which verdicts hang on one."""
+"""Build the report's section on analysis choices: which claims they move and which verdicts they flip."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,9 +13,10 @@ from ff_memories.report.wording import listed, sentence
 
 
 def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what the template shows of the `sensitivity` table: its figure, tallies, flips and farthest moves.
+    """Return the template's data from the `sensitivity` table: its figure, counts, flips and largest effects.
 
-    ``strongest`` has, for each claim that a choice moves, the choice that flips its verdict or else moves it farthest.
+    ``strongest`` maps each claim that a choice moves to a choice that flips its verdict, or else to the one with the
+    largest effect.
     """
     frame, units = changes(table), {claim.id: claim.unit for claim in register()}
     tried = frame.select("choice", "value").unique().height
@@ -41,13 +42,13 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
 
 
 def influence(strongest: Mapping[str, dict[str, Any]], claims: Collection[str]) -> str:
-    """Return in a sentence the choice that does most to one of these claims."""
+    """Return a sentence on the choice with the largest effect on any of these claims."""
     own = [row for claim, row in strongest.items() if claim in claims]
     if not own:
-        return "No choice that was tried moves a number here out of its 95 % interval."
+        return "No choice moves a number here out of its 95 % interval."
     row = max(own, key=lambda row: (bool(row["flip"]), abs(row["change"] or 0)))
-    verdict = f", and its verdict turns to “{summary.word(row['verdict'])}”" if row["flip"] else ""
+    verdict = f", and the verdict becomes “{summary.word(row['verdict'])}”" if row["flip"] else ""
     return (
-        f"With {row['choice']}: {row['value']}, {row['claim']} reads {measured(row['measured'], row['unit'])} "
+        f"With {row['choice']}: {row['value']}, {row['claim']} is {measured(row['measured'], row['unit'])} "
         f"instead of {measured(row['baseline'], row['unit'])}{verdict}."
     )

@@ -1,4 +1,4 @@
-"""Figures inside a page: an SVG whose ids collide with no other's, that runs nothing and has a name."""
+"""Embed figures in a page: SVGs with unique ids, no scripts and an accessible name."""
 
 import re
 from xml.etree import ElementTree
@@ -8,14 +8,14 @@ _REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 
 
 def inline(source: str, name: str, label: str) -> str:
-    """Return an SVG document as an element of a page, without its font: the page has that once (``font.face``).
+    """Return an SVG document as an element of a page, without its font, which the page embeds once (``font.face``).
 
     Args:
         source: the SVG file's text.
-        name: what its ids are prefixed with.
-        label: what it shows, read out in its place.
+        name: the prefix of its ids.
+        label: the description for screen readers.
 
-    Raises ``ValueError`` where the source is no SVG.
+    Raises ``ValueError`` if the source is not SVG.
     """
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
@@ -32,7 +32,7 @@ def inline(source: str, name: str, label: str) -> str:
         element.attrib.update({key: _prefixed(key, value, name) for key, value in element.attrib.items()})
         for key in [k for k in element.attrib if k.lower().startswith("on")]:
             del element.attrib[key]
-        # vega marks every shape as a graphic of its own; the figure is read out as one
+        # Vega labels every shape as a separate graphic; screen readers should read the figure as one
         for key in ("role", "aria-label", "aria-roledescription"):
             element.attrib.pop(key, None)
     width, height = root.attrib.get("width"), root.attrib.get("height")

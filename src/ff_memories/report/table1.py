@@ -1,4 +1,4 @@
-"""Table 1: in lower and in upper layers, a key with a shallow and one with a semantic pattern, and three triggers."""
+"""Table 1: keys with a shallow and a semantic pattern, in lower and upper layers, with three triggers each."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ PREFIXES = 3
 
 @dataclass(frozen=True)
 class Row:
-    """One key with its clearest pattern; ``covered`` of its ``shown`` annotated triggers have it."""
+    """One key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have."""
 
     layer: int
     key: int
@@ -27,28 +27,28 @@ class Row:
 
     @property
     def mark(self) -> str:
-        """What is said beside every pattern that no person found."""
+        """Return the mark of a pattern that no person found, or nothing."""
         return said(self.annotator)
 
 
 def said(annotator: str) -> str:
-    """Return the words that mark an annotator who is no person, or nothing."""
+    """Return the mark of an annotator who is not a person, or nothing."""
     return ", ".join(marks([annotator])).lower()
 
 
 def not_by_people(mark: str, columns: int) -> list[str]:
-    """Return the line of a LaTeX table that says, once, whose patterns it shows where no person found them."""
-    return [f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{not by people: {mark}}}}} \\\\"] if mark else []
+    """Return the LaTeX table row that names the annotator if the patterns were not found by people."""
+    return [f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{not labelled by people: {mark}}}}} \\\\"] if mark else []
 
 
 def table1(
     annotations: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, layers: int
 ) -> list[Row]:
-    """Return up to four rows: of the lower and of the upper half of the layers, a shallow and a semantic key.
+    """Return up to four rows: a shallow and a semantic key from the lower and the upper half of the layers.
 
-    So the table shows what the paper says: shallow patterns below, semantic ones above. Each key is the one with the
-    clearest pattern of its type: it covers most triggers more than the key's patterns of the other type do. People's
-    annotations are shown before the proxy's.
+    The table thus covers the paper's claim: shallow patterns below, semantic ones above. Each key is the one with the
+    clearest pattern of its type: the pattern with the largest lead in covered triggers over the key's patterns of the
+    other type. People's annotations take precedence over the proxy's.
     """
     people = annotations.filter(pl.col("annotator") != ANNOTATOR)
     found = people if people.height else annotations

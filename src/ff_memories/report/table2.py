@@ -1,4 +1,4 @@
-"""Table 2: the values that predict with the highest probability, and a trigger of each key that they agree with."""
+"""Table 2: the values with the highest top probability, each with a trigger of its key that it agrees with."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from ff_memories.report.passages import Passage, Texts
 
 @dataclass(frozen=True)
 class Other:
-    """What a value predicts by the other choice of ``values.types``, and its precision over the same triggers."""
+    """A value's prediction under the other choice of ``values.types``, and its precision over the same triggers."""
 
     prediction: str
     probability: float
@@ -27,7 +27,7 @@ class Other:
 class Row:
     """One value, with its precision over its key's ``triggers`` (``None`` without any) and one trigger.
 
-    ``other``: the same by the other choice of ``values.types``, where the table of values knows it.
+    ``other``: the same under the other choice of ``values.types``, if the `values` table has it.
     """
 
     layer: int
@@ -48,7 +48,7 @@ def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: s
     The trigger shown is the first one that the value agrees with, or else the key's top trigger.
 
     Args:
-        target: what a value's prediction is compared with: ``next``, the token after the trigger, or ``last``.
+        target: the token that a value's prediction is compared with: ``next`` (after the trigger) or ``last``.
     """
     rows, types = [], other_types(values)
     for value in predictive_values(values, most).iter_rows(named=True):
@@ -73,7 +73,7 @@ def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: s
 
 
 def other_types(values: pl.DataFrame) -> str | None:
-    """Return the other choice of ``values.types`` whose columns the table has, ``trained`` or ``all``, if any."""
+    """Return the other choice of ``values.types`` that the table has columns for, ``trained`` or ``all``, if any."""
     return other(values, "top_token")
 
 
@@ -88,7 +88,7 @@ def _other(value: dict[str, Any], types: str, texts: Texts) -> Other:
 
 
 def _targets(triggers: pl.DataFrame, texts: Texts, target: str) -> np.ndarray:
-    """(triggers,) token ids that a value is compared with, -1 where there is none."""
+    """Return the token ids (triggers,) that a value is compared with, -1 for none."""
     if target == "next":
         return triggers["next_token"].cast(pl.Int64).fill_null(-1).to_numpy()
     where = triggers.select("sentence", "position").iter_rows()
@@ -103,7 +103,7 @@ def _passage(texts: Texts, trigger: dict[str, Any], target: str) -> Passage:
 
 
 def to_csv(rows: list[Row], scope: str, types: str | None = None) -> str:
-    """Return Table 2 as CSV, one line per value; by the other choice of types, columns with its name at their end."""
+    """Return Table 2 as CSV, one line per value. Columns for the other choice of types end in its name."""
     header = ["layer", "key", "prediction", "top_probability", "agreeing_triggers", "triggers", "precision", "trigger",
               "token", "agrees", "scope"]  # fmt: skip
     more = ("prediction", "top_probability", "agreeing_triggers", "precision")

@@ -1,4 +1,4 @@
-"""Table 3, Appendix A: one key with all its patterns, and which of its trigger prefixes has which."""
+"""Table 3 (Appendix A): one key with all its patterns, and the trigger prefixes that have them."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from ff_memories.report.table1 import not_by_people, said
 
 @dataclass(frozen=True)
 class AnnotatedKey:
-    """A key as one annotator read it: patterns as (number, description, type), prefixes with their patterns."""
+    """One annotator's reading of a key: patterns as (number, description, type), and prefixes with their patterns."""
 
     layer: int
     key: int
@@ -23,14 +23,14 @@ class AnnotatedKey:
 
     @property
     def mark(self) -> str:
-        """What is said beside every pattern that no person found."""
+        """Return the mark of a pattern that no person found, or nothing."""
         return said(self.annotator)
 
 
 def annotated_key(annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, shown: int) -> AnnotatedKey | None:
-    """Return the key with patterns of both types, if there is one, that cover most of its ``shown`` first triggers.
+    """Return the key whose patterns cover most of its first ``shown`` triggers, preferring keys with both types.
 
-    People's annotations come before the proxy's, lower layers and keys before others that are as good.
+    People's annotations take precedence over the proxy's. Ties go to lower layers, then to lower keys.
     """
     people = annotations.filter(pl.col("annotator") != ANNOTATOR)
     found = people if people.height else annotations

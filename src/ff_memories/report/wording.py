@@ -1,10 +1,10 @@
-"""Small pieces of sentences: counted things, lists, a capital at the start and a full stop at the end."""
+"""Format pieces of sentences: counted things, lists, capitals and full stops."""
 
 from collections.abc import Sequence
 
 
 def counted(n: int, one: str, many: str) -> str:
-    """Return a number of things with the word for one or for many."""
+    """Return a number with its noun in the singular or plural."""
     return f"{n:,} {one if n == 1 else many}"
 
 
@@ -14,5 +14,5 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 
 def sentence(text: str) -> str:
-    """Return text as a sentence."""
+    """Return text with a capital and a full stop."""
     return f"{text[0].upper()}{text[1:]}."

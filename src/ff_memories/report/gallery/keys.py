@@ -1,4 +1,4 @@
-"""A part of the keys: each key's triggers, with all that is known of them, and its value's top tokens."""
+"""Write the parts of keys: each key's triggers with all their data, and its value's top tokens."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,9 +18,9 @@ LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     """Yield the records of every part's keys.
 
-    A record's fields, one entry per trigger where not said otherwise: ``c`` coefficients, ``t`` prefixes as text,
-    ``x`` tokens left out before them, ``n`` next tokens (null: the sentence ends), ``l`` lines and ``f`` files of the
-    corpus, ``h`` shading of the first ones, a level per token. Further ``v``: [token, probability] the value promotes;
+    A record's fields, with one entry per trigger unless noted: ``c`` coefficients, ``t`` prefixes as text,
+    ``x`` number of tokens cut off before them, ``n`` next tokens (null: the sentence ends), ``l`` lines and ``f``
+    files of the corpus, ``h`` shading of the first triggers, one per token. ``v``: the value's [token, probability];
     ``m``: by rank [change without the first, last, random token, that token's place]; ``b``: by annotator [[rank,
     label]]; ``p``: patterns, [annotator, type, description, ranks].
     """
@@ -60,12 +60,12 @@ def _record(material: Material, plain: dict[str, list[Any]], rows: range, shade:
 
 
 class _Shades:
-    """Shading of the triggers that have one, which are a key's first."""
+    """Shading of each key's first triggers; the others have none."""
 
     def __init__(self, material: Material):
         self.flat, self.starts = material.shades
         shaded = (material.triggers["rank"] <= material.shaded).to_numpy()
-        self.place = np.cumsum(shaded) - 1  # of a row of the table among the shaded ones
+        self.place = np.cumsum(shaded) - 1  # of each row among the shaded ones
         self.most = material.shaded
 
     def of(self, rows: range, plain: dict[str, list[Any]]) -> list[str]:
@@ -87,7 +87,7 @@ def _value(material: Material, ordinal: int) -> dict[str, Any]:
 
 
 def _by_key(material: Material) -> dict[int, dict[str, Any]]:
-    """Mutations, labels and patterns of the keys that have some, by ordinal."""
+    """Return the mutations, labels and patterns of keys that have any, by ordinal."""
     out: dict[int, dict[str, Any]] = {}
     rows = zip(material.ordinals(material.mutations).tolist(), material.mutations.iter_rows(named=True), strict=True)
     for ordinal, row in rows:

@@ -1,4 +1,4 @@
-"""The index of a layer: one entry per key, by which lists are filtered and sorted."""
+"""Write each layer's index: one entry per key, used to filter and sort lists."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
     """Return every layer's index: columns over its keys, from key 0.
 
     ``words`` are the texts that ``top`` (the value's top token), ``next`` (the top trigger's target) and ``end`` (the
-    commonest last token of the triggers, of which ``same`` end in it) point into. ``probability``, ``rank``,
-    ``agreeing`` and ``measured`` (triggers that could agree) are the values table's, ``coefficient`` is the top
-    trigger's, ``triggers`` how many are shown; null where there is none. By key, where there are any: ``labels``, how
+    triggers' most common last token, shared by ``same`` of them) point to. ``probability``, ``rank``,
+    ``agreeing`` and ``measured`` (triggers that could agree) come from the values table. ``coefficient`` is the top
+    trigger's, and ``triggers`` how many are shown; null if there is none. By key, if any: ``labels``, how
     many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators differ; ``changes``, the
-    mean change without the first, last, random token (``mean``: as the config defines it).
+    mean change without the first, last and random token (``mean``: as the config defines it).
     """
     frame = _frame(material)
     sparse: dict[str, dict[int, Any]] = {
@@ -33,7 +33,7 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
 
 
 def _frame(material: Material) -> pl.DataFrame:
-    """The values table in the order of ordinals, with each key's triggers summed up."""
+    """Return the values table in ordinal order, with a summary of each key's triggers."""
     triggers = material.triggers.with_columns(pl.Series("last", material.last_tokens))
     by = ["layer", "key"]
     of_keys = triggers.group_by(by).agg(
@@ -74,7 +74,7 @@ def _layer(material: Material, frame: pl.DataFrame, layer: int, sparse: dict[str
 
 
 def _labels(material: Material) -> dict[int, list[int]]:
-    """By ordinal, how many triggers have each label, of all annotators together."""
+    """Return by ordinal how many triggers have each label, over all annotators."""
     counted = material.labels.group_by("layer", "key", "label").len().sort("layer", "key", "label")
     out: dict[int, list[int]] = {}
     for ordinal, label, n in zip(material.ordinals(counted).tolist(), counted["label"], counted["len"], strict=True):
@@ -83,7 +83,7 @@ def _labels(material: Material) -> dict[int, list[int]]:
 
 
 def _disagreements(material: Material) -> dict[int, int]:
-    """By ordinal, on how many triggers annotators gave different labels; only keys that several annotated."""
+    """Return by ordinal how many triggers annotators labelled differently, for keys with several annotators."""
     several = (
         material.labels.group_by("layer", "key", "rank")
         .agg(pl.col("annotator").n_unique().alias("who"), (pl.col("label").n_unique() > 1).alias("differ"))
@@ -106,7 +106,7 @@ def _changes(material: Material, mean: str) -> dict[int, list[float | None]]:
 
 
 def summary(material: Material) -> list[dict[str, Any]]:
-    """Return each layer's keys with triggers, its share of agreeing values and median coefficient, null without any."""
+    """Return each layer's number of keys with triggers, share of agreeing values and median top coefficient."""
     rows = []
     for layer in range(1, material.layers + 1):
         values = material.values.filter(pl.col("layer") == layer)

@@ -1,6 +1,6 @@
-"""Parts of the site: JSON, deflated, in base64, in a script that hands it over.
+"""Pack the site's parts: JSON, deflated, as base64 in a script.
 
-A page that was opened from a file may load scripts from beside it, but read no other files.
+A page opened from disk may load scripts beside it, but no other files.
 """
 
 import base64
@@ -13,13 +13,13 @@ from ff_memories.base.files import write_whole
 
 
 def pack(name: str, data: Any) -> str:
-    """Return the script of a part."""
+    """Return a part's script."""
     plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     return f'part("{name}","{base64.b64encode(zlib.compress(plain, 6)).decode()}");\n'
 
 
 def unpack(script: str) -> Any:
-    """Return what a part's script holds."""
+    """Return the data in a part's script."""
     return json.loads(zlib.decompress(base64.b64decode(script.split('"')[3])))
 
 
@@ -29,5 +29,5 @@ def write(folder: Path, name: str, data: Any) -> None:
 
 
 def read(folder: Path, name: str) -> Any:
-    """Read a part of a gallery's folder."""
+    """Read a part from a gallery's folder."""
     return unpack((folder / "data" / f"{name}.js").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The gallery's folder: the page and its scripts as they are, and the parts made of a run."""
+"""Write the gallery's folder: the page, its scripts, and the parts made from a run."""
 
 import shutil
 from importlib.resources import files
@@ -20,18 +20,18 @@ from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
 from ff_memories.report.gallery.words import word_parts
 
 MANIFEST = "manifest"
-SCRIPTS = ("parts", "page", "address", "layers", "words", "filters", "list", "key", "sheet", "app")  # in this order
+SCRIPTS = ("parts", "page", "address", "layers", "words", "filters", "list", "key", "sheet", "app")  # in load order
 
 
 def build(folder: Path, material: Material, config: Settings, info: dict[str, Any]) -> None:
-    """Write a whole gallery; what stood in the folder's place goes when the new one is complete.
+    """Write a whole gallery, and replace the old one only when the new one is complete.
 
-    Raises ``UserError`` where the folder holds something else than a gallery.
+    Raises ``UserError`` if the folder contains something other than a gallery.
     """
     if folder.exists() and not (folder / "data" / f"{MANIFEST}.js").is_file():
         others = [path for path in folder.iterdir()] if folder.is_dir() else [folder]
         if others:
-            raise UserError(f"{folder}: holds something else than a gallery", "give another folder with --out")
+            raise UserError(f"{folder}: contains something other than a gallery", "Name another folder with --out.")
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -63,7 +63,7 @@ def _write(folder: Path, material: Material, config: Settings, info: dict[str, A
 
 
 def manifest(material: Material, config: Settings, info: dict[str, Any], starts: list[str]) -> dict[str, Any]:
-    """Return what the page knows before any other part is loaded."""
+    """Return the data that the page needs before any other part."""
     return {
         "run": config.run,
         "scope": info["scope"],
@@ -84,6 +84,6 @@ def manifest(material: Material, config: Settings, info: dict[str, Any], starts:
 
 
 def index(run: str, scope: str) -> str:
-    """Return the page itself."""
+    """Return the HTML page."""
     scripts = [f"{name}.js" for name in SCRIPTS]
     return environment("report.gallery").get_template("index.html.j2").render(run=run, scope=scope, scripts=scripts)

@@ -1,15 +1,15 @@
-"""Tokens as the gallery shows them: each one visible, and without a blank, so that blanks separate tokens."""
+"""Format tokens for the gallery: every character visible, and no spaces, since spaces separate tokens."""
 
 import unicodedata
 
 from ff_memories.base.escaping import escape_invisible
 
-# characters that are shown as nothing, though Unicode counts them among letters, marks and symbols
+# characters that render as nothing although Unicode classes them as letters, marks or symbols
 _BLANK = frozenset(map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x2800, 0x3164, 0xFFA0]))
 
 
 def shown(token: str) -> str:
-    """Return a token with everything spelled out that cannot be seen, or would join what stands before it.
+    """Return a token with invisible characters and leading combining marks spelled out.
 
     >>> shown("a\\u202eb"), shown("no\\u00a0break"), shown("\\u0301x")
     ('a[U+202E]b', 'no[U+00A0]break', '[U+0301]x')
@@ -21,7 +21,7 @@ def shown(token: str) -> str:
 
 
 def number(value: float | None, digits: int = 5) -> float | int | None:
-    """Return a number with as many digits as the gallery keeps; whole numbers without a point, none as none."""
+    """Return a number rounded to significant digits, as an integer if it is whole; ``None`` for ``None``."""
     if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")

@@ -1,7 +1,7 @@
-"""The index of words: which keys fire on a token, which values promote it, and in which parts of the keys it stands.
+"""Write the index of words: the keys that fire on a token, the values that promote it, and the parts that contain it.
 
-Entries are in the order of their words in lower case, cut into parts of similar size: the first word of each part
-tells where a word is to be sought. The order is JavaScript's, by UTF-16 units.
+Entries are sorted by their lower-case words and split into parts of similar size. The first word of each part tells
+where to look for a word. The order is JavaScript's, by UTF-16 code units.
 """
 
 from collections.abc import Iterator
@@ -14,25 +14,25 @@ import polars as pl
 from ff_memories.report.gallery.material import Material
 
 NUMBERS_OF_A_PART = 60_000
-EVERYWHERE = 0  # in place of the list of parts, of a word that stands in at least half of them
+EVERYWHERE = 0  # replaces the list of parts for words that occur in at least half of them
 
 
 def fold(word: str) -> str:
-    """Return a word as it is looked up."""
+    """Return a word's lookup form."""
     return word.lower()
 
 
 def order(folded: str) -> bytes:
-    """Return what folded words are ordered by, as JavaScript compares them."""
+    """Return the sort key of folded words, which follows JavaScript's comparison."""
     return folded.encode("utf-16-be", "surrogatepass")
 
 
 def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
     """Yield each part's first word, folded, and its entries: [word, fires, promotes, parts].
 
-    ``fires``: by the token before (empty: none), [ordinal, triggers, ordinal, triggers, ...] of the keys with triggers
+    ``fires``: by the preceding token (empty: none), [ordinal, triggers, ordinal, triggers, ...] of keys with triggers
     that end in both; ``promotes``: [ordinal, place, ...] of the values with the word among their top tokens, place
-    1 = top; ``parts``: of keys whose triggers contain it. Ordinals and parts are differences to the one before.
+    1 = top; ``parts``: of keys whose triggers contain it. Ordinals and parts are stored as differences.
     """
     fires, promotes, parts = _fires(material), _promotes(material), _occurrences(material)
     entries: list[list[Any]] = [
@@ -53,7 +53,7 @@ def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
 
 
 def _pairs(groups: np.ndarray, ordinals: np.ndarray, numbers: np.ndarray) -> Iterator[tuple[int, list[int]]]:
-    """Yield (first row, [difference of ordinals, number, ...]) of each run of equal groups; rows come sorted."""
+    """Yield (first row, [ordinal difference, number, ...]) for each run of equal groups in sorted rows."""
     if not len(groups):
         return
     edges = np.flatnonzero(np.any(groups[1:] != groups[:-1], axis=1)) + 1
@@ -91,7 +91,7 @@ def _promotes(material: Material) -> dict[int, list[int]]:
 
 
 def _occurrences(material: Material) -> dict[int, list[int] | int]:
-    """By token, the parts of keys in whose triggers it stands."""
+    """Return by token the parts of keys whose triggers contain it."""
     tokens, (first, end) = material.corpus.tokens, material.windows
     found = []
     for part in material.parts():

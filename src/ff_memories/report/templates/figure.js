@@ -1,12 +1,12 @@
-// The figure as wide as its panel, as high as the window leaves room for. Its text is as large at every width.
+// Fit the figure to its panel's width and the window's height. The text keeps its size at every width.
 const place = document.getElementById("figure");
-const ZOOM = 2, ROUND = 24, HEAD = 110; // pixels a point; the panel's padding; points that title and axis take
+const ZOOM = 2, ROUND = 24, HEAD = 110; // pixels per point; the panel's padding; points taken by title and axis
 
 function sized() {
   const width = Math.max(spec.width, (place.clientWidth - ROUND) / ZOOM);
   const room = (innerHeight - place.getBoundingClientRect().top - scrollY - 100) / ZOOM - HEAD;
   const height = Math.max(spec.height, Math.min(room, 0.6 * width));
-  const whole = spec.usermeta?.headline; // in one line where it fits
+  const whole = spec.usermeta?.headline; // on one line if it fits
   const text = whole && whole.length * spec.config.title.fontSize * 0.55 < width ? [whole] : spec.title.text;
   return { ...spec, width, height, title: { ...spec.title, text } };
 }

@@ -1,5 +1,5 @@
-// A still figure becomes an interactive one when it comes near the window; without a script it just stays.
-// `ast`: expressions are interpreted and not compiled, so that the page's policy need not allow evaluation.
+// Replace a static figure by an interactive one when it nears the viewport. Without scripts it stays static.
+// `ast` interprets expressions instead of compiling them, so the page's policy need not allow eval.
 const still = document.querySelectorAll("figure[data-spec]");
 const near = new IntersectionObserver((seen) => {
   for (const { isIntersecting, target } of seen) if (isIntersecting) { near.unobserve(target); enliven(target); }
@@ -24,7 +24,7 @@ async function enliven(figure) {
   figure.dataset.live = "";
 }
 
-// Vega knows no hatching: the still figure's patterns take the place of the colours that they stand for.
+// Vega has no hatching: replace its plain colours by the static figure's patterns.
 function hatch(old, drawn) {
   const patterns = old.querySelectorAll("pattern");
   if (!patterns.length) return;
@@ -37,7 +37,7 @@ function hatch(old, drawn) {
   drawn.prepend(defs);
 }
 
-// A link to something folded opens it, also in browsers that do not do so by themselves.
+// Open the folded element that a link points to, for browsers that do not.
 function unfold() {
   for (let part = document.getElementById(location.hash.slice(1)); part; part = part.parentElement)
     if (part.matches("details")) part.open = true;

@@ -1,5 +1,5 @@
 "use strict";
-// What both forms share: state that outlives the page, moving between items, and the export.
+// Shared by both forms: persistent state, moving between items, and the export.
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const state = { annotator: "", at: 0, answers: {} };
@@ -61,7 +61,7 @@ function showProgress() {
   $("place").textContent = n ? `${state.at + 1} / ${n}` : "nothing to annotate";
 }
 
-// A cell for CSV: quoted; what a spreadsheet would take for a formula is kept text by an apostrophe.
+// Return a quoted CSV cell. An apostrophe keeps spreadsheets from reading text as a formula.
 function cell(value) {
   const text = String(value).replace(/[\r\n]+/g, " ");
   return `"${(/^\s*[=+\-@]/.test(text) ? "'" + text : text).replace(/"/g, '""')}"`;
@@ -71,11 +71,11 @@ function exportCsv(rows, suffix) {
   const name = state.annotator.trim();
   $("annotator").classList.toggle("bad", !name);
   if (!name) {
-    say("Write your name first: it tells your answers from those of others.");
+    say("Enter your name first. It distinguishes your answers from other people's.");
     return $("annotator").focus();
   }
   const open = data.items.filter((_, i) => lacking(i)).length;
-  say(open ? `Exported; ${open} unfinished are left out. You can go on and export again.` : "Exported, all done. Thank you!", true);
+  say(open ? `Exported without ${open} unfinished. You can continue and export again.` : "Exported, all done. Thank you!", true);
   const lines = [data.columns.join(",")].concat(rows.map((row) => row.map(cell).join(",")));
   const link = element("a", { download: `${name.replace(/[^\p{L}\p{N}]+/gu, "_")}${suffix}.csv` });
   link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
@@ -84,10 +84,10 @@ function exportCsv(rows, suffix) {
   link.remove();
 }
 
-// What to say on the last page, when it is done.
+// Show the message for the end of the last page.
 function sayLast() {
   const open = data.items.filter((_, i) => lacking(i)).length;
-  say(open ? `The last page. ${open} ${open > 1 ? "are" : "is"} unfinished: "next unfinished" leads there.` : "All done: export.", !open);
+  say(open ? `This is the last page. ${open} unfinished: click "next unfinished".` : "All done. Export your answers.", !open);
 }
 
 function say(text, good = false) {

@@ -1,21 +1,21 @@
 // Patterns of keys: an answer is {none, patterns: [{description, type, ranks}]}.
 const MOST = 8;
 let row = 0; // the prefix that keys act on
-let active = 0; // the framed pattern, which most keys act on
+let active = 0; // the selected pattern, which most keys act on
 let putBack = null; // undoes the last removal on this page
 
 const answer = () => (state.answers[data.items[state.at].item] ??= { none: false, patterns: [] });
 
-// What an item still lacks, in words; nothing when it is done.
+// Return what an item still lacks, in words; nothing when it is done.
 function lacking(index) {
   const given = state.answers[data.items[index].item];
-  if (!given || (!given.none && !given.patterns.length)) return "Name a pattern, or say that there is none.";
+  if (!given || (!given.none && !given.patterns.length)) return "Add a pattern or choose “no pattern”.";
   for (const [n, pattern] of given.patterns.entries()) {
     const which = `Pattern ${n + 1}: `;
     if (!pattern.description.trim()) return which + "describe it.";
-    if (!pattern.type) return which + "shallow or semantic?";
+    if (!pattern.type) return which + "choose shallow or semantic.";
     if (pattern.ranks.length < data.fewest) {
-      return which + `it must hold in at least ${data.fewest} prefixes; ${pattern.ranks.length} so far.`;
+      return which + `tick at least ${data.fewest} prefixes; ${pattern.ranks.length} so far.`;
     }
   }
   return "";
@@ -29,7 +29,7 @@ function changed() {
 
 function add() {
   const given = answer();
-  if (given.patterns.length >= MOST) return say(`No more than ${MOST} patterns: merge some.`);
+  if (given.patterns.length >= MOST) return say(`At most ${MOST} patterns: merge some.`);
   given.none = false;
   active = given.patterns.push({ description: "", type: "", ranks: [] }) - 1;
   changed();
@@ -58,7 +58,7 @@ function remove(pattern) {
   putBack = () => { given.patterns.splice(pattern, 0, gone); given.none = false; active = pattern; };
   active = 0;
   changed();
-  say(`Pattern ${pattern + 1} is out; the key u puts it back.`);
+  say(`Pattern ${pattern + 1} removed. Press u to undo.`);
 }
 
 function undo() {
@@ -82,7 +82,7 @@ function turned() {
 
 function none() {
   const given = answer();
-  if (given.patterns.length) return say("There are patterns: take them out first.");
+  if (given.patterns.length) return say("Remove the patterns first.");
   given.none = !given.none;
   changed();
 }
@@ -111,7 +111,7 @@ function prefixRow([before, last], index, patterns) {
 }
 
 function patternBox(pattern, n) {
-  const description = element("input", { type: "text", id: `description-${n}`, value: pattern.description, placeholder: "what the prefixes share, in words", maxLength: 300 });
+  const description = element("input", { type: "text", id: `description-${n}`, value: pattern.description, placeholder: "what the prefixes share", maxLength: 300 });
   description.setAttribute("aria-label", `description of pattern ${n + 1}`);
   description.addEventListener("input", () => { pattern.description = description.value; save(); say(""); showProgress(); });
   description.addEventListener("focus", () => { active = n; mark(); });

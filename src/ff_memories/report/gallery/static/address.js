@@ -1,8 +1,8 @@
 "use strict";
-// Addresses: #/16/1935 is a key; #/?layer=16&agrees=1&sort=probability a list. docs/gallery.md describes them.
+// Addresses: #/16/1935 is a key, #/?layer=16&agrees=1&sort=probability a list. docs/gallery.md describes them.
 
 const Address = {
-  // What a list can be asked for; a range is 3, 3.., ..3 or 3..5.
+  // The parameters of a list. A range is 3, 3.., ..3 or 3..5.
   fields: {
     fires: { about: "fires on", kind: "words" },
     promotes: { about: "promotes", kind: "words" },
@@ -10,9 +10,9 @@ const Address = {
     layer: { about: "layer", kind: "range" },
     agrees: { about: "agreement", kind: "choice", choices: { 1: "agrees", 0: "does not agree", none: "no triggers" } },
     label: {
-      about: "a trigger labelled",
+      about: "trigger label",
       kind: "choice",
-      choices: { any: "at all", shallow: "shallow", both: "both", semantic: "semantic", none: "none" },
+      choices: { any: "any label", shallow: "shallow", both: "both", semantic: "semantic", none: "none" },
     },
     disagree: { about: "annotators disagree", kind: "choice", choices: { 1: "yes", 0: "no" } },
     mutated: { about: "mutated", kind: "choice", choices: { 1: "yes", 0: "no" } },
@@ -22,7 +22,7 @@ const Address = {
     triggers: { about: "triggers", kind: "range" },
   },
 
-  // Return {page: "key", layer, key} or {page: "list", query, number, faults}, or {page: "none"} for no address of ours.
+  // Return {page: "key", layer, key}, {page: "list", query, number, faults} or, for unknown addresses, {page: "none"}.
   parse(hash) {
     const path = hash.replace(/^#/, "") || "/";
     const key = /^\/(\d+)\/(\d+)$/.exec(path);

@@ -1,14 +1,14 @@
 "use strict";
-// The page's behaviour: which address shows what, searching, and keys of the keyboard.
+// Route addresses to pages, and handle search and keyboard shortcuts.
 
 let manifest = null;
-const scrolled = new Map(); // where each address was left, for the way back
+const scrolled = new Map(); // scroll position of each address, for going back
 let current = null;
 
 async function route() {
   const main = document.getElementById("main"), place = Address.parse(location.hash);
   const hash = location.hash, back = scrolled.get(hash);
-  if (current !== null) scrolled.set(current, scrollY); // what it shows is still the old address's
+  if (current !== null) scrolled.set(current, scrollY); // the page still shows the old address
   current = hash;
   main.setAttribute("aria-busy", "true");
   try {
@@ -17,7 +17,7 @@ async function route() {
     else missing(place);
   } catch (error) {
     main.replaceChildren(make("h1", { tabindex: "-1" }, "Something is missing"), make("p", { class: "banner" }, String(error.message ?? error)),
-      make("p", {}, "Copy the gallery's whole folder, or make it again with snakemake."));
+      make("p", {}, "Copy the whole gallery folder, or rebuild it with snakemake."));
   }
   if (location.hash !== hash) return;
   main.removeAttribute("aria-busy");
@@ -28,12 +28,12 @@ async function route() {
 }
 
 function missing(place) {
-  const text = place.page === "key" ? `This model has layers 1 to ${manifest.layers} and keys 0 to ${manifest.keys - 1}.` : "There is no such page.";
-  document.getElementById("main").replaceChildren(make("h1", { tabindex: "-1" }, "Not here"), make("p", {}, text, " ", make("a", { href: "#/" }, "All keys")));
-  document.title = `Not here · ${document.body.dataset.title}`;
+  const text = place.page === "key" ? `This model has layers 1 to ${manifest.layers} and keys 0 to ${manifest.keys - 1}.` : "This page does not exist.";
+  document.getElementById("main").replaceChildren(make("h1", { tabindex: "-1" }, "Not found"), make("p", {}, text, " ", make("a", { href: "#/" }, "All keys")));
+  document.title = `Not found · ${document.body.dataset.title}`;
 }
 
-// Put the words of a list's address into the search field.
+// Copy the words in a list's address into the search field.
 function fill(query) {
   const kind = ["fires", "promotes", "text"].find((name) => query[name]);
   if (kind) document.getElementById("kind").value = kind;
@@ -66,7 +66,7 @@ function random() {
   location.hash = Address.ofKey(...Layers.place(ordinal));
 }
 
-// One key or row on, or back.
+// Move one key or row forward or back.
 function step(by) {
   const place = Address.parse(location.hash);
   if (place.page === "key") {
@@ -99,7 +99,7 @@ function press(event) {
 
 async function start() {
   document.body.dataset.title = document.title;
-  if (typeof DecompressionStream === "undefined") throw new Error("This browser is too old for the gallery: it cannot unpack its parts.");
+  if (typeof DecompressionStream === "undefined") throw new Error("This browser is too old for the gallery: it cannot decompress the data.");
   manifest = await Parts.load("manifest");
   history.scrollRestoration = "manual";
   document.getElementById("search").addEventListener("submit", search);

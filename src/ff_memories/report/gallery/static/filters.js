@@ -1,8 +1,8 @@
 "use strict";
-// What narrows a list down: the strip of layers, the form, the order, and the chips of what was asked for.
+// Build the controls that narrow a list: the strip of layers, the filter form, the sort order and the active filters.
 
 const Filters = {
-  // One column for each layer, as high as its share of agreeing values; a click leads to the layer's keys.
+  // One column per layer, as high as its share of agreeing values. A click shows the layer's keys.
   strip(query) {
     const most = Math.max(...manifest.summary.map((layer) => layer.agree ?? 0)) || 1;
     const chosen = query.layer ? Address.range(query.layer) : null;
@@ -18,7 +18,7 @@ const Filters = {
       return make("li", {}, link);
     });
     return make("nav", { class: "strip", "aria-label": "Layers" },
-      make("p", { class: "quiet" }, `Layers, by the share of values that agree with their key's top trigger (up to ${Numbers.percent(most)})`),
+      make("p", { class: "quiet" }, `Share of values that agree with their key's top trigger, by layer (up to ${Numbers.percent(most)})`),
       make("ol", {}, columns));
   },
 
@@ -62,7 +62,7 @@ const Filters = {
       .filter((name) => name !== "label" || query.label || plain === name);
     const choose = make("select", { id: "order" }, names.map((name) =>
       make("option", { value: name, selected: name === plain }, Sorting.orders[name].about)));
-    const turn = make("button", { type: "button", title: "Turn the order round", "aria-label": "Turn the order round",
+    const turn = make("button", { type: "button", title: "Reverse the order", "aria-label": "Reverse the order",
       "aria-pressed": String(current.startsWith("-")) }, "⇅");
     choose.onchange = () => (location.hash = Address.ofList({ ...query, sort: choose.value }));
     turn.onclick = () => (location.hash = Address.ofList({ ...query, sort: current.startsWith("-") ? plain : `-${plain}` }));
@@ -75,7 +75,7 @@ const Filters = {
       return make("li", {}, make("a", { href: Address.ofList({ ...query, [name]: "" }), class: "chip", "aria-label": `Remove: ${about} ${text}` },
         `${about}: `, token(text), make("span", { "aria-hidden": "true" }, " ×")));
     });
-    const unread = faults.map((fault) => make("li", {}, make("span", { class: "chip fault" }, "not understood: ", token(fault))));
-    return chips.length + unread.length ? make("ul", { class: "chips", "aria-label": "Asked for" }, chips, unread) : null;
+    const unread = faults.map((fault) => make("li", {}, make("span", { class: "chip fault" }, "not recognised: ", token(fault))));
+    return chips.length + unread.length ? make("ul", { class: "chips", "aria-label": "Active filters" }, chips, unread) : null;
   },
 };

@@ -1,5 +1,5 @@
 "use strict";
-// A key's page: its triggers, and beside them what its value promotes.
+// Show a key's page: its triggers, and beside them the tokens that its value promotes.
 
 const Key = {
   async show({ layer, key }) {
@@ -14,9 +14,9 @@ const Key = {
       make("div", { class: "head" }, make("h1", { tabindex: "-1" }, `Layer ${layer}, key ${Numbers.whole(key)}`), Sheet.button()),
       make("p", { class: "gist" }, this.gist(row)),
       make("div", { class: "sides" },
-        make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Triggers of the key"), this.triggers(row, record)),
+        make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Key: triggers"), this.triggers(row, record)),
         make("aside", { "aria-labelledby": "value" },
-          make("section", {}, make("h2", { id: "value" }, "What the value promotes"), this.value(row, record)),
+          make("section", {}, make("h2", { id: "value" }, "Value: promoted tokens"), this.value(row, record)),
           record.p || record.b ? this.patterns(record) : null, row.changes ? this.changes(row) : null)));
     document.title = `Layer ${layer}, key ${key} · ${document.body.dataset.title}`;
     say(document.title);
@@ -31,7 +31,7 @@ const Key = {
       make("span", {}, link(before, "← Previous"), " ", link(after, "Next →")));
   },
 
-  // The keys before and after one: in the list it was found in, or else by address.
+  // Return the previous and next key, in the list it was found in or else by address.
   neighbours(ordinal) {
     const list = List.last?.ordinals ?? [], place = list.indexOf(ordinal), all = manifest.layers * manifest.keys;
     if (place >= 0) return [list[place - 1], list[place + 1]];
@@ -41,7 +41,7 @@ const Key = {
   gist(row) {
     const following = `${row.agreeing || "none"} of ${row.measured > row.triggers ? `its ${row.measured} triggers` : "them"}`;
     if (!row.triggers) return "No prefix of the training text makes this key fire.";
-    const end = row.end === "" ? ["the empty prefix"] : ["a prefix that ends in ", token(row.end, { class: "word last" })];
+    const end = row.end === "" ? ["the empty prefix"] : ["prefixes that end in ", token(row.end, { class: "word last" })];
     return [`${row.same} of its ${row.triggers > 1 ? `top ${row.triggers} triggers` : "triggers"} are `, ...end, "; its value promotes ", token(row.top, { class: "word" }),
       `, which ${manifest.target === "next" ? "follows" : "ends"} ${following}.`];
   },
@@ -70,7 +70,7 @@ const Key = {
       this.notes(record.m?.[i + 1], labels));
   },
 
-  // A prefix's words, each on a ground as strong as the key's coefficient after it; the last one framed.
+  // Return a prefix's words, each shaded by the key's coefficient after it, with the last one framed.
   shaded(words, levels, coefficient, highest, cut) {
     const top = manifest.levels.length - 1;
     return words.flatMap((word, i) => {
@@ -98,13 +98,13 @@ const Key = {
     const most = record.v[0][1] || 1;
     return make("div", { class: "card" },
       make("ol", { class: "tops" }, record.v.map(([word, p]) => make("li", {},
-        make("a", { href: Address.ofList({ promotes: word }), class: "word", title: "values that promote it" }, token(word)), bar(p / most),
+        make("a", { href: Address.ofList({ promotes: word }), class: "word", title: "values that promote this token" }, token(word)), bar(p / most),
         make("span", { class: "number" }, Numbers.percent(p))))),
       this.agreement(row));
   },
 
   agreement(row) {
-    if (row.agrees === null) return make("p", { class: "quiet" }, "Nothing to agree with.");
+    if (row.agrees === null) return make("p", { class: "quiet" }, "No token to compare with.");
     return make("dl", { class: "facts" },
       make("dt", {}, "Agreement"), make("dd", {}, row.agrees ? make("span", { class: "yes" }, "✓ agrees") : make("span", { class: "no" }, "✗ does not agree")),
       make("dt", {}, manifest.target === "next" ? "Next token" : "Last token"), make("dd", {}, token(row.next, { class: "word" }), `, rank ${Numbers.whole(row.rank)}`, make("small", {}, " (0 = top)")),
@@ -115,13 +115,13 @@ const Key = {
     const found = (record.p ?? []).map(([who, type, description, ranks]) => make("li", {},
       make("span", { class: `note label ${type}` }, type), " ", token(description), make("small", {}, ` ${many(ranks.length, "trigger")}, ${who}`)));
     return make("section", { "aria-labelledby": "patterns" }, make("h2", { id: "patterns" }, "Patterns"),
-      found.length ? make("ul", { class: "patterns" }, found) : make("p", { class: "quiet" }, "Looked for, none found."),
-      Object.keys(record.b ?? {}).includes("proxy") ? make("p", { class: "quiet" }, "proxy: found by statistics, not by people.") : null);
+      found.length ? make("ul", { class: "patterns" }, found) : make("p", { class: "quiet" }, "No patterns found."),
+      Object.keys(record.b ?? {}).includes("proxy") ? make("p", { class: "quiet" }, "proxy: found by an algorithm, not by people.") : null);
   },
 
   changes(row) {
-    return make("section", { "aria-labelledby": "changes" }, make("h2", { id: "changes" }, "Coefficient without a token"),
+    return make("section", { "aria-labelledby": "changes" }, make("h2", { id: "changes" }, "Change after removing a token"),
       make("dl", { class: "facts" }, ["first", "last", "random"].flatMap((name, i) => row.changes[i] === null ? []
-        : [make("dt", {}, `the ${name === "random" ? "random" : name} one`), make("dd", {}, Numbers.change(row.changes[i]), make("small", {}, " on average"))])));
+        : [make("dt", {}, `${name} token`), make("dd", {}, Numbers.change(row.changes[i]), make("small", {}, " on average"))])));
   },
 };

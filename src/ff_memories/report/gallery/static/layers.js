@@ -1,5 +1,5 @@
 "use strict";
-// The indices of layers: one row for each key, by which lists are filtered and sorted.
+// Load the layers' indices: one row per key, used to filter and sort lists.
 
 const Layers = {
   loaded: new Map(),
@@ -16,7 +16,7 @@ const Layers = {
   ordinal: (layer, key) => (layer - 1) * manifest.keys + key,
   all: () => Array.from({ length: manifest.layers }, (_, i) => i + 1),
 
-  // Return a loaded key's row.
+  // Return the row of a key whose layer is loaded.
   row(ordinal) {
     const [layer, key] = this.place(ordinal), index = this.loaded.get(layer);
     const text = (column) => (index[column][key] === null ? null : index.words[index[column][key]]);
@@ -34,7 +34,7 @@ const Layers = {
 
 const between = (value, range) => value !== null && value >= range[0] && value <= range[1];
 
-// Return the test of rows that a query asks for, without its words.
+// Return a query's test of rows, without its words.
 function test(query) {
   const tests = [];
   for (const name of ["layer", "coefficient", "probability", "rank", "triggers"]) {
@@ -57,7 +57,7 @@ function test(query) {
 }
 
 const Sorting = {
-  // what keys are sorted by, the first first; null always comes last
+  // sort orders; null always comes last
   orders: {
     address: { about: "address", of: (row) => row.ordinal },
     match: { about: "match", of: (row, matches) => -(matches?.get(row.ordinal) ?? 0) },
@@ -65,15 +65,15 @@ const Sorting = {
     probability: { about: "top probability", of: (row) => row.probability, high: true },
     agreeing: { about: "triggers that agree", of: (row) => row.agreeing, high: true },
     rank: { about: "rank of the next token", of: (row) => row.rank },
-    same: { about: "triggers with the same end", of: (row) => row.same, high: true },
-    label: { about: "triggers with the label", of: (row, _, query) => share(row, query.label), high: true },
+    same: { about: "triggers with the same last token", of: (row) => row.same, high: true },
+    label: { about: "triggers with the chosen label", of: (row, _, query) => share(row, query.label), high: true },
     disagree: { about: "disagreement", of: (row) => row.disagree, high: true },
     first: { about: "change without the first token", of: (row) => row.changes?.[0] ?? null },
     last: { about: "change without the last token", of: (row) => row.changes?.[1] ?? null },
     random: { about: "change without a random token", of: (row) => row.changes?.[2] ?? null },
   },
 
-  // Sort rows as a query says: a minus turns an order round.
+  // Sort rows by a query; a minus reverses the order.
   sort(rows, query, matches) {
     const wish = query.sort ?? (matches ? "match" : "address");
     const order = this.orders[wish.replace(/^-/, "")];

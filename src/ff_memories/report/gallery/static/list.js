@@ -1,12 +1,12 @@
 "use strict";
-// A list of keys: its filters, its rows, and what a click on them leads to.
+// Show a list of keys: its filters and its rows.
 
 const List = {
-  size: 50, // rows of a page
-  last: null, // the list that was shown last: {query, number, ordinals}
+  size: 50, // rows per page
+  last: null, // the last list shown: {query, number, ordinals}
   run: 0,
 
-  // Find a query's keys, sorted; null where another list was asked for meanwhile.
+  // Find a query's keys, sorted; null if another list was requested meanwhile.
   async find(query) {
     const run = ++this.run;
     const range = query.layer ? Address.range(query.layer) : [1, manifest.layers];
@@ -72,7 +72,7 @@ const List = {
         Filters.strip(query),
         Filters.form(query),
         make("div", { class: "head" },
-          make("h1", { tabindex: "-1" }, title, found.whole ? null : make("small", {}, " search stopped before its end")),
+          make("h1", { tabindex: "-1" }, title, found.whole ? null : make("small", {}, " search stopped early")),
           Filters.order(query, found.matches), Sheet.button()),
         Filters.chips(query, faults),
         n ? this.table(rows, found.matches, query) : this.nothing(query),
@@ -83,7 +83,7 @@ const List = {
     say(`${title} found`);
   },
 
-  nothing: () => make("p", { class: "empty" }, "No key fits. ", make("a", { href: "#/" }, "All keys")),
+  nothing: () => make("p", { class: "empty" }, "No matching keys. ", make("a", { href: "#/" }, "All keys")),
 
   table(rows, matches, query) {
     const head = ["Key", matches && (query.promotes ? "Place" : "Matches"), "Fires on", "Top coefficient", "Value promotes",
@@ -105,7 +105,7 @@ const List = {
       matches && cell("Matches", n < 0 ? `${-n}.` : Numbers.whole(n)),
       row.end === null
         ? cell("Fires on", make("span", { class: "quiet" }, "nothing"))
-        : cell("Fires on", row.end === "" ? "(nothing before)" : token(row.end, { class: "word last" }),
+        : cell("Fires on", row.end === "" ? "(empty prefix)" : token(row.end, { class: "word last" }),
             make("small", {}, ` ${row.same} of ${row.triggers}`)),
       cell("Top coefficient", bar((row.coefficient ?? 0) / most), Numbers.short(row.coefficient)),
       cell("Value promotes", token(row.top, { class: "word" }), make("small", {}, ` ${Numbers.percent(row.probability)}`)),
@@ -119,7 +119,7 @@ const List = {
     return make("span", {}, token(row.next, { class: "word" }), " ", rank);
   },
 
-  // A small stacked bar of the labels of a key's triggers, with the numbers in words.
+  // Return a small stacked bar of a key's trigger labels, with the counts as text.
   patterns(row) {
     if (row.labels === null) return make("span", { class: "quiet" }, "–");
     const all = row.labels.reduce((a, b) => a + b, 0);

@@ -1,7 +1,7 @@
 "use strict";
-// Building the page: every text of the corpus goes through here, and becomes text, never markup.
+// Build page elements. All corpus text goes through here and becomes text, never markup.
 
-// Return an element: make("a", {class: "x", href: "#/"}, "text", element, ...); what is null is left out.
+// Return an element: make("a", {class: "x", href: "#/"}, "text", element, ...). Null content is skipped.
 function make(tag, attributes = {}, ...content) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -12,12 +12,12 @@ function make(tag, attributes = {}, ...content) {
   return element;
 }
 
-// Return a token, kept apart from the direction of the text around it.
+// Return a token, isolated from the direction of the text around it.
 function token(text, attributes = {}) {
   return make("bdi", attributes, text);
 }
 
-// Return a bar of a share in 0..1; it repeats a number that stands beside it.
+// Return a bar for a share in 0..1. It repeats a number shown beside it.
 function bar(share, name = "") {
   const element = make("span", { class: `bar ${name}`, "aria-hidden": "true" });
   element.style.setProperty("--share", Math.max(0, Math.min(1, share)));

@@ -1,12 +1,12 @@
 "use strict";
-// The parts of the site. Each is a script that hands over deflated JSON, for a page opened from a file may load no more.
+// Load the parts of the site. Each is a script with deflated JSON, since a page opened from disk may load only scripts.
 
 const Parts = {
   most: 96, // parts of keys kept in memory
   waiting: new Map(),
   kept: new Map(),
 
-  // Return a part's content; a part is loaded once, and those of keys are forgotten when there are too many.
+  // Return a part's content. Each part is loaded once; the oldest parts of keys are dropped when there are too many.
   load(name) {
     let promise = this.kept.get(name);
     this.kept.delete(name);

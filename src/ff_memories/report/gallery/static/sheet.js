@@ -1,5 +1,5 @@
 "use strict";
-// What is shown, as CSV. No cell can be taken for a formula by a spreadsheet.
+// Export the current page as CSV. Cells are escaped so that spreadsheets read no formulas.
 
 const Sheet = {
   cell(value) {
@@ -36,7 +36,7 @@ const Sheet = {
 
   button() {
     const button = make("button", { type: "button", id: "download" }, "CSV ↓");
-    button.title = "Download what is shown, as CSV";
+    button.title = "Download this page's data as CSV";
     button.onclick = () => this.download();
     return button;
   },

@@ -1,13 +1,13 @@
 "use strict";
-// Searching words: the index tells which keys fire on one, which values promote it, and where it stands in triggers.
+// Search words: the index lists the keys that fire on a word, the values that promote it, and the parts that contain it.
 
 const Words = {
   split: (text) => text.trim().split(/\s+/).filter(Boolean),
 
-  // Return whether a token is what was typed: in both cases, unless a capital was typed.
+  // Return whether a token matches the typed word: ignore case unless a capital was typed.
   same: (typed, word) => (typed === typed.toLowerCase() ? word.toLowerCase() === typed : word === typed),
 
-  // Return the entries of the part of the index where a word is to be found.
+  // Return the entries of the part of the index that covers a word.
   async near(typed) {
     const folded = typed.toLowerCase(), starts = manifest.words;
     let low = 0, high = starts.length;
@@ -23,7 +23,7 @@ const Words = {
     return (await this.near(typed)).filter(([word]) => this.same(typed, word));
   },
 
-  // Return up to n words that begin as typed and can be searched so, the most frequent first.
+  // Return up to n searchable words that start with the typed text, most frequent first.
   async suggest(typed, kind, n = 12) {
     const column = { fires: 1, promotes: 2, text: 3 }[kind], folded = typed.toLowerCase();
     const found = (await this.near(typed)).filter(([word]) => word.toLowerCase().startsWith(folded));
@@ -32,7 +32,7 @@ const Words = {
     return found.filter((entry) => size(entry) > 0).sort((a, b) => size(b) - size(a)).slice(0, n).map(([word]) => word);
   },
 
-  // Add up [step, number, ...] into a map from ordinals.
+  // Add [step, number, ...] to a map from ordinals.
   add(into, pairs, join) {
     for (let i = 0, ordinal = 0; i < pairs.length; i += 2) {
       ordinal += pairs[i];
@@ -40,7 +40,7 @@ const Words = {
     }
   },
 
-  // Return how many triggers of each key end in the words that were typed.
+  // Return how many triggers of each key end in the typed words.
   async fires(text, progress) {
     const typed = this.split(text), last = typed.at(-1), before = typed.at(-2), found = new Map();
     for (const [, fires] of await this.entries(last)) {
@@ -53,7 +53,7 @@ const Words = {
     return this.scan(await this.parts(typed), ends, progress, (ordinal) => found.has(ordinal));
   },
 
-  // Return the values with the word among their top tokens; the higher its place, the higher the number.
+  // Return the values with the word among their top tokens, with higher numbers for higher places.
   async promotes(text) {
     const found = new Map();
     for (const [, , promotes] of await this.entries(text.trim())) {
@@ -62,7 +62,7 @@ const Words = {
     return found;
   },
 
-  // Return how many triggers of each key contain all words, or the words in quotes as they follow each other.
+  // Return how many triggers of each key contain all words, or the quoted phrase.
   async text(text, progress) {
     const phrase = /^\s*"(.*)"\s*$/.exec(text), typed = this.split(phrase ? phrase[1] : text);
     if (!typed.length) return new Map();
@@ -72,7 +72,7 @@ const Words = {
     return this.scan(await this.parts(typed), holds, progress);
   },
 
-  // Return the parts of keys in whose triggers all words stand.
+  // Return the parts of keys whose triggers contain all words.
   async parts(typed) {
     const all = Array.from({ length: Math.ceil((manifest.layers * manifest.keys) / manifest.keys_of_a_part) }, (_, i) => i);
     let common = all;
@@ -87,7 +87,7 @@ const Words = {
     return common;
   },
 
-  // Look through parts of keys; return how many triggers of each key hold what is sought.
+  // Search parts of keys; return how many triggers of each key match.
   async scan(parts, holds, progress, wanted = () => true) {
     const found = new Map(), size = manifest.keys_of_a_part, inside = progress.inside ?? (() => true);
     const due = parts.filter((number) => {
