@@ -274,7 +274,7 @@ def test_stop_words_and_short_prefixes_come_with_their_base_rate():
     assert verdict("K21", tops, prediction="output_top")["measured"] == 0
     followed = examples(lambda e: 5, following=lambda e: 10 if e in (0, 12) else 20)
     text = verdict("K21", tops, followed)["reason"]
-    assert text == "base rate 30 %; of the tokens that follow in the text 10 %, base rate 10 %"
+    assert text == "base rate 30 %; next tokens in the text: 10 %, base rate 10 %"
     row = verdict("K22", composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5))
     assert row["measured"] == pytest.approx(0.5) and row["reason"] == "base rate 25 %"
 
@@ -501,7 +501,7 @@ def test_a_layer_without_either_kind_has_no_say():
     without = refinement(lambda e, i: "composition" if i == 1 else "residual")
     say = lambda n: refinement_.feed_forward_disagrees(evidence(without), layers_needed=n)
     assert [say(n).ok for n in (15, 16)] == [True, None]
-    assert say(16).reason == "the larger part in 15 of 16 layers, 1 without data"
+    assert say(16).reason == "the larger share in 15 of 16 layers, 1 without data"
 
 
 def test_a_value_that_the_paper_does_not_state_says_how_it_is_known():

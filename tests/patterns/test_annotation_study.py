@@ -79,7 +79,7 @@ def test_figure_and_tables_and_report_say_that_nobody_annotated(study):
     at = study[0] / "results/planted"
     assert "labels: simulated" in (at / "figures/figure2.svg").read_text()
     section = annotation_section(tables.read(at / "tables/annotation_scores.parquet"))
-    assert section["simulated"] and "simulated annotators" in render_section(section)
+    assert section["simulated"] and "Simulated annotators" in render_section(section)
     assert set(pl.read_csv(at / "report/table3.csv")["annotator"]) == {"simulated"}
 
 

@@ -209,7 +209,7 @@ def test_an_old_gallery_is_replaced_whole_and_another_folder_is_refused(tmp_path
     assert not (tmp_path / "g" / "data" / "keys-99.js").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    with pytest.raises(Exception, match="something else than a gallery"):
+    with pytest.raises(Exception, match="something other than a gallery"):
         build(tmp_path / "mine")
     assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
 
@@ -271,11 +271,11 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
 @pytest.mark.parametrize(
     "name, column, value, said",
     [
-        ("triggers", "layer", 3, "triggers: a key beyond layer 2, key 69"),
-        ("mutations", "key", 70, "mutations: a key beyond"),
-        ("triggers", "sentence", 400, "triggers: a sentence that the corpus does not have"),
-        ("promoted", "token", 4000, "promoted: not the tokens of this model's values"),
-        ("shading", "position", 61, "shading: not of these triggers"),
+        ("triggers", "layer", 3, "triggers: has a key beyond the model's last, layer 2, key 69"),
+        ("mutations", "key", 70, "mutations: has a key beyond"),
+        ("triggers", "sentence", 400, "triggers: names a sentence that the corpus does not have"),
+        ("promoted", "token", 4000, "promoted: tokens do not match this model's values"),
+        ("shading", "position", 61, "shading: does not match the triggers"),
     ],
 )
 def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):

@@ -266,11 +266,11 @@ def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):
 
 
 def test_a_surrogates_report_says_so_loudly_and_the_papers_does_not(tmp_path):
-    banner = "surrogate model: not the paper's"
+    banner = "<strong>Surrogate model: not the paper's</strong>"
     assert banner in made_report(tmp_path)[1].read_text()
     assert banner not in made_report(tmp_path, "paper")[1].read_text()
     released = CONFIG | {"fidelity": "released"}
-    assert "follows the released code" in made_report(tmp_path, "paper", config=released)[1].read_text()
+    assert "Follows the released code" in made_report(tmp_path, "paper", config=released)[1].read_text()
 
 
 def test_verdicts_on_another_model_are_refused(tmp_path, capsys):

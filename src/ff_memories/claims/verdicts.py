@@ -55,7 +55,9 @@ def judge(
     """
     note = PROXY if found.proxy else ""
     if scope == "surrogate" and not claim.directional:
-        return "not_applicable" if found.value is None else "measured", _joined("surrogate", note, found.reason)
+        return "not_applicable" if found.value is None else "measured", _joined(
+            "not judged on a surrogate model", note, found.reason
+        )
     if found.ok is None:
         return "not_applicable", _joined(note, found.reason or "no data")
     if scope == "surrogate":

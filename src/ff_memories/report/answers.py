@@ -111,7 +111,7 @@ def _what_says_little(rows: Sequence[Row]) -> str:
         said.append(f"{counted(len(too), 'claim holds', 'claims hold')} in an untrained model too, so {them} "
                     f"nothing about training ({_ids(too)})")  # fmt: skip
     if number_only := _of(rows, ("measured",)):
-        why = ", because only the paper's own model could confirm stated sizes"
+        why = ", because only the paper's own model could confirm the stated sizes"
         what = counted(len(number_only), "claim is", "claims are")
         said.append(f"{what} measured, not judged{why if rows[0]['scope'] == 'surrogate' else ''}")
     if nothing := _of(rows, ("not_applicable",)):
@@ -136,7 +136,7 @@ def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
         clearer = f"{'is' if clear == 1 else 'are'} significant (p < {SIGNIFICANT} after Holm's correction)"
         said.append(f"{clear} of {counted(len(tested), 'tested direction', 'tested directions')} {clearer}")
     if choices is None:
-        said.append("this run did not test alternative analysis choices")
+        said.append("this run tried no alternative analysis choices")
     else:
         flips = list(dict.fromkeys(row["claim"] for row in choices["flips"]))
         which = f" ({listed(flips)})" if flips else ""
@@ -252,7 +252,7 @@ def _tally(rows: Sequence[Row]) -> str:
         said.append(f"{counted(len(too), 'holds', 'hold')} in an untrained model too ({_ids(too)})")
     if failing and len(failing) < len(judged):
         said.append(f"{len(failing)} {_verb(rows, len(failing), no=True)} ({_ids(failing)})")
-    return listed(said)
+    return "; ".join(said)
 
 
 def _holding(rows: Sequence[Row]) -> str:

@@ -43,7 +43,7 @@ MEANINGS = {
 BASELINES = {
     "untrained": "Untrained models",
     "same_sample": "This model, on the untrained models' text sample",
-    "random_pairs": "Values paired with other keys' triggers",
+    "random_pairs": "Random pairing of values and triggers, or of examples",
     "unigram": "Always guessing the most frequent token",
     "random_types": "Guessing tokens at random",
     "every_case": "All cases, whether or not a memory agrees",

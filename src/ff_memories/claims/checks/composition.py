@@ -106,7 +106,7 @@ def _in_the_text(evidence: Evidence) -> str:
     share, base = (part.select(pl.col("next_is_stop_word").mean()).item() for part in (cases.filter("agrees"), cases))
     if share is None or base is None:
         return ""
-    return f"; of the tokens that follow in the text {percent(share)}, base rate {percent(base)}"
+    return f"; next tokens in the text: {percent(share)}, base rate {percent(base)}"
 
 
 def agreeing_short_prefixes(

@@ -85,7 +85,8 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
         ok=falls and rise > 0 and enough,
         reason=f"shallow {percent(means['shallow', 'lower'])} in the lower layers, "
         f"{percent(means['shallow', 'upper'])} in the upper; semantic {percent(means['semantic', 'lower'])} and "
-        f"{percent(means['semantic', 'upper'])}; shallow prevails in {sum(prevails.values())} of {len(bottom)}",
+        f"{percent(means['semantic', 'upper'])}; "
+        f"shallow dominates in {sum(prevails.values())} of {len(bottom)} lower layers",
         proxy=by_proxy,
         draws=draws,
     )

@@ -123,10 +123,10 @@ def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> 
     both = evidence.table("refinement").filter(pl.col("kind").is_in([most, least]))
     share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed)
     if share is None:
-        return Measurement(n=both.height), ok, f"the larger part {text}"
+        return Measurement(n=both.height), ok, f"the larger share {text}"
     draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
     found = Measurement(*share, n=both.height, draws=draws)
-    return found, ok, f"the larger part {text}"
+    return found, ok, f"the larger share {text}"
 
 
 def feed_forward_disagrees(evidence: Evidence, *, layers_needed: int) -> Measurement:
