@@ -1,4 +1,4 @@
-"""Baselines: what the claims' own checks measure where nothing was learnt, against brute force."""
+"""Test baselines, which apply the claims' checks to predictions without learning, against brute force."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""Every claim can hold and can fail, by tables made by hand; a surrogate reproduces nothing; gaps never crash."""
+"""Test that every claim can hold and fail on handmade tables, surrogates reproduce nothing, and gaps never crash."""
 
 import json
 import time
@@ -67,7 +67,7 @@ def mutations(first=lambda i: -0.1, last=lambda i: -0.7 + 0.03 * i, random=lambd
 def values(
     agreeing=lambda i: 0 if i < 11 else 6, rank=lambda i: 2000 // i**2, probability=lambda i, k: 1e-4 * i, hits=1
 ):
-    """200 values in each layer, of which the last ``agreeing(layer)`` agree and have ``hits`` agreeing triggers."""
+    """Return 200 values per layer, of which the last ``agreeing(layer)`` agree and have ``hits`` agreeing triggers."""
     rows = []
     for layer in LAYERS:
         for key in range(KEYS):
@@ -81,7 +81,7 @@ def values(
 
 
 def by_probability(rate):
-    """Values in nine intervals of the top probability, 20 in each, of which ``rate(interval)`` agree."""
+    """Return 20 values in each of nine bins of the top probability, of which ``rate(bin)`` agree."""
     rows = [
         {"layer": 16, "key": 20 * b + k, "top_token": 7, "top_probability": 1e-4 * (b + 0.9), "next_token": 7,
          "next_token_rank": 0, "agrees": k < rate(b), "agreeing_triggers": 0, "triggers": 50}
@@ -91,7 +91,7 @@ def by_probability(rate):
 
 
 def best_values(upper, agree):
-    """200 values of which the 100 most probable have ``upper`` in layer 16 and ``agree`` with agreeing triggers."""
+    """Return 200 values whose 100 most probable include ``upper`` in layer 16 and ``agree`` with agreeing triggers."""
     rows = [
         {"layer": 16 if key < upper else 3, "key": key, "top_token": 7, "next_token": 8, "next_token_rank": 1,
          "top_probability": 0.5 if key < 100 else 0.1, "agrees": False,
@@ -135,12 +135,12 @@ def refinement(kind, model_top=lambda e, i: 1, probability=lambda i: 0.06 * i):
 
 
 def settled(share):
-    """Residuals that predict the output in the first ``share(layer)`` of 20 examples."""
+    """Return residuals that predict the output in the first ``share(layer)`` of 20 examples."""
     return refinement(lambda e, i: "residual", model_top=lambda e, i: 1 if e < share(i) else 9)
 
 
 def mixture(**share):
-    """In every layer the same kinds: ``residual=15, ffn=5`` of 20 examples."""
+    """Return the same kinds in every layer, such as ``residual=15, ffn=5`` of 20 examples."""
     kinds = [kind for kind, n in share.items() for _ in range(n)]
     return refinement(lambda e, i: kinds[e])
 
@@ -170,7 +170,7 @@ MOSTLY_SHALLOW = labels(lambda i, r: "none" if r > 7 else "shallow" if r <= (6 i
 MOSTLY_SEMANTIC = labels(lambda i, r: "none" if r > 7 else "semantic" if r <= (6 if i < 10 else 3) else "shallow")
 TEN_OF_TWENTY = lambda e, i: int(e < 10)
 
-# claim: tables by which it holds, tables by which it fails
+# claim: tables with which it holds, tables with which it fails
 CASES = {
     "K1": ([mutations()], [mutations(first=lambda i: -0.5 if i == 16 else -0.1)]),
     "K2": ([mutations(last=lambda i: -0.3 if i < 16 else -0.1)], [mutations(last=lambda i: -0.3 if i < 15 else -0.1)]),
@@ -306,7 +306,7 @@ SHALLOW_STAYS = lambda i, r: "shallow" if r <= 5 else "none" if i < 9 else "sema
 SEMANTIC_STAYS = lambda i, r: "semantic" if r <= 3 else "none" if i >= 9 and r == 4 else "shallow"
 NEITHER_PREVAILS = lambda i, r: ("shallow" if r <= 5 else "semantic") if i < 9 else "semantic"
 
-# a check, tables, other limits, and the share that has to lie within some
+# a check, tables, other limits, and the share that must be within limits
 WITHIN: list[Any] = [
     (values_.peak_above, [values(lambda i: 50)], {"layers": [11, 16]}, 0.25),
     (values_.predictive_values_agree, [best_values(100, 50)], {"most": 100}, 0.5),
@@ -317,7 +317,7 @@ WITHIN: list[Any] = [
     (refinement_.settled_early, [settled(lambda i: 10)], {"layers": [1, 3]}, 0.5),
     (refinement_.distant_compositions, [distances(10)], {}, 0.5),
 ]
-# a check, tables, other limits, the limit's name, the number that is measured, and whether that has to lie below
+# a check, tables, other limits, the limit's name, the measured number, and whether it must be below
 ONE_END: list[Any] = [
     (values_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10], "lenient": 1}, "below", 0.25, True),
     (
@@ -334,7 +334,7 @@ ONE_END: list[Any] = [
     (refinement_.no_third_token, [mixture(residual=15, third=5)], {}, "at_most", 0.25, True),
 ]
 
-# a check, tables, its limits: what lies on a limit, and what lies just beyond it
+# a check, tables and its limits: on a limit, and just beyond it
 LIMITS = [
     (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5, "within": [0.5, 0.5], "factor": 2}, True),
     (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5, "within": [0.5, 0.5], "factor": 2.01}, False),
@@ -428,16 +428,16 @@ def test_reasons_name_what_was_compared():
     near = said(values_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], below=0.25, lenient=0.3)
     assert near == "in layer 1; below the lenient limit of 30 %"
     rises = said(values_.rises_with_probability, [RISING], bins=9, correlation=0, factor=1)
-    assert rises == "25 % in the lowest interval, 50 % in the highest (n = 20)"
+    assert rises == "25 % in the lowest bin, 50 % in the highest (n = 20)"
     rises = said(values_.rises_with_probability, [PERFECT], bins=9, correlation=0, factor=1)
-    assert rises == "0 % in the lowest interval, 80 % in the highest (n = 20)"
+    assert rises == "0 % in the lowest bin, 80 % in the highest (n = 20)"
     name, more = by_probability(lambda b: 2 * b)
     more = pl.concat([more, more.tail(5).with_columns(pl.col("key") + 100)])
     rises = said(values_.rises_with_probability, [(name, more)], bins=9, correlation=0, factor=1)
     assert rises.endswith("in the highest (n = 25)")
     none = composition_.agreeing_short_prefixes(evidence(composition(), examples(lambda e: 4)), shorter_than=5,
                                                 within=[0, 1], factor=1)  # fmt: skip
-    assert none.n == 0 and none.ok is None and none.reason == "no memory agrees with its layer anywhere"
+    assert none.n == 0 and none.ok is None and none.reason == "no memory ever agrees with its layer"
 
 
 def test_one_agreeing_trigger_is_enough_and_values_without_any_have_no_say():
@@ -451,7 +451,7 @@ def test_one_agreeing_trigger_is_enough_and_values_without_any_have_no_say():
 
 def test_what_is_not_there_is_said():
     none = composition_.agreeing_stop_words(evidence(composition()), within=[0, 1])
-    assert (none.n, none.ok, none.reason) == (0, None, "no memory agrees with its layer anywhere")
+    assert (none.n, none.ok, none.reason) == (0, None, "no memory ever agrees with its layer")
     name, made = composition()
     dip = lambda frame: composition_.active_dip(evidence((name, frame)), dip=[8, 10], bottom=[1, 3], factor=1).reason
     assert dip(made.filter(pl.col("layer") > 8)) == "too few layers" != dip(made.clear())
@@ -602,7 +602,7 @@ def test_a_pooled_share_counts_units_and_not_their_rows():
 
 
 def joint(*hits, layers=1):
-    """Examples' hits in layers: an array for each layer, or one for so many."""
+    """Return examples' hits by layer, from one array per layer or one array for several layers."""
     return pl.concat(
         pl.DataFrame({"example": np.arange(len(own)), "layer": [layer] * len(own), "hit": own})
         for layer, own in enumerate(hits * layers, 1)
@@ -617,7 +617,7 @@ def test_of_one_layer_alone_nothing_is_selected():
 
 
 def test_layers_that_say_the_same_of_every_example_cost_nothing():
-    """Else examples were not resampled jointly: sixteen independent layers have a wider interval."""
+    """Examples must be resampled jointly: sixteen independent layers would have a wider interval."""
     own = np.random.default_rng(0).random(2000) < 0.3
     one, alike = (lowest_of_joint(joint(own, layers=n), 1) for n in (1, 16))
     assert alike == one
@@ -673,7 +673,7 @@ def test_the_seed_of_the_run_decides_the_intervals_of_selected_layers():
     made = dict([values(lambda i: 20), composition(agreeing=TEN_OF_TWENTY), HALVES])
     found = verdicts(register(), evidence(*made.items(), seed=3), "paper").filter(pl.col("claim").is_in(SELECTED))
     alone = verdicts([CLAIMS[claim] for claim in SELECTED], evidence(*made.items(), seed=3), "paper")
-    assert found.drop("p_holm").equals(alone.drop("p_holm"))  # the correction knows how many are judged
+    assert found.drop("p_holm").equals(alone.drop("p_holm"))  # the correction depends on the number of judged claims
     assert (found["low"] < found["measured"]).all() and (found["measured"] < found["high"]).all()
     rates, keys = np.full(6, 0.0371), np.full(6, 30_000)
     assert highest_of_independent(rates, keys, 1) == highest_of_independent(rates, keys, 1)
@@ -819,7 +819,7 @@ def test_the_step_names_a_file_that_is_no_counts_table_and_writes_nothing(tmp_pa
 
 
 def of_both(evidence_):
-    """The same evidence with columns of the trained types in which no value agrees, and every one is certain."""
+    """Return the same evidence with columns for trained types in which no value agrees and all are certain."""
     changed = dict(evidence_.tables)
     changed["values"] = changed["values"].with_columns(
         top_token_trained=pl.lit(999, pl.UInt32), top_probability_trained=pl.lit(1.0, pl.Float32),

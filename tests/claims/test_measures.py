@@ -1,4 +1,4 @@
-"""Bootstrap intervals, against the distributions they draw from."""
+"""Test bootstrap intervals against the distributions they sample."""
 
 import numpy as np
 import pytest

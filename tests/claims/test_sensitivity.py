@@ -1,4 +1,4 @@
-"""Choices made otherwise: all that there are, each as a whole run with that key changed, and what is shown of them."""
+"""Test alternative choices: all are listed, each equals a whole run with that key changed, and pages show them."""
 
 from typing import Literal, get_args, get_origin
 
@@ -95,7 +95,7 @@ def test_all_steps_on_the_way_to_the_claims_can_be_run_again(planted_run, monkey
     ],
 )
 def test_a_choice_measures_what_a_whole_run_with_it_would(planted_copy, part, key, value):
-    """One that touches few steps, one that touches most: the claims of a run whose config says so, to the last bit."""
+    """A choice that touches few steps and one that touches most equal a run with that config, to the last bit."""
     wanted = f"results/planted/sensitivity/{part}/sensitivity.parquet"
     before = {path: path.read_bytes() for path in planted_copy.glob("results/planted/tables/*.parquet")}
     snakemake(planted_copy, wanted)
@@ -112,7 +112,7 @@ def test_a_choice_measures_what_a_whole_run_with_it_would(planted_copy, part, ke
 
 
 def test_a_choice_under_which_a_run_is_refused_has_no_values_and_no_verdict(planted_copy):
-    """A paragraph of short sentences is a sentence too long where paragraphs are not cut."""
+    """A paragraph of short sentences is one overlong sentence if paragraphs are not split."""
     text = planted_copy / "train.txt"
     words = text.read_text().split()[:5]
     text.write_text(text.read_text() + " ".join([*words, ". "] * 1000) + "\n")

@@ -1,4 +1,4 @@
-"""What stands beside or behind a figure's own marks: the other choice of types, untrained models, the font."""
+"""Test additions to a figure's own marks: the other choice of types, untrained models and the font."""
 
 import base64
 import io
@@ -65,7 +65,7 @@ def test_the_other_choice_is_measured_as_the_runs_own_is():
 
 
 def test_an_interval_that_only_the_other_choice_fills_is_drawn_and_empty_of_the_runs_own():
-    """Values that lose their most probable token fall into lower intervals, of which the run's own may be empty."""
+    """Values that lose their most probable token fall into lower bins, which may be empty in the run itself."""
     values = knowing("trained")["values"].with_columns(
         pl.lit(4e-4, dtype=pl.Float32).alias("top_probability"),
         pl.lit(1e-4, dtype=pl.Float32).alias("top_probability_trained"),

@@ -1,4 +1,4 @@
-"""Figures: drawn from tables alone, the same bytes each time, legible without colour, honest about what they show."""
+"""Test that figures need only tables, are reproducible bytes, are legible without colour, and state what they show."""
 
 import html
 import itertools
@@ -123,7 +123,7 @@ def test_what_is_no_specification_makes_no_page(tmp_path, capsys, content):
 @pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_of_last_tokens_speaks_of_no_next_one(figure):
-    """Where values are compared with a trigger's last token, neither caption nor axis says otherwise."""
+    """If values are compared with a trigger's last token, caption and axis say so."""
     look = replace(looking(figure), target="last")
     frame = draw.data(chosen(figure, synthetic()), Settings(SECTIONS), look)
     spec = render.spec(draw.chart(frame, look))
@@ -172,7 +172,7 @@ def test_other_depths_are_drawn_with_all_their_layers_and_without_the_papers_val
 
 
 def lightness(colour: str) -> float:
-    """Return the CIE lightness L* in 0..100 of ``#RRGGBB``: what is left of a colour in a greyscale print."""
+    """Return the CIE lightness L* in 0..100 of ``#RRGGBB``, which is what a greyscale print preserves."""
     linear = []
     for start in (1, 3, 5):
         part = int(colour[start : start + 2], 16) / 255
@@ -319,7 +319,7 @@ def test_chance_is_the_share_of_equal_pairs_over_all_pairings():
 
 
 def figure3(change, coefficient):
-    """Return Figure 3's frame and chart where one key of layer 6 has one trigger of this change and coefficient."""
+    """Return Figure 3's frame and chart if one key of layer 6 has one trigger with this change and coefficient."""
     rows = synthetic()["mutations"].with_columns(change=pl.lit(-0.2))
     odd = (pl.col("layer") == 6) & (pl.col("key") == 1) & (pl.col("rank") == 3) & (pl.col("mutation") == "first")
     rows = rows.with_columns(
@@ -360,7 +360,7 @@ def test_robust_means_of_mutations_are_those_of_a_brute_force():
 
 
 def marks_of(figure: str, **look) -> list[tuple[str, dict]]:
-    """Return the kind of mark and each row that a figure draws of the paper's values."""
+    """Return the kind of mark and the row of each of the paper's values in a figure."""
     context = looking(figure, **look)
     spec = render.spec(draw.chart(draw.data(chosen(figure, synthetic()), Settings(SECTIONS), context), context))
     return [
@@ -373,7 +373,7 @@ def marks_of(figure: str, **look) -> list[tuple[str, dict]]:
 
 @pytest.mark.parametrize("figure", sorted(set(paper.all_values()["figure"])))
 def test_only_a_single_value_of_the_paper_is_a_mark_and_a_range_is_a_band(figure):
-    """A mark in the middle of a range would read as a datum."""
+    """A mark in the middle of a range would look like a datum."""
     drawn = marks_of(figure, surrogate=False)
     assert len({str(row) for _, row in drawn}) == paper.all_values().filter(pl.col("figure") == figure).height
     for kind, row in drawn:

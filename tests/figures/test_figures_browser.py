@@ -1,4 +1,4 @@
-"""Figures in a real browser: nothing is cut off, no words lie over others, and a figure's own page fills its window."""
+"""Test figures in a real browser: nothing is clipped, no text overlaps, and a figure's own page fills its window."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def driver(tmp_path_factory):
 
 
 def everything(layers: int) -> dict[str, pl.DataFrame]:
-    """Return the synthetic tables with every optional column that a figure knows."""
+    """Return the synthetic tables with every optional column that figures use."""
     frames = synthetic(layers)
     for name in ("values", "composition"):
         kinds = [n for n in tables.TABLES[name].optional if n.endswith("_trained")]
@@ -65,7 +65,7 @@ def drawn(figure: str, target: str = "next", vocab: int | None = 10_288, empty: 
 
 
 def faults(driver, spec: dict, figure: str, folder) -> list[str]:
-    """Return what is cut off or lies over something else in the still figure, as a browser shows it."""
+    """Return what is clipped or overlaps in the static figure, as a browser renders it."""
     page = folder / "it.html"
     page.write_text(f"<!DOCTYPE html><body>{font.carried(render.svg(spec, figure))}", encoding="utf-8")
     driver.get(page.as_uri())

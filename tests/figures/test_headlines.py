@@ -1,4 +1,4 @@
-"""A figure's title says what its frame shows: change the numbers and the sentence changes."""
+"""Test that a figure's headline follows the numbers in its frame."""
 
 import json
 
@@ -16,7 +16,7 @@ FOUR = looking("figure4", layers=4)
 
 
 def said(name, context=FOUR, **columns):
-    """Return the headline of a frame of these columns, without spaces that do not break."""
+    """Return the headline of a frame with these columns, with ordinary spaces."""
     return headline(name, pl.DataFrame(columns), context).replace("\u00a0", " ")
 
 

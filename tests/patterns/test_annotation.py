@@ -1,4 +1,4 @@
-"""The annotation study: what is shown, what comes back in every format, what is refused, and what is scored."""
+"""Test the annotation study: items shown, answers in every format, refusals and scores."""
 
 import csv
 import json
@@ -43,7 +43,7 @@ STUDY = [
 
 
 def said(records):
-    """What records say, without where they were read and how patterns are called."""
+    """Return the content of records, without their places and the patterns' names."""
     out = {}
     for r in records:
         out.setdefault((r.annotator, r.item), []).append((r.type, r.description, r.ranks))
@@ -269,7 +269,7 @@ def test_masi_is_the_distance_of_sets():
     assert inter_annotator.masi(frozenset("abc"), frozenset("bcd")) == pytest.approx(1 - 2 / 4 / 3)
     mild, hard = (inter_annotator.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
     assert inter_annotator.alpha_masi(mild) > inter_annotator.alpha_masi(hard)
-    assert inter_annotator.alpha_nominal(inter_annotator.counted([["none"], ["both"]])) is None  # nobody to agree with
+    assert inter_annotator.alpha_nominal(inter_annotator.counted([["none"], ["both"]])) is None  # no pairs
 
 
 def alpha_by_pairs(units, distance):
@@ -308,12 +308,12 @@ def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():
 
 
 def chances(error):
-    """How likely an annotator is to see no pattern, the true one, and one of the other type."""
+    """Return the probabilities that an annotator sees no pattern, the true one, and one of the other type."""
     return np.array([error.miss, (1 - error.miss) * (1 - error.mistype), (1 - error.miss) * error.mistype])
 
 
 def simulated_study(errors, keys=600, seed=5):
-    """A plan of many keys with a pattern each, a tenth repeated and a tenth foils, and simulated annotators."""
+    """Return a plan of many keys with one pattern each, a tenth repeats and a tenth foils, and simulated annotators."""
     shown = [Item("key", 1, n, ((f"a{n}",),) * 10) for n in range(keys)]
     shown += [Item("repeat", 1, n, ((f"a{n}",),) * 10) for n in range(keys // 2)]
     shown += [Item("foil", None, n, ((f"f{n}",),) * 10) for n in range(keys // 2)]
@@ -460,7 +460,7 @@ def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():
     assert set(keys) == {(layer, key) for layer in (1, 2) for key in range(10)}
     for i in keys.values():
         assert i.prefixes == tuple(tuple(dictionary[4 + 5 * i.key + at] for at in range(n)) for n in (1, 2, 3))
-    for i in shown:  # a repeat stands in the other half than its key
+    for i in shown:  # a repeat is in the other half than its key
         if i.kind == "repeat":
             assert i.prefixes == keys[i.layer, i.key].prefixes and i.item != keys[i.layer, i.key].item
             assert shown.index(keys[i.layer, i.key]) < 11 <= shown.index(i)
@@ -551,7 +551,7 @@ def test_an_annotator_is_compared_with_the_proxy_on_the_keys_that_were_annotated
     }  # fmt: skip
     once = scoring._against(theirs, pl.DataFrame(mine[:4]), pl.DataFrame(machine, schema=columns, orient="row"),
                             pl.DataFrame(labels), 1)  # fmt: skip
-    assert once == found  # repeats have no say
+    assert once == found  # repeats do not count
     nothing = pl.DataFrame([label(0, 1, "none", kind="repeat")])
     assert [n for *_, n in scoring._against(theirs.clear(), nothing, theirs.clear(), pl.DataFrame(labels), 1)] == [
         0
@@ -568,7 +568,7 @@ def test_mixed_line_ends_are_said_once_however_often_they_change(tmp_path):
 
 @pytest.fixture
 def simulated(tmp_path, monkeypatch):
-    """A function that simulates annotators of a plan of one key, which has one pattern; its files."""
+    """Return a function that simulates annotators of one key with one pattern and writes their files."""
     monkeypatch.chdir(tmp_path)
     Path("my.yaml").write_text(yaml.safe_dump(config()))
     write_dictionary(tmp_path / "dict.txt", words(10))

@@ -1,4 +1,4 @@
-"""A simulated study through the real workflow: plan, annotators' files, scores, and a Figure 2 that says what it is."""
+"""Test a simulated study through the real workflow: plan, annotators' files, scores, and a marked Figure 2."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""The forms in a real browser: by keyboard alone, saved as one goes, exported as what the scoring reads."""
+"""Test the forms in a real browser: keyboard use, automatic saving, and exports that the scoring reads."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_patterns_by_keyboard(browser, tmp_path):
     press(browser, "j", " ", Keys.ENTER)
     assert text(browser, "place") == "2 / 3" and text(browser, "done") == "1 of 3 done"
     press(browser, "0", Keys.ENTER)
-    browser.refresh()  # what was done is still there
+    browser.refresh()  # answers persist
     assert text(browser, "place") == "3 / 3" and text(browser, "done") == "2 of 3 done"
     press(browser, "n", "unfinished", Keys.ENTER, "m", "1")
     press(browser, "c")
@@ -92,7 +92,7 @@ def test_the_framed_pattern_is_ticked_everywhere_edited_taken_out_and_put_back_b
     assert patterns() == [("two", "in 0 of at least 3")] and "Press u to undo" in text(browser, "message")
     press(browser, "u", "u", "p", "x", Keys.ENTER)
     assert text(browser, "place") == "2 / 3" and not browser.find_element("id", "guide").get_attribute("open")
-    press(browser, "u", Keys.ARROW_LEFT)  # what is out stays out on another page
+    press(browser, "u", Keys.ARROW_LEFT)  # a removed pattern stays removed on another page
     assert patterns() == [("one more", "in 4")]
 
 

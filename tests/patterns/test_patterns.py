@@ -1,4 +1,4 @@
-"""The proxy annotator finds what was planted, in an invented language, and nothing in random prefixes."""
+"""Test that the proxy finds what was planted in an invented language, and nothing in random prefixes."""
 
 import os
 import random
@@ -31,7 +31,7 @@ SHOWN = 25
 
 
 def invented_words(n, rng):
-    """n distinct words that neither end like plurals nor begin alike, so that none is a form of another."""
+    """Return n distinct words without plural endings or common beginnings, so that none is a form of another."""
     out = []
     while len(out) < n:
         word = "".join(rng.choice("bdfgklmnprtvz") + rng.choice("aiou") for _ in range(3)) + rng.choice("bkmnt")
@@ -42,7 +42,7 @@ def invented_words(n, rng):
 
 @dataclass
 class Language:
-    """Words by falling frequency, groups of close words, and a corpus with planted triggers.
+    """Words by decreasing frequency, groups of close words, and a corpus with planted triggers.
 
     A group's words are close in ``embeddings``, or by standing in the same ``sentences``.
     """
@@ -80,7 +80,7 @@ class Language:
         return self.rng.choices(range(4, len(self.dictionary)), self.weights, k=self.rng.randint(6, 24))
 
     def ngram(self):
-        """A suffix of one to three tokens with a word of content at its end or before it."""
+        """Return a suffix of one to three tokens with a content word in it."""
         words = [self.rng.randrange(self.first, len(self.dictionary))]
         stops = [self.rng.randrange(4, self.first) for _ in range(self.rng.randint(0, 2))]
         return words + stops if self.rng.random() < 0.4 else stops + words
@@ -126,7 +126,7 @@ class Language:
 
 
 def scores(language):
-    """Precision and recall of patterns per type, share of foils with a pattern, accuracy of labels."""
+    """Return patterns' precision and recall per type, the share of foils with a pattern, and the labels' accuracy."""
     triggers, corpus = language.triggers(), language.corpus()
     keys = sample.read_keys(triggers, corpus, 200, SHOWN, seed=1)
     annotator = proxy.Annotator.of(corpus, language.dictionary, language.embedding, triggers, seed=1)
@@ -167,7 +167,7 @@ def scores(language):
 
 
 def named_words(description):
-    """The words that a description names, without its own."""
+    """Return the words that a description names, without its fixed words."""
     if '"' in description:
         return description.split('"')[1].split()
     return description.partition(": ")[2].split(", ")
@@ -222,7 +222,7 @@ def annotator():
 
 
 def ending(language, endings):
-    """A key whose prefixes end as given; each starts with other random words."""
+    """Return a key whose prefixes have the given ends and different random beginnings."""
     prefixes = [tuple(language.sentence()[:6] + language.dictionary.encode(e.split())) for e in endings]
     return Key(1, 0, tuple(range(1, len(prefixes) + 1)), tuple(prefixes))
 
@@ -269,7 +269,7 @@ def test_a_common_word_is_no_pattern_where_it_is_as_common_as_anywhere(annotator
     common = max(range(4, 16), key=lambda t: language.weights[t - 4])
     share = language.weights[common - 4] / sum(language.weights)
     fill = language.dictionary.types[-60:]
-    assert share * SHOWN > 1  # one or two are expected, so that three are no news
+    assert share * SHOWN > 1  # one or two are expected, so three are not surprising
     key = ending(language, [language.dictionary[common]] * 3 + fill[: SHOWN - 3])
     assert descriptions(found, key) == []
 
@@ -325,7 +325,7 @@ def test_content_words_and_shapes():
 
 
 def triggers_of(keys, rows=None):
-    """A triggers table: {(layer, key): number of triggers}, each the first two tokens of sentence 0."""
+    """Return a triggers table from {(layer, key): number of triggers}, each the first two tokens of sentence 0."""
     rows = rows or [(lay, key, r, 1.0, 0, 2, 5) for (lay, key), n in keys.items() for r in range(1, n + 1)]
     return pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row").sort("layer", "key", "rank")
 
@@ -561,7 +561,7 @@ def test_the_step_refuses_what_does_not_belong_together(inputs, tmp_path, capsys
 
 @dataclass
 class Says:
-    """An annotator with an answer for every key: {number: [(type, members)]}."""
+    """An annotator with a fixed answer for every key: {number: [(type, members)]}."""
 
     answers: dict
 
@@ -573,7 +573,7 @@ class Says:
 
 
 def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
-    """A found pattern is right if 4 in 5 of its prefixes hold the planted one, which is found if half of its are."""
+    """A found pattern is right if 80 % of its prefixes have the planted one, found if half of its are."""
     prefixes = ((4,),) * 25
     case = lambda sort, n, **planted: quality.Case(
         sort,
@@ -709,7 +709,7 @@ def test_how_often_a_feature_is_expected_is_pooled_over_lengths():
     assert known["end", (4,)] == pytest.approx(permutation_test.tail(np.array([22]), 24, np.array([chance]))[0])
     unseen = 100 / 101 / 150 * 10 / 24 + 100 / 101 / 150 * 14 / 24
     assert known["end", (5, 4)] == pytest.approx(permutation_test.tail(np.array([10]), 24, np.array([unseen]))[0])
-    assert ("end", (6,)) not in known  # two are no pattern
+    assert ("end", (6,)) not in known  # two prefixes are not a pattern
     assert [len(part) for part in one._frequent([], np.empty(0, int))] == [0, 0]
     assert one._smallest(np.array([0])) == 1
 

@@ -1,4 +1,4 @@
-"""The report's sentences follow its tables: other verdicts and numbers, other words."""
+"""Test that the report's sentences follow the verdicts and numbers in its tables."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def told(shown, info=INFO, choices=None):
 
 
 def known(**values):
-    """Columns of a claims table in which some claims have these values, by column."""
+    """Return columns of a claims table with these values, by column and claim."""
     kinds = tables.TABLES["claims"].columns
     return {
         column: pl.col("claim").replace_strict(by_claim, default=None, return_dtype=kinds[column])

@@ -1,4 +1,4 @@
-"""The gallery without a browser: what its parts say is what the tables say, and hostile text stays text."""
+"""Test the gallery without a browser: its parts match the tables, and hostile text stays text."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The gallery in a real browser, opened from its file."""
+"""Test the gallery in a real browser, opened from its file."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 
 class Gallery:
-    """A gallery in a browser: where it is, what it shows, and what is pressed."""
+    """A gallery in a browser: its address, its content and key presses."""
 
     def __init__(self, driver, folder, url=None):
         self.driver, self.folder, self.url = driver, folder, url or (folder / "index.html").as_uri()
@@ -47,7 +47,7 @@ class Gallery:
 
     @property
     def keys(self):
-        """Addresses of the keys that are listed."""
+        """Return the addresses of the listed keys."""
         return self("return [...document.querySelectorAll('table.list th a')].map((a) => a.getAttribute('href'))")
 
     @property
@@ -96,7 +96,7 @@ def addresses(frame):
 
 
 def words_of(made):
-    """Every trigger's words, with the address of its key."""
+    """Return every trigger's words with the address of its key."""
     tokens, (first, end) = made.corpus.tokens, made.windows
     rows = made.triggers.select("layer", "key").iter_rows()
     return [
@@ -106,7 +106,7 @@ def words_of(made):
 
 
 def listed(gallery):
-    """The keys of all pages of the list that is shown."""
+    """Return the keys on all pages of the current list."""
     found, address = set(gallery.keys), gallery.address
     for page in range(2, gallery.count() // 50 + 2):
         gallery.go(f"{address}&page={page}")

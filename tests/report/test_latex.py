@@ -1,4 +1,4 @@
-"""The LaTeX of claims and tables is sound by LaTeX's rules, whatever the text, and where there is LaTeX it is set."""
+"""Test that the LaTeX of claims and tables is valid for any text, and compiles if LaTeX is installed."""
 
 import re
 import shutil
@@ -32,7 +32,7 @@ def claims(scope="surrogate"):
 
 
 def pieces():
-    """Every piece of LaTeX that the package writes, with hostile text in it."""
+    """Return every piece of LaTeX that the package writes, with hostile text in it."""
     values = frame("values", *(value(4 + i, key=i) for i in range(len(HOSTILE))))
     return {
         "claims": to_latex(claims(), "surrogate"),
@@ -44,13 +44,13 @@ def pieces():
 
 
 def bare(tex):
-    """LaTeX without comments, escaped signs and mathematics: what is left has its meaning as a command."""
+    """Return LaTeX without comments, escaped signs and mathematics: the rest acts as commands."""
     tex = re.sub(r"^% .*\n", "", tex, flags=re.MULTILINE)
     return re.sub(r"\$[^$]*\$", "", re.sub(r"\\[\\{}$&#%_]", " ", tex))
 
 
 def faults(tex):
-    """What LaTeX would stumble over."""
+    """Return what LaTeX would reject."""
     rest = bare(tex)
     if re.search(r"[$#%_^~\"]", rest):
         yield "an unescaped sign"
@@ -89,7 +89,7 @@ def test_a_fault_is_found(broken):
 
 @pytest.mark.parametrize("claim", register(), ids=lambda claim: claim.id)
 def test_every_statement_comes_out_as_it_went_in(claim):
-    """Undo the escaping: what a reader of the PDF sees is the register's own text."""
+    """Unescaped, the LaTeX is the register's own text, as readers of the PDF see it."""
     names = {
         r"\textquotesingle{}": "'",
         r"\textquotedbl{}": '"',

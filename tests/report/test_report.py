@@ -1,4 +1,4 @@
-"""Tables 1 to 3, the report and the page of costs: hostile text stays text, and the same input gives the same page."""
+"""Test Tables 1 to 3, the report and the cost page: hostile text stays text, and equal inputs give equal pages."""
 
 import csv
 import io
@@ -79,7 +79,7 @@ def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_pro
 
 
 def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers():
-    """The clearest of each: what its own pattern covers, less what its patterns of the other type do."""
+    """The clearest pattern has the largest lead in coverage over the key's patterns of the other type."""
     semantic = {"type": "semantic"}
     held = [
         annotation([1, 2, 3], "ends a", key=1), annotation([1, 2, 3], "ends b", key=2),

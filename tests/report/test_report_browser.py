@@ -1,4 +1,4 @@
-"""The report in a real browser, opened from its file: its figures come alive, nothing complains, axe finds no fault."""
+"""Test the report in a real browser: its figures become interactive, the console is clean, and axe finds no fault."""
 
 import base64
 import re

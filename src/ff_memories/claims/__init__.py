@@ -1,1 +1,1 @@
-"""The paper's claims as data, the checks that judge them by a run's tables, and their verdicts."""
+"""Hold the paper's claims as data, check them against a run's tables, and give verdicts."""

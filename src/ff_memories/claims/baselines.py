@@ -1,7 +1,7 @@
-"""What every claim's measure would be without what the claim is about: the `baselines` and `control` tables.
+"""Measure every claim without the effect that it describes: the `baselines` and `control` tables.
 
-A baseline is a set of tables, and the claims' own checks measure it: the tables of untrained models, or this run's own
-with predictions that know nothing of the keys. So a claim and its baselines are one measure, not two.
+A baseline is a set of tables that the claims' own checks measure: the tables of untrained models, or this run's
+tables with predictions that are independent of the keys. So a claim and its baselines share one measure.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,16 +22,16 @@ from ff_memories.tables import TABLES, conform
 
 Tables = dict[str, pl.DataFrame]
 UNTRAINED = "untrained"
-DRAWS = 3  # of each baseline that is drawn at random
+DRAWS = 3  # of each random baseline
 PREDICTED = ("top_token", "top_probability", "next_token_rank")
 
 
 def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
-    """Return the table ``values`` as if every value predicted something else.
+    """Return the table ``values`` with other predictions in place of the values' own.
 
     Args:
         targets: triggers with their ``target`` (``targets.targets``).
-        predicted: the columns ``PREDICTED``, a row for each value, in the table's order.
+        predicted: the columns ``PREDICTED``, one row per value, in the table's order.
     """
     changed = values.select(TABLES["values"].columns.keys()).with_columns(predicted.select(PREDICTED))
     tops = changed.select("layer", "key", top="top_token")
@@ -53,9 +53,9 @@ def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: pl.DataFra
 
 
 def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -> Tables:
-    """Return a run whose values belong to other keys of their layer, and whose residuals to other examples.
+    """Return a run with values shuffled among the keys of their layer, and residuals among examples.
 
-    A rank is not known under another value, and is null.
+    The rank under another value is unknown, so it is null.
     """
     shuffled = [rng.permutation(part) for part in _rows_by_layer(run["values"])]
     predicted = (
@@ -70,10 +70,10 @@ def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -
 
 
 def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
-    """Return a run in which all predict the most frequent type; ranks are by frequency.
+    """Return a run in which everything predicts the most frequent type, with ranks by frequency.
 
     Args:
-        counts: (vocab,) how often each type occurs in the training text.
+        counts: (vocab,) number of occurrences of each type in the training text.
     """
     order = np.lexsort((np.arange(len(counts)), -counts))
     rank = np.empty(len(counts), dtype=np.int64)
@@ -92,7 +92,7 @@ def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
 
 
 def random_types(run: Tables, targets: pl.DataFrame, vocab: int, rng: np.random.Generator) -> Tables:
-    """Return a run in which every value predicts a type drawn at random, 1/V each."""
+    """Return a run in which every value predicts a uniformly random type."""
     n = len(run["values"])
     predicted = pl.DataFrame({
         "top_token": rng.integers(0, vocab, n).astype(np.uint32),
@@ -103,7 +103,7 @@ def random_types(run: Tables, targets: pl.DataFrame, vocab: int, rng: np.random.
 
 
 def every_case(run: Tables) -> Tables:
-    """Return a run in which some memory agrees in every case: what is a claim about those cases becomes a base rate."""
+    """Return a run in which some memory agrees in every case, which turns claims about those cases into base rates."""
     return {"composition": run["composition"].with_columns(pl.lit(1, pl.UInt16).alias("agreeing_memories"))}
 
 
@@ -118,7 +118,7 @@ def _with_residuals(refinement: pl.DataFrame, tops: np.ndarray) -> pl.DataFrame:
 
 
 def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -> Iterator[tuple[str, Tables]]:
-    """Yield every baseline that needs no model, by name: a set of tables for each draw."""
+    """Yield every baseline that needs no model as (name, tables), once per draw."""
     for draw in range(DRAWS):
         rng = generator(seed, f"random baselines {draw}")
         yield "random_pairs", run | random_pairs(run, targets, rng)
@@ -131,8 +131,8 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
     """Return the table ``baselines``.
 
     Args:
-        evidence: of the run, whose sizes and settings hold for baselines too.
-        measured: baselines by name, each with its tables; one that is drawn several times comes several times.
+        evidence: the run's; its sizes and settings apply to baselines too.
+        measured: (name, tables) of each baseline, once per draw.
     """
     found: dict[tuple[str, str], list[Measurement]] = {}
     for name, tables in measured:
@@ -171,7 +171,7 @@ MEASURES: Mapping[str, Callable[[Tables, int, int], pl.DataFrame]] = {
 
 
 def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> pl.DataFrame:
-    """Return the table ``control``: measures by layer of the untrained models, their mean, least and largest."""
+    """Return the table ``control``: measures of the untrained models by layer, as mean, minimum and maximum."""
     out = pl.DataFrame({"layer": range(1, layers + 1)}, schema={"layer": pl.UInt8})
     every_layer = out.select("layer")
     fires = pl.concat(

@@ -1,4 +1,4 @@
-"""What the checks look at: a run's tables, the model's size, and the few settings that measures depend on."""
+"""Hold the input of the checks: a run's tables, the model's size, and the settings that measures depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,28 +16,28 @@ PROXY = "proxy"
 
 
 class Missing(Exception):
-    """The data that a claim rests on was not gathered in this run."""
+    """Raised if this run did not collect the data that a claim needs."""
 
 
 def of_types(frame: pl.DataFrame, types: str) -> pl.DataFrame:
-    """Return a table with its columns of some types in place of those without a suffix."""
+    """Return a table whose columns with the suffix ``_<types>`` replace those without a suffix."""
     own = [column for column in frame.columns if column.endswith(f"_{types}")]
     return frame.with_columns(pl.col(c).alias(c.removesuffix(f"_{types}")) for c in own).drop(own)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A run's tables and what else its measures depend on.
+    """A run's tables, and everything else that its measures depend on.
 
     Attributes:
-        tables: by name; those that were not made are absent.
+        tables: by name; tables that the run did not make are absent.
         layers, keys, vocab: L, d_m and the number of token types of the model.
-        seed: of the bootstrap; without one, measurements have no intervals and nothing to test.
+        seed: of the bootstrap; without one, measurements have no intervals and no tests.
         mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
-        one_softmax: whether r, y and o were read by one softmax of linear logits, so that logits add up.
+        one_softmax: whether r, y and o share one softmax with linear logits, so that the logits add up.
         stop_words: token ids.
-        near_zero: coefficients below this share of their layer's largest one are near zero (``NEAR_ZERO``).
+        near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).
     """
 
     tables: Mapping[str, pl.DataFrame]
@@ -55,7 +55,7 @@ class Evidence:
     def of_run(
         cls, config: Settings, info: Mapping[str, Any], dictionary: Path, tables: Mapping[str, pl.DataFrame]
     ) -> "Evidence":
-        """Return the evidence of a run: its config, its model's info, its dictionary and its tables."""
+        """Return the evidence of a run from its config, model info, dictionary and tables."""
         return cls(
             tables=tables,
             layers=info["layers"],
@@ -71,22 +71,22 @@ class Evidence:
         )
 
     def table(self, name: str) -> pl.DataFrame:
-        """Return a table. Raises ``Missing`` when this run did not make it."""
+        """Return a table. Raises ``Missing`` if this run did not make it."""
         if name not in self.tables:
             raise Missing(f"no table {name!r} in this run")
         return self.tables[name]
 
     def beside(self) -> "tuple[str, Evidence] | None":
-        """Return the other choice of ``values.types`` and the evidence by it, where the tables hold both."""
+        """Return the other choice of ``values.types`` and its evidence, if the tables have both choices."""
         for types in ("all", "trained"):
             if f"top_token_{types}" in self.tables.get("values", pl.DataFrame()).columns:
                 return types, replace(self, tables={n: of_types(frame, types) for n, frame in self.tables.items()})
         return None
 
     def labels(self, name: str) -> tuple[pl.DataFrame, bool]:
-        """Return the people's rows of a table of judgements, or else the proxy's, and whether it is the proxy's.
+        """Return people's rows of a table of judgements, or else the proxy's, and whether they are the proxy's.
 
-        Raises ``Missing`` when nobody has judged anything.
+        Raises ``Missing`` if the table is empty.
         """
         frame = self.table(name)
         people = frame.filter(pl.col("annotator") != PROXY)

@@ -1,4 +1,4 @@
-"""The claims and their verdicts as a LaTeX table."""
+"""Write the claims and their verdicts as a LaTeX table."""
 
 import polars as pl
 
@@ -26,6 +26,6 @@ def to_latex(claims: pl.DataFrame, scope: str) -> str:
 
 
 def _typeset(text: str) -> str:
-    """Return text for LaTeX, with the signs that its fonts may lack as mathematics."""
+    """Return text for LaTeX, with signs that its fonts may lack set in math mode."""
     signs = {"−": "$-$", "×": r"$\times$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "≈": r"$\approx$", "→": r"$\to$"}
     return "".join(signs.get(c, c) for c in latex(text))

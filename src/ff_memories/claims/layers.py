@@ -1,19 +1,19 @@
-"""The paper's layers in a model of any depth: layer l of L corresponds to 16 l / L of the paper's 16."""
+"""Map the paper's layers to a model of any depth: layer l of L corresponds to 16 l / L of the paper's 16."""
 
 PAPER = 16
 
 
 def between(bounds: list[int], layers: int) -> list[int]:
-    """Return the layers that correspond to the paper's layers ``bounds[0]`` to ``bounds[1]``, both included.
+    """Return the layers that correspond to the paper's layers ``bounds[0]`` to ``bounds[1]``, inclusive.
 
-    Exactly those for 16 layers; by relative depth otherwise, and perhaps none in a shallow model.
+    For 16 layers, these are the same layers. Otherwise they follow relative depth; a shallow model may have none.
     """
     first, last = bounds
     return [layer for layer in range(1, layers + 1) if (first - 1) * layers < PAPER * layer <= last * layers]
 
 
 def at(layer: int, layers: int) -> int:
-    """Return the one layer that corresponds to a layer of the paper, by relative depth and at least 1."""
+    """Return the layer that corresponds to a layer of the paper, by relative depth and at least 1."""
     return max(1, layer * layers // PAPER)
 
 
@@ -21,10 +21,10 @@ def tally(holding: dict[int, bool], layers: int, needed: int = PAPER) -> tuple[b
     """Judge "in at least ``needed`` of 16 layers", scaled to ``layers``.
 
     Args:
-        holding: whether it holds, for each layer in which it could be measured.
+        holding: whether the claim holds, for each layer in which it could be measured.
 
     Returns:
-        The answer and how it came about. ``None`` where the layers without data would decide.
+        The answer and its explanation. The answer is ``None`` if the layers without data would decide.
     """
     held = sum(holding.values())
     unknown = layers - len(holding)
@@ -37,7 +37,7 @@ def tally(holding: dict[int, bool], layers: int, needed: int = PAPER) -> tuple[b
 
 
 def both(one: bool | None, other: bool | None) -> bool | None:
-    """Return whether both hold, where ``None`` is unknown: one that fails settles it."""
+    """Return whether both hold. ``None`` is unknown; one failure decides."""
     if one is False or other is False:
         return False
     return None if one is None or other is None else True

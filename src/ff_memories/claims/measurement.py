@@ -1,4 +1,4 @@
-"""What a check found: a number with its interval and n, and whether the claim holds by it."""
+"""Hold a check's result: a number with its interval and n, and whether the claim holds."""
 
 import math
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def _finite(value: float | None) -> float | None:
-    """Return ``None`` for what is no number: tables hold null there, never NaN."""
+    """Return ``None`` for values that are not finite, since tables hold null and never NaN."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
@@ -16,13 +16,13 @@ class Measurement:
     """One claim, measured.
 
     Attributes:
-        value: the number, ``None`` where nothing could be measured.
-        low, high: its 95 % interval, ``None`` where the value is neither a mean nor the highest or lowest of several.
+        value: the number; ``None`` if nothing could be measured.
+        low, high: its 95 % interval; ``None`` if the value is neither a mean nor the highest or lowest of several.
         n: units behind the value (keys, values, examples, pairs, layers).
-        ok: whether the claim holds by it; ``None``: the question has no answer here.
-        reason: what else a reader should know, or why there is no answer.
-        proxy: the labels behind it were given by the automatic proxy.
-        draws: of the number that the claim is tested by (its ``null`` in claims.toml), one for each resample.
+        ok: whether the claim holds; ``None`` if that cannot be decided here.
+        reason: additional information, or why there is no answer.
+        proxy: whether it is based on the automatic proxy's labels.
+        draws: resamples of the number that the claim's test compares with ``null`` (in claims.toml).
     """
 
     value: float | None = None

@@ -1,7 +1,7 @@
-"""What the paper measures, from the tables: one function per figure, used by figures, claims and report alike.
+"""Compute the paper's measures from the tables: one function per figure, shared by figures, claims and report.
 
-Every function takes tables and returns a small frame, sorted, one row per mark of its figure. Shares are fractions in
-0..1, changes are fractions (−0.5 = half), intervals are 95 % bootstrap intervals over keys or examples.
+Every function takes tables and returns a small sorted frame with one row per mark of its figure. Shares are fractions
+in 0..1, changes are fractions (−0.5 = half), and intervals are 95 % bootstrap intervals over keys or examples.
 """
 
 import polars as pl
@@ -12,10 +12,10 @@ from ff_memories.tables import KIND, MUTATION
 
 MUTATIONS = tuple(MUTATION.categories)
 KINDS = tuple(KIND.categories)
-LABELS = ("shallow", "both", "semantic", "none")  # in the order of Figure 2's bars, from below
-TRIMMED = 0.1  # of the keys, at either end
-# A coefficient below this share of its layer's largest one is near zero. A ratio to it may be hundreds and says little,
-# and in tf32 and bfloat16 rounding may change it by a tenth.
+LABELS = ("shallow", "both", "semantic", "none")  # in the order of Figure 2's bars, bottom to top
+TRIMMED = 0.1  # share of the keys at either end
+# A coefficient below this share of its layer's largest one counts as near zero. Ratios to it can reach the hundreds,
+# and in tf32 and bfloat16 rounding may change them by a tenth.
 NEAR_ZERO: dict[Precision, float] = {
     "float32": 1e-3,
     "tf32": 20 * ROUNDOFF["tf32"],
@@ -78,8 +78,8 @@ def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
 def near_zero_keys(mutations: pl.DataFrame, share: float = NEAR_ZERO["float32"]) -> pl.DataFrame:
     """Return the ``layer`` and ``key`` of keys with a trigger whose coefficient is near zero.
 
-    The change of such a trigger is a ratio to next to nothing, and may be any number. ``share``: of the layer's largest
-    coefficient, see ``NEAR_ZERO``.
+    The change of such a trigger is a ratio to almost zero and can be arbitrary. ``share``: of the layer's largest
+    coefficient; see ``NEAR_ZERO``.
     """
     small = pl.col("coefficient") < share * pl.col("coefficient").max().over("layer")
     return mutations.filter(small).select("layer", "key").unique().sort("layer", "key")
@@ -90,9 +90,9 @@ def mutation_changes(
 ) -> pl.DataFrame:
     """E3, Figure 3: change over keys, per ``layer`` and ``mutation``.
 
-    Columns: ``mean``, ``low``, ``high``, ``n``, as the paper has it. A key whose coefficients are near zero can
+    Columns: ``mean``, ``low``, ``high`` and ``n``, as in the paper. A key whose coefficients are near zero can
     outweigh all others in a mean of ratios, so there are also ``median``, ``trimmed`` (mean without a tenth of the keys
-    at either end), ``near_zero`` (how many such keys) and ``others`` (mean without these, null where none is left).
+    at either end), ``near_zero`` (number of such keys) and ``others`` (mean without them, null if none is left).
     """
     keys = key_changes(mutations, mean)
     small = near_zero_keys(mutations, near_zero).with_columns(pl.lit(True).alias("small"))
@@ -116,10 +116,10 @@ def agreement(values: pl.DataFrame, seed: int | None) -> pl.DataFrame:
 
 
 def chance_agreement(frame: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:
-    """Return per ``layer`` how often prediction and target would be the same if they were paired at random: ``chance``.
+    """Return per ``layer`` how often randomly paired predictions and targets would be equal: ``chance``.
 
-    The expectation over all pairings within a layer, in closed form: the sum over tokens of the share of predictions
-    times the share of targets that are that token.
+    This is the expectation over all pairings within a layer, in closed form: the sum over tokens of the share of
+    predictions that are the token times the share of targets that are.
     """
     known = frame.drop_nulls([prediction, target])
 
@@ -141,9 +141,9 @@ def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
 
 
 def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int | None) -> pl.DataFrame:
-    """E6, Figure 6: agreement per interval of the value's top probability: ``bin`` (right edge), ``left``, means.
+    """E6, Figure 6: agreement per bin of the value's top probability: ``bin`` (right edge), ``left``, means.
 
-    ``bins`` equal intervals on [0, max]; empty ones are left out.
+    The bins have equal width on [0, max]; empty bins are left out.
     """
     binned = by_probability(values, bins)
     if binned.is_empty():
@@ -153,9 +153,9 @@ def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int | None) 
 
 
 def by_probability(values: pl.DataFrame, bins: int) -> pl.DataFrame:
-    """Return the values with a target, each with the right edge of its interval, ``bin``, and the intervals' ``width``.
+    """Return the values with a target, with the right edge of their ``bin`` and the bins' ``width``.
 
-    There are ``bins`` equal intervals of the top probability on [0, max].
+    There are ``bins`` bins of equal width on [0, max] of the top probability.
     """
     known = values.drop_nulls("agrees")
     most = float(known["top_probability"].to_numpy().max()) if len(known) else 1.0
@@ -185,9 +185,9 @@ def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
 def agreeing_cases(
     composition: pl.DataFrame, examples: pl.DataFrame, stop_words: frozenset[int], prediction: str = "ffn_top"
 ) -> pl.DataFrame:
-    """E10: every example and layer: does a memory agree, are prediction and next token stop words, is it short.
+    """E10: for every example and layer, whether a memory agrees, and which tokens are stop words.
 
-    Columns: ``example``, ``layer``, ``agrees``, ``is_stop_word``, ``next_is_stop_word`` (null where the sentence
+    Columns: ``example``, ``layer``, ``agrees``, ``is_stop_word``, ``next_is_stop_word`` (null if the sentence
     ends), ``position``.
     """
     words = pl.Series(sorted(stop_words), dtype=pl.UInt32).implode()
@@ -203,10 +203,10 @@ def agreeing_cases(
 
 
 def agreeing_by_layer(cases: pl.DataFrame, shorter_than: int) -> pl.DataFrame:
-    """E10, by layer: shares among the pairs with an agreeing memory and among all of them.
+    """E10, by layer: shares among the pairs with an agreeing memory, and among all pairs.
 
     Columns: ``layer``, ``pairs``, ``agreeing``, then two shares each for ``stop_word``, ``next_stop_word`` and
-    ``short``: ``agreeing_...``, null where no memory agrees, and ``every_...``, the base rate.
+    ``short``: ``agreeing_...``, null if no memory agrees, and ``every_...``, the base rate.
     """
     hits = {
         "stop_word": pl.col("is_stop_word"),
@@ -248,7 +248,7 @@ def refinement_kinds(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame
 
 
 def pattern_shares(labels: pl.DataFrame, seed: int | None) -> pl.DataFrame:
-    """E2, Figure 2: share of triggers per layer and label, intervals over keys; annotators pooled."""
+    """E2, Figure 2: share of triggers per layer and label, with intervals over keys; annotators are pooled."""
     parts = []
     for label in LABELS:
         keys = labels.group_by("annotator", "layer", "key").agg(

@@ -1,4 +1,4 @@
-"""Numbers as people read them, by the unit that a claim is measured in."""
+"""Format numbers for readers, by a claim's unit."""
 
 SCALE = {"share": 100, "change": 100, "points": 100}
 SIGN = {"share": " %", "change": " %", "points": " points", "factor": " ×"}
@@ -6,7 +6,7 @@ NOTHING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number to so many significant digits, thousands grouped, with a true minus sign."""
+    """Return a number with so many significant digits, grouped thousands and a true minus sign."""
     if value is None:
         return NOTHING
     if value and (abs(value) >= 10**digits or abs(value) < 1e-4):
@@ -17,7 +17,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def measured(value: float | None, unit: str) -> str:
-    """Return a measured value in its unit, ``NOTHING`` for none."""
+    """Return a measured value with its unit, or ``NOTHING`` for ``None``."""
     if value is None:
         return NOTHING
     if unit == "layer":
@@ -29,7 +29,7 @@ def measured(value: float | None, unit: str) -> str:
 
 
 def spread(low: float | None, high: float | None, unit: str) -> str:
-    """Return a 95 % interval, to be read in the unit of its value, or nothing."""
+    """Return a 95 % interval in the unit of its value, or nothing."""
     if low is None or high is None:
         return ""
     return " to ".join(number(end * SCALE.get(unit, 1)) for end in (low, high))

@@ -1,7 +1,7 @@
-"""The order of claims, by their names."""
+"""Sort claims by name."""
 
 
 def natural(claim: str) -> tuple[str, int]:
-    """Return what sorts K2 before K10."""
+    """Return a sort key that puts K2 before K10."""
     letters = claim.rstrip("0123456789")
     return letters, int(claim[len(letters) :] or 0)

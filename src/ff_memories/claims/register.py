@@ -1,4 +1,4 @@
-"""The claims of ``claims.toml``, read and checked."""
+"""Read and check the claims of ``claims.toml``."""
 
 import tomllib
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ KNOWN = ("stated", "read off a figure", "derived")
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper; ``claims.toml`` says what each attribute means."""
+    """One claim of the paper; ``claims.toml`` documents its attributes."""
 
     id: str
     name: str
@@ -39,7 +39,7 @@ class Claim:
     def __post_init__(self) -> None:
         object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))
         if unknown := set(self.baselines) - set(BASELINES):
-            raise ValueError(f"{self.id}: no baseline is called {min(unknown)}")
+            raise ValueError(f"{self.id}: unknown baseline {min(unknown)}")
         if self.alternative not in ("greater", "less"):
             raise ValueError(f"{self.id}: alternative is {self.alternative!r}")
         if self.known not in KNOWN:
@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def paper(self) -> str:
-        """Return the paper's value, with how it is known unless the paper states it."""
+        """Return the paper's value, and how it is known unless the paper states it."""
         return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
 
 

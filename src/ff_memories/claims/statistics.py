@@ -1,4 +1,4 @@
-"""Small statistics that several checks share."""
+"""Compute statistics that several checks share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,32 +11,32 @@ from ff_memories.base.bootstrap import BLOCK, interval, resamples
 from ff_memories.base.bootstrap import RESAMPLES as DRAWS
 
 Share = tuple[float, float, float]  # with its 95 % interval
-OUTSIDE = 0.05  # of the resamples, half of them beyond either end of an interval
-MEDIANS = 400  # resamples of medians, which are dearer than those of means
-RESAMPLES = 4000  # for the joint lower ends of many layers, which lie far out in each of them
+OUTSIDE = 0.05  # share of the resamples outside an interval, half at either end
+MEDIANS = 400  # resamples of medians, which cost more than means
+RESAMPLES = 4000  # for joint lower ends of many layers, which are extreme quantiles of each
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Return Spearman's correlation; ``None`` for fewer than three points or where one side never varies."""
+    """Return Spearman's correlation; ``None`` for fewer than three points or if one side is constant."""
     if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
         return None
     return float(spearmanr(x, y).statistic)
 
 
 def by_layer(frame: pl.DataFrame, column: str) -> dict[int, float]:
-    """Return one column of a frame with one row per layer, by layer; layers without a value are left out."""
+    """Return a column of a frame with one row per layer as {layer: value}, without nulls."""
     frame = frame.drop_nulls(column)
     return dict(zip(frame["layer"].to_list(), frame[column].to_list(), strict=True))
 
 
 def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
-    """Return the mean over those of ``layers`` that have a value, ``None`` where none has."""
+    """Return the mean over those of ``layers`` that have a value; ``None`` if none has."""
     found = [values[layer] for layer in layers if layer in values]
     return sum(found) / len(found) if found else None
 
 
 def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
-    """Return the 95 % interval of a share: the bootstrap's, or Wilson's where no unit is a hit, or every one.
+    """Return the 95 % interval of a share: the bootstrap's, or Wilson's if no unit or every unit is a hit.
 
     Args:
         hits: (n,) whether each independent unit is a hit.
@@ -60,11 +60,11 @@ def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
 
 
 def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int | None) -> tuple[float, float]:
-    """Return the 95 % interval of the highest of several shares, each of units of its own: keys of several layers.
+    """Return the 95 % interval of the highest of several shares with independent units, such as keys of several layers.
 
     Args:
         shares: (layers,) as measured.
-        units: (layers,) how many units each is a share of.
+        units: (layers,) the number of units of each share.
         seed: of the resampling.
     """
     if seed is None:
@@ -76,10 +76,10 @@ def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int | No
 def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]:
     """Return the 95 % interval of the lowest of several layers' shares, measured on the same examples.
 
-    Examples are resampled with their rows in all layers, since a layer's rows say much about the next layer's.
+    Examples are resampled with their rows in all layers, since rows of adjacent layers are dependent.
 
     Args:
-        hits: ``example``, ``layer`` and ``hit``, at most one row of an example in a layer.
+        hits: ``example``, ``layer`` and ``hit``, with at most one row per example and layer.
         seed: of the resampling.
     """
     if seed is None:
@@ -92,16 +92,16 @@ def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]
 
 
 def joint_shares(hits: pl.DataFrame, seed: int | None) -> np.ndarray:
-    """Return resamples (draws, layers) of each layer's share of hits: examples with all their layers, drawn again.
+    """Return resamples (draws, layers) of each layer's share of hits, resampling examples with all their layers.
 
-    ``hits``: as for ``lowest_of_joint``. There are none without a seed.
+    ``hits``: as for ``lowest_of_joint``. Without a seed, there are no draws.
     """
     wide = _wide(hits, "hit")
     return np.empty((0, wide.shape[1])) if seed is None else _shares(wide, seed, DRAWS)
 
 
 def _wide(frame: pl.DataFrame, value: str) -> np.ndarray:
-    """Return (examples, layers), layers in order, NaN where an example has no row."""
+    """Return an array (examples, layers) with layers in order, and NaN for missing rows."""
     wide = frame.sort("layer", "example").pivot("layer", index="example", values=value).sort("example")
     return wide.drop("example").cast(pl.Float64).to_numpy()
 
@@ -115,9 +115,9 @@ def _shares(wide: np.ndarray, seed: int, draws: int) -> np.ndarray:
 
 
 def joint_medians(frame: pl.DataFrame, value: str, seed: int | None) -> np.ndarray:
-    """Return resamples (draws, layers) of each layer's median of ``value``: examples with all their layers.
+    """Return resamples (draws, layers) of each layer's median of ``value``, resampling examples with all their layers.
 
-    ``frame``: ``example``, ``layer`` and ``value``, a row for every example and layer.
+    ``frame``: ``example``, ``layer`` and ``value``, with a row for every example and layer.
     """
     wide = _wide(frame, value)
     if seed is None:
@@ -139,13 +139,13 @@ def medians(values: np.ndarray, seed: int | None) -> np.ndarray:
 
 
 def _medians(counts: np.ndarray, ordered: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return the lower median of each resample, given how often it draws each unit."""
+    """Return the lower median of each resample, given its counts of each unit."""
     reached = np.cumsum(counts[:, order], axis=1)
     return ordered[(reached >= counts.sum(1, keepdims=True) / 2).argmax(1)]
 
 
 def within_groups(frame: pl.DataFrame, value: str, seed: int | None, by: str = "layer") -> dict[Any, np.ndarray]:
-    """Return resamples (draws,) of the mean of ``value`` in each group, in order: each group's rows by themselves."""
+    """Return resamples (draws,) of the mean of ``value`` in each group, resampling each group's rows separately."""
     known = frame.drop_nulls(value).sort(by, maintain_order=True)
     return {
         group: resamples(part[value].to_numpy(), None if seed is None else [seed, place])
@@ -154,7 +154,7 @@ def within_groups(frame: pl.DataFrame, value: str, seed: int | None, by: str = "
 
 
 def mean_of(draws: Mapping[int, np.ndarray], layers: Sequence[int]) -> np.ndarray:
-    """Return resamples (draws,) of the mean over those of ``layers`` that have any."""
+    """Return resamples (draws,) of the mean over those of ``layers`` that have resamples."""
     found = [draws[layer] for layer in layers if layer in draws]
     return np.mean(found, axis=0) if found else np.empty(0)
 
@@ -171,16 +171,16 @@ def rank_correlations(x: Sequence[float], draws: np.ndarray) -> np.ndarray:
 
 
 def p_value(draws: np.ndarray, null: float, alternative: str) -> float:
-    """Return the one-sided p-value of the bootstrap: how often a resample does not lie on the claim's side of ``null``.
+    """Return the bootstrap's one-sided p-value: the share of resamples that are not on the claim's side of ``null``.
 
-    The measured number itself counts as one resample, so that no p-value is below 1 / (draws + 1).
+    The measured number itself counts as one resample, so no p-value is below 1 / (draws + 1).
     """
     against = draws <= null if alternative == "greater" else draws >= null
     return float((1 + np.count_nonzero(against)) / (1 + len(draws)))
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return p-values corrected by Holm's method over all of them, in the order given."""
+    """Return p-values with Holm's correction over all of them, in the given order."""
     order = np.argsort(values, kind="stable")
     corrected, most = [0.0] * len(values), 0.0
     for place, index in enumerate(order):
@@ -190,7 +190,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def _resampled(n: int, seed: int, draws: int) -> Iterator[np.ndarray]:
-    """Yield (``BLOCK``, n) how often each of ``n`` units is drawn in a resample, until there are ``draws``."""
+    """Yield counts (``BLOCK``, n) of how often each of ``n`` units is drawn per resample, until there are ``draws``."""
     rng = np.random.default_rng(seed)
     first = np.arange(BLOCK)[:, None] * n
     for _ in range(0, draws, BLOCK):
@@ -201,23 +201,23 @@ def _resampled(n: int, seed: int, draws: int) -> Iterator[np.ndarray]:
 def _highest(shares: np.ndarray, units: np.ndarray, drawn: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the highest share, from resamples of all shares.
 
-    A layer that is selected for the highest share owes some of it to luck, and its own interval knows nothing of that.
-    So the lower ends of all layers are drawn at one level, such that in 97.5 % of the resamples no layer falls below
-    its end: in each resample, the layer that falls deepest is selected. No layer's true share lies below its end, then,
-    and the highest end is the interval's. The upper end needs no such care, for whichever layer is truly the highest,
-    its share lies below its own upper end, and so below the highest upper end.
+    The layer with the highest share was selected, so part of that share is luck, which its own interval ignores.
+    So all layers' lower ends are set at one common level, such that in 97.5 % of the resamples no layer falls below
+    its end: in each resample, the layer that falls farthest counts. Then no layer's true share lies below its end,
+    and the highest end is the interval's. The upper end needs no such correction: whichever layer is truly the highest,
+    its share lies below its own upper end, and thus below the highest upper end.
 
-    The percentiles of the resamples' own highest shares are no such interval. A resample adds its chance to that of the
-    measurement, so that its highest share lies too high twice over: of 16 layers with one share, its interval lies
-    above that share almost always.
+    Percentiles of the resamples' own highest shares would be wrong. A resample adds its chance to that of the
+    measurement, so its highest share is biased upwards twice: for 16 layers with equal true shares, such an interval
+    almost always lies above that share.
 
     Args:
         shares, units: (layers,) as measured.
-        drawn: (resamples, layers) shares, drawn anew.
+        drawn: (resamples, layers) resampled shares.
     """
     ordered = np.sort(drawn, 0)
     places = [np.searchsorted(own, again, "right") for own, again in zip(ordered.T, drawn.T, strict=True)]
-    beyond = int(OUTSIDE / 2 * len(drawn))  # as many resamples may have a layer below its end
+    beyond = int(OUTSIDE / 2 * len(drawn))  # number of resamples that may have a layer below its end
     lows = ordered[np.sort(np.min(places, 0))[beyond] - 1]
     highs = np.percentile(drawn, 100 * (1 - OUTSIDE / 2), axis=0)
     for layer in np.flatnonzero((shares == 0) | (shares == 1)):  # as in ``share_interval``
@@ -227,9 +227,9 @@ def _highest(shares: np.ndarray, units: np.ndarray, drawn: np.ndarray) -> tuple[
 
 
 def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int | None) -> Share | None:
-    """Return a share over all rows with its interval, resampling whole units since their rows are not independent.
+    """Return a share over all rows with its interval, resampling whole units, whose rows are dependent.
 
-    Where no row is a hit, or every one, the interval is Wilson's for as many trials as there are units. Returns
+    If no row or every row is a hit, the interval is Wilson's with one trial per unit. Returns
     ``None`` for no rows.
     """
     if pairs.is_empty():
@@ -252,5 +252,5 @@ def _by_unit(pairs: pl.DataFrame, hit: pl.Expr, unit: str) -> tuple[np.ndarray, 
 
 
 def percent(share: float) -> str:
-    """Return a fraction as a percentage of three significant digits, for the text of a reason."""
+    """Return a fraction as a percentage with three significant digits, for a reason's text."""
     return f"{100 * share:.3g} %"

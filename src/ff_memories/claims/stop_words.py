@@ -1,4 +1,4 @@
-"""Which tokens are common stop words (section 5.1), by the list of an installed package or by frequency."""
+"""Find the stop words among tokens (section 5.1), by an installed package's list or by frequency."""
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
@@ -22,18 +22,18 @@ def _spacy() -> frozenset[str]:
 
 
 def _most_frequent(dictionary: Dictionary, most: int) -> frozenset[str]:
-    # A dictionary's file lists its types by falling frequency.
+    # A dictionary file lists its types by decreasing frequency.
     alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
     return frozenset(word.lower() for word in alphabetic[:most])
 
 
 def stop_words(source: str, dictionary: Dictionary) -> frozenset[int]:
-    """Return the ids of the tokens that are stop words, compared in lower case and as a whole.
+    """Return the ids of the tokens that are stop words, comparing whole tokens in lower case.
 
     Args:
         source: ``sklearn``, ``spacy``, ``top50`` or ``top100`` (the most frequent alphabetic types).
 
-    Raises ``UserError`` when the package is not installed.
+    Raises ``UserError`` if the package is not installed.
     """
     if source == "sklearn":
         words = _sklearn()

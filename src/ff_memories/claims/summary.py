@@ -1,4 +1,4 @@
-"""A run's verdicts in words: one word for each, one line for a run, and the last lines of a finished run."""
+"""Put a run's verdicts into words: for each verdict, for a run in one line, and for a finished run's last lines."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ BULLET = "- "
 
 
 def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Return how often each verdict was given; ``claims``: the content of a run's ``claims.json``."""
+    """Return the count of each verdict. ``claims``: the content of a run's ``claims.json``."""
     return dict(Counter(claim["verdict"] for claim in claims.values()))
 
 
@@ -24,23 +24,23 @@ def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:
 
 
 def word(verdict: str) -> str:
-    """Return a verdict as people read it."""
+    """Return a verdict in words."""
     return WORDS.get(verdict, verdict.replace("_", " "))
 
 
 def shown(verdict: str, measured: float | None) -> str:
-    """Return the verdict to show: a claim that has a number and cannot be judged by it was measured all the same."""
+    """Return the verdict to show: a claim that has a number but cannot be judged by it counts as measured."""
     return "measured" if verdict == "not_applicable" and measured is not None else verdict
 
 
 def last_lines(markdown: str, heading: str, report: str) -> list[str] | None:
-    """Return what a finished run says on the terminal: the bullets of its ``summary.md``, and where the report is.
+    """Return a finished run's last lines on the terminal: the bullets of its ``summary.md``, and the report's path.
 
-    What does not hold and what says little share a line, as do how sure it is and the report.
+    The sentences on what does not hold and on what says little share a line, as do the last sentence and the path.
 
     Args:
         markdown: the file's text.
-        heading: ``line`` of the run's present verdicts. Where the file has another, it is of an earlier run: ``None``.
+        heading: ``line`` of the run's current verdicts. If the file's heading differs, it is stale: return ``None``.
         report: the report's path.
     """
     text = re.sub(r"\\(.)", r"\1", markdown)

@@ -1,4 +1,4 @@
-"""From measurements to verdicts: only the paper's own model and corpus can reproduce anything."""
+"""Turn measurements into verdicts. Only the paper's own model and corpus can reproduce a claim."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,10 +15,10 @@ from ff_memories.tables import TABLES, conform
 
 PROXY = "automatic proxy"
 JUDGED = ("reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails")
-FEWEST = 10  # units that a test needs: resamples of fewer say too little
-OF_TYPES = ("values", "composition")  # checks of what values predict, hence among which types
+FEWEST = 10  # units that a test needs; resamples of fewer are not informative
+OF_TYPES = ("values", "composition")  # checks that depend on the types among which values predict
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
-# Imported by name, so that whoever reads the imports knows what a verdict depends on.
+# Imported by name, so that the imports show what a verdict depends on.
 CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutations, patterns, refinement)}
 
 
@@ -33,7 +33,7 @@ def _joined(*parts: str) -> str | None:
 
 
 def _beside(claim: Claim, found: Measurement, types: str, evidence: Evidence) -> str:
-    """Return in words what the other choice of ``values.types`` measures, where it is another number."""
+    """Return the measurement under the other choice of ``values.types`` in words, or nothing if it is equal."""
     other = check_of(claim)(evidence, **claim.parameters)
     if other.value == found.value:
         return ""
@@ -46,12 +46,12 @@ def judge(
     """Return the verdict on a claim and its reason.
 
     On the paper's own model: ``reproduced`` or ``not_reproduced``. On a surrogate only directional claims are judged:
-    ``holds``, ``holds_as_untrained`` where at least half of the untrained models meet the claim too, or ``fails``.
-    Another claim with a number is ``measured``, and without one ``not_applicable``. What people judged in the paper is
-    not attempted by a proxy on the paper's model.
+    ``holds``, ``holds_as_untrained`` if at least half of the untrained models meet the claim too, or ``fails``.
+    Other claims are ``measured`` if they have a number and ``not_applicable`` if not. On the paper's model, claims that
+    people judged are ``not_attempted`` by a proxy.
 
     Args:
-        untrained: the claim's row of the table ``baselines``, where there is one.
+        untrained: the claim's row of the table ``baselines``, if there is one.
     """
     note = PROXY if found.proxy else ""
     if scope == "surrogate" and not claim.directional:
@@ -64,17 +64,17 @@ def judge(
         alike = found.ok and untrained is not None and 0 < untrained["runs"] <= 2 * untrained["holding"]
         return ("holds_as_untrained" if alike else "holds" if found.ok else "fails"), _joined(note, found.reason)
     if claim.human and found.proxy:
-        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce what people judged", found.reason)
+        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", found.reason)
     return ("reproduced" if found.ok else "not_reproduced"), _joined(note, found.reason)
 
 
 def verdicts(
     claims: Iterable[Claim], evidence: Evidence, scope: str, baselines: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Measure and judge every claim: the ``claims`` table.
+    """Measure and judge every claim; return the ``claims`` table.
 
     Args:
-        baselines: the table, without which no verdict is compared with untrained models.
+        baselines: the table; without it, verdicts ignore untrained models.
     """
     rows: list[dict[str, Any]] = []
     beside = evidence.beside()
@@ -106,12 +106,12 @@ def verdicts(
 
 
 def _asked(claim: Claim, scope: str) -> dict[str, Any]:
-    """Return a check's parameters: of a surrogate, as of its baselines, the direction is asked."""
+    """Return a check's parameters. For a surrogate, as for baselines, ``direction`` replaces some of them."""
     return {**claim.parameters, **(claim.direction if scope == "surrogate" else {})}
 
 
 def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:
-    """Return the p-value of a judged claim's direction; none where nothing is judged, or there is no test."""
+    """Return the p-value of a judged claim's direction; ``None`` if it is not judged or has no test."""
     if verdict not in JUDGED or claim.null is None or found.draws is None or not len(found.draws):
         return None
     if found.n is not None and found.n < FEWEST:

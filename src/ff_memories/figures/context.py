@@ -40,7 +40,7 @@ class FigureContext:
 
     def __post_init__(self) -> None:
         if self.figure not in DRAWN:
-            raise UserError(f"{self.figure} is not a figure", f"Use one of {', '.join(DRAWN)}.")
+            raise UserError(f"{self.figure} is not a figure", f"use one of {', '.join(DRAWN)}")
         refuse_useless(self.figure, vars(self.options))
 
     @property

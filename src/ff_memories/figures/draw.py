@@ -413,7 +413,7 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
         if others.height:
             raise UserError(
                 f"table {name} has layer {max(others['layer'])}, but the model has layers 1 to {context.layers}",
-                "The table belongs to another run. Remove it and run snakemake again.",
+                "the table belongs to another run; remove it and run snakemake again",
             )
     return DRAW[context.figure].data(tables, settings, context)
 

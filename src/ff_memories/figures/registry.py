@@ -123,7 +123,7 @@ def refuse_useless(name: str, options: Mapping[str, Any]) -> None:
     """Raise ``UserError`` if ``figures.<name>`` sets an option that this figure does not have."""
     given = {key for key in SPECIAL if options[key] is not None}
     if useless := sorted(given - DRAWN[name].options):
-        raise UserError(f"figures.{name}.{useless[0]}: this figure has no such option", "Remove the key.")
+        raise UserError(f"figures.{name}.{useless[0]}: this figure has no such option", "remove the key")
 
 
 def title(name: str) -> str:

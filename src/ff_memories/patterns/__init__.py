@@ -1,1 +1,1 @@
-"""E2 and E14: sheets for the people who read triggers and compositions, their scoring, and a stand-in by machine."""
+"""E2 and E14: annotation sheets for triggers and compositions, their scoring, and an automatic proxy."""

@@ -1,7 +1,7 @@
-"""What annotators are shown, and in which order: sampled keys, some of them twice, and foils, all alike to the eye.
+"""Plan what annotators see, and in which order: sampled keys, some of them twice, and foils, all in one format.
 
-An item's name is made of what it is (`kind`, layer, key) and of what its prefixes say, so that a label stays with the
-text it was given for: after a new extraction, items whose prefixes came out the same keep their names.
+An item's name combines its identity (`kind`, layer, key) with a hash of its prefixes, so that a label stays with the
+text it was given for: after a new extraction, items with unchanged prefixes keep their names.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.patterns import sample
 from ff_memories.patterns.sample import Prefix
 
-REPEATS = FOILS = 0.1  # of the sampled keys, each at least one
+REPEATS = FOILS = 0.1  # share of the sampled keys, at least one each
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to annotate: prefixes by rank, as words fit to be seen.
+    """One item to annotate: prefixes by rank, as words with invisible characters escaped.
 
     Attributes:
         kind: ``key``, ``repeat`` (a key shown a second time) or ``foil`` (random prefixes).
-        layer, key: of the key; a foil has none, and its number for ``key``.
+        layer, key: of the key; for a foil, no layer, and its number as ``key``.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Item:
 
     @property
     def content(self) -> str:
-        """What it shows, as a hash."""
+        """The hash of its prefixes."""
         return content_hash("\n".join(" ".join(words) for words in self.prefixes))
 
     @property
@@ -47,17 +47,17 @@ class Item:
 
 
 def content_hash(text: str) -> str:
-    """Return a short hash of what is shown."""
+    """Return a short hash of shown text."""
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
 def identity(kind: str, layer: int | None, key: int) -> str:
-    """Return the first part of an item's name; the letter keeps spreadsheets from taking it for a number."""
+    """Return the first part of an item's name. Its letter keeps spreadsheets from reading it as a number."""
     return f"i{content_hash(f'{kind} {layer} {key}')}"
 
 
 def identities(layers: int, keys: int) -> set[str]:
-    """Return the first parts of all names that items of a model can have, whatever was sampled."""
+    """Return the first parts of all names that a model's items can have, for any sample."""
     both = {
         identity(kind, lay, key) for kind in ("key", "repeat") for lay in range(1, layers + 1) for key in range(keys)
     }
@@ -67,7 +67,7 @@ def identities(layers: int, keys: int) -> set[str]:
 def items(
     triggers: pl.DataFrame, corpus: Corpus, dictionary: Dictionary, per_layer: int, top: int, seed: int
 ) -> list[Item]:
-    """Return all items in the order in which they are shown; a repeat stands in the other half than its key."""
+    """Return all items in the order shown. A repeat is in the other half than its key."""
     keys = sample.read_keys(triggers, corpus, per_layer, top, seed)
     rng = generator(seed, "annotation order")
     order = rng.permutation(len(keys)).tolist()
@@ -77,7 +77,7 @@ def items(
     once = [Item("key", k.layer, k.key, shown(k.prefixes)) for k in (keys[i] for i in order)]
     twice = [Item("repeat", k.layer, k.key, shown(k.prefixes)) for k in (keys[i] for i in again)]
     noise = [Item("foil", None, number, shown(prefixes)) for number, prefixes in enumerate(foils)]
-    # repeated keys stand at the front of `once`: their second showing falls among the rest's second half
+    # repeated keys are at the front of `once`, so their repeats go to the second half
     half = len(once) // 2
     return _mixed(once[:half], noise[::2], rng) + _mixed(once[half:], [*noise[1::2], *twice], rng)
 

@@ -1,15 +1,15 @@
-"""Who annotates: people, simulated people, and a machine that stands in for them."""
+"""Name the kinds of annotators: people, simulated people, and an automatic proxy."""
 
 from collections.abc import Collection
 
 ANNOTATOR = "proxy"
 PEOPLE = "people"  # all annotators but the proxy
-SIMULATED = "simulated"  # how the names of simulated annotators begin
+SIMULATED = "simulated"  # prefix of simulated annotators' names
 TYPES = ("shallow", "semantic")
 
 
 def marks(annotators: Collection[str]) -> list[str]:
-    """Return what must be said, and seen, of labels by these annotators; nothing where all are people."""
+    """Return the marks that labels by these annotators must carry; nothing if all are people."""
     said = []
     if ANNOTATOR in annotators:
         said.append("AUTOMATIC PROXY")

@@ -1,11 +1,11 @@
-"""E14, section 5.2: how far the last layer's compositions lie from what they compose, by proxy.
+"""E14, section 5.2: label by proxy how distant the last layer's compositions are from the words they combine.
 
-A composition is a prediction that neither the residual nor the feed-forward layer made. It is *related* to one of the
-two words if it is a form of it, spelled nearly like it, both are numbers or both marks, or if both are words of
-content, or both function words, and closer in the model's output embeddings than 95 % of random pairs of that sort
-and as frequent as the two; else *distant*. Words of two sorts are not compared by embeddings: above all these tell
-how frequent a word is, so that "the" and "." would be close. There are two words to be close to: about one in ten
-compositions would be called related by embeddings alone if all were random words of one sort.
+A composition is a prediction that neither the residual nor the feed-forward layer made. It is *related* to one of those
+two words if it is a form of it or spelled similarly, if both are numbers or both are punctuation marks, or if both are
+content words or both function words and are closer in the model's output embeddings than 95 % of random pairs of that
+sort and of similar frequency. Otherwise it is *distant*. Embeddings do not compare words of different sorts, since they
+mainly reflect frequency, so "the" and "." would be close. There are two words to be close to, so about one in ten
+compositions of random words of one sort would be called related by embeddings alone.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.patterns.words import sort_of, stem
 
 if TYPE_CHECKING:
-    import torch  # takes a second to load, and only the closeness of words needs it
+    import torch  # takes a second to import, and only closeness needs it
 
 CASES = 100
 LABELS = ("distant", "related")
-PAIRS = 2_000  # random pairs that a pair is compared with
-ALIKE = 200  # words next in frequency that stand in for one
+PAIRS = 2_000  # random pairs to compare a pair with
+ALIKE = 200  # words of similar frequency to draw from
 CLOSE = 0.95
-PREFIX = 5  # letters that two words of one family begin with, if these are most of the longer one
+PREFIX = 5  # common first letters of two words of one family, if they are most of the longer word
 
 
 @dataclass(frozen=True)
 class Closeness:
-    """Says whether two words of one sort are closer than random ones of it and of their frequencies.
+    """Say whether two words of one sort are closer than random words of that sort with similar frequencies.
 
     Attributes:
         embedding, centre: (vocab, d), (d,) the words' vectors and their mean.
-        sorts: (vocab,) the sort of each type, as of ``words.sort_of``.
-        order: of each sort, its types by falling frequency.
-        place: (vocab,) where each type stands in its sort's ``order``.
-        rng_of: the generator of the random pairs for two types.
+        sorts: (vocab,) the sort of each type, from ``words.sort_of``.
+        order: each sort's types, by decreasing frequency.
+        place: (vocab,) each type's position in its sort's ``order``.
+        rng_of: returns the generator of random pairs for two types.
     """
 
     embedding: torch.Tensor
@@ -59,7 +59,7 @@ class Closeness:
 
     @classmethod
     def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> Closeness:
-        """Take a model's output embeddings (vocab, d), how often each type occurs (vocab,), and the types."""
+        """Build from a model's output embeddings (vocab, d), the types' counts (vocab,), and the types."""
         sorts, place, order = [sort_of(word) for word in types], np.empty(len(types), dtype=np.int64), {}
         for sort in set(sorts):
             own = np.flatnonzero([s == sort for s in sorts])
@@ -96,7 +96,7 @@ class Closeness:
 
 
 def spelled_alike(one: str, other: str) -> bool:
-    """Say whether two words are forms of one word, of one family, or but for a letter or two the same."""
+    """Say whether two words are forms of one word, of one family, or differ in only a letter or two."""
     a, b = one.lower(), other.lower()
     if stem(a) == stem(b):
         return True
@@ -111,7 +111,7 @@ def spelled_alike(one: str, other: str) -> bool:
 
 
 def edits(one: str, other: str) -> int:
-    """Return the Levenshtein distance of two words: letters put in, taken out or replaced."""
+    """Return the Levenshtein distance of two words: insertions, deletions and replacements of letters."""
     row = list(range(len(other) + 1))
     for i, x in enumerate(one, 1):
         last, row[0] = row[0], i
@@ -121,7 +121,7 @@ def edits(one: str, other: str) -> int:
 
 
 def compositions(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
-    """Draw up to 100 of the last layer's rows of kind ``composition``, sorted by example."""
+    """Sample up to 100 of the last layer's rows of kind ``composition``, sorted by example."""
     last = refinement.filter((pl.col("layer") == pl.col("layer").max()) & (pl.col("kind") == "composition"))
     last = last.sort("example")
     drawn = generator(seed, "distance examples").permutation(len(last))[:CASES]
@@ -130,7 +130,7 @@ def compositions(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Compared:
-    """A composition as annotators see it: the end of its prefix, and what was predicted there."""
+    """A composition as annotators see it: its prefix and the predictions there."""
 
     example: int
     prefix: tuple[str, ...]
@@ -140,7 +140,7 @@ class Compared:
 
     @property
     def item(self) -> str:
-        """A name made of what is shown, as those of ``plan.Item``."""
+        """A name that contains a hash of the shown text, as for ``annotation_plan.Item``."""
         return f"{identity('composition', None, self.example)}-{content_hash(repr(self))}"
 
 
@@ -161,7 +161,7 @@ def compared(
 
 
 def check_examples(refinement: pl.DataFrame, examples: pl.DataFrame) -> None:
-    """Raise ``UserError`` if the two tables are not of the same examples."""
+    """Raise ``UserError`` if the two tables have different examples."""
     if refinement.join(examples, on="example", how="anti").height:
         raise UserError(
             "the refinement table names examples that the examples table does not have",
@@ -175,7 +175,7 @@ def label(cases: pl.DataFrame, types: Sequence[str], closer: Callable[[int, int]
     Args:
         cases: with ``example``, ``output_top``, ``residual_top``, ``ffn_top``.
         types: the dictionary's words by id.
-        closer: says whether two of them are close.
+        closer: says whether two types are close.
     """
     out = []
     for example, output, *parts in cases.select("example", "output_top", "residual_top", "ffn_top").iter_rows():

@@ -1,4 +1,4 @@
-"""A model's embeddings as a measure of how close two words are, and how often words occur."""
+"""Measure the closeness of words by a model's embeddings, and count words."""
 
 import numpy as np
 import torch
@@ -9,18 +9,18 @@ from ff_memories.corpus.store import Corpus
 def closeness_vectors(vectors: torch.Tensor, centre: torch.Tensor) -> torch.Tensor:
     """Return unit vectors (n, d) float32 whose products are the cosines around ``centre`` (d,).
 
-    All embeddings of a language model share one large direction, which would make every two words look alike.
+    A language model's embeddings share one large component, which would make all words look alike.
     """
     return torch.nn.functional.normalize(vectors.float() - centre.float(), dim=1)
 
 
 def train_counts(corpus: Corpus, vocab: int, before: int | None = None) -> np.ndarray:
-    """Return how often each type occurs in the training text (vocab,), or among each sentence's first tokens.
+    """Return each type's number of occurrences (vocab,) in the training text, or among its sentences' first tokens.
 
     Args:
         corpus: token ids.
         vocab: size of the dictionary.
-        before: count positions 1..before-1 of every sentence only.
+        before: count only positions 1..before-1 of every sentence.
     """
     tokens = corpus.tokens[: corpus.offsets[corpus.train]]
     if before is not None:

@@ -1,4 +1,4 @@
-"""How far annotators agree about the trigger examples that several of them labelled, keys being what was drawn."""
+"""Measure agreement on trigger examples with several annotators, with intervals over keys."""
 
 from collections.abc import Callable
 
@@ -34,37 +34,37 @@ def _masi_metric(
 
 
 def alpha_nominal(counts: np.ndarray) -> float | None:
-    """Krippendorff's alpha of labels as names. ``counts`` (units, labels): annotators who gave each unit each label."""
+    """Return Krippendorff's alpha for nominal labels. ``counts`` (units, labels): number of annotators."""
     return _alpha(counts, "nominal")
 
 
 def alpha_masi(counts: np.ndarray) -> float | None:
-    """Krippendorff's alpha of labels as sets of types: `both` is nearer to `shallow` than `none` is."""
+    """Return Krippendorff's alpha for labels as sets of types: `both` is closer to `shallow` than `none` is."""
     return _alpha(counts, _masi_metric)
 
 
 def _alpha(counts: np.ndarray, metric: LevelOfMeasurement) -> float | None:
     counts = _paired(counts)
     if not len(counts) or (counts.sum(0) > 0).sum() < 2:
-        return None  # nobody to agree with, or nothing to disagree about
+        return None  # no pairs of annotators, or only one label
     domain = np.arange(counts.shape[1])
     return float(krippendorff.alpha(value_counts=counts, value_domain=domain, level_of_measurement=metric))
 
 
 def gwet_ac1(counts: np.ndarray) -> float | None:
-    """Gwet's AC1 (2008), which stays meaningful where nearly all labels are one and the same."""
+    """Return Gwet's AC1 (2008), which stays meaningful if nearly all labels are equal."""
     paired, rated = _paired(counts), counts[counts.sum(1) >= 1]
     if not len(paired):
         return None
     raters = paired.sum(1, keepdims=True)
     observed = (paired * (paired - 1) / (raters * (raters - 1))).sum(1).mean()
-    share = (rated / rated.sum(1, keepdims=True)).mean(0)  # of all units, also those that one annotator labelled
+    share = (rated / rated.sum(1, keepdims=True)).mean(0)  # over all units, including those with one annotator
     chance = (share * (1 - share)).sum() / (counts.shape[1] - 1)
     return float((observed - chance) / (1 - chance))
 
 
 def agreement(counts: np.ndarray) -> float | None:
-    """The share of pairs of annotators who gave a unit the same label."""
+    """Return the share of annotator pairs that gave a unit the same label."""
     counts = _paired(counts)
     if not len(counts):
         return None
@@ -82,7 +82,7 @@ MEASURES: dict[str, Callable[[np.ndarray], float | None]] = {
 
 
 def counted(labels: list[list[str]]) -> np.ndarray:
-    """Return (units, labels) counts from the labels that each unit was given."""
+    """Return counts (units, labels) from each unit's labels."""
     place = {name: i for i, name in enumerate(LABELS)}
     out = np.zeros((len(labels), len(LABELS)), dtype=np.int64)
     for unit, given in enumerate(labels):
@@ -92,7 +92,7 @@ def counted(labels: list[list[str]]) -> np.ndarray:
 
 
 def over_keys(keys: list[np.ndarray], seed: int, measure: str) -> Interval:
-    """Return a measure with its 95 % bootstrap interval over keys; each gives the ``counts`` of its prefixes."""
+    """Return a measure with its 95 % bootstrap interval over keys. ``keys``: the ``counts`` of each key's prefixes."""
     function = MEASURES[measure]
     if not keys:
         return None, None, None

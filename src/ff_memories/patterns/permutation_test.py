@@ -1,7 +1,7 @@
-"""How rare the best of many tried patterns is among random prefixes: p-values corrected for everything tried.
+"""Test how rare a key's best pattern is among random prefixes, with p-values corrected for all patterns tried.
 
-A key is searched for whatever its prefixes share, among thousands of candidates that its own prefixes propose, so a
-small p-value of the best one means little by itself. The same search over many sets of random prefixes tells how
+The search tries thousands of candidates that a key's own prefixes propose, so a small p-value of the best one means
+little by itself. The same search over many sets of random prefixes shows how
 small it gets by chance, with all dependence between candidates: the min-p correction of Westfall and Young (1993).
 """
 
@@ -23,10 +23,10 @@ class Found:
     """A pattern of a key, or a candidate for one.
 
     Attributes:
-        words: what it consists of, in words as printed.
-        kind: of which sort it is; decides how it is described.
-        members: indices of the prefixes that have it.
-        p: probability that as many of so many random prefixes have it, before any correction.
+        words: its words, as printed.
+        kind: its kind, which decides how it is described.
+        members: indices of the prefixes with the pattern.
+        p: probability that at least as many random prefixes have it, before correction.
     """
 
     words: tuple[str, ...]
@@ -39,23 +39,23 @@ def tail(held: ArrayLike, shown: int, chance: ArrayLike) -> np.ndarray:
     """Return the exact binomial probability that ``held`` or more of ``shown`` prefixes have a pattern.
 
     Args:
-        held, chance: of one shape; chance of a single random prefix.
+        held, chance: arrays of the same shape; ``chance`` is the probability for a single random prefix.
     """
     return bdtrc(np.asarray(held, dtype=np.float64) - 1, shown, np.asarray(chance))
 
 
 def frequent(held: np.ndarray, shown: int, chance: np.ndarray) -> np.ndarray:
-    """Say which candidates occur often enough to be shown: in three prefixes, and well above chance."""
+    """Say which candidates are frequent enough to report: in three prefixes, and well above chance."""
     return (held >= FEWEST) & (held >= LIFT * shown * chance)
 
 
 class Correction:
-    """Corrected p-values of a search, from the same search over random sets of prefixes; sets are made on demand.
+    """Correct the p-values of a search by the same search over random sets of prefixes, drawn on demand.
 
     Args:
-        smallest: the search: gives the smallest p-value in a set of prefixes, given by their indices in the pool.
-        pool: how many random prefixes there are to draw sets from.
-        rng_of: the generator of the sets of a given size.
+        smallest: the search; returns the smallest p-value in a set of prefixes, given as indices into the pool.
+        pool: the number of random prefixes from which sets are drawn.
+        rng_of: returns the generator for sets of a given size.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Correction:
 
 
 def distinct(candidates: Sequence[Found]) -> list[Found]:
-    """Keep the patterns that say something new, the least probable first.
+    """Keep the patterns that add something new, least probable first.
 
-    A candidate that shares words with a kept one (a part of its phrase, say) has to add three prefixes of its own; any
-    other one must not hold almost the same prefixes as a kept one.
+    A candidate that shares words with a kept one (such as a part of its phrase) must add three prefixes of its own. Any
+    other candidate must not have almost the same prefixes as a kept one.
     """
     kept: list[Found] = []
     for new in sorted(candidates, key=lambda c: (c.p, -len(c.words), c.kind, c.words)):

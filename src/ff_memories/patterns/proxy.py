@@ -1,4 +1,4 @@
-"""The automatic annotator of E2: patterns of sampled keys, by counting, where the paper's annotators read."""
+"""Annotate sampled keys automatically (E2), by counting, in place of the paper's human annotators."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from ff_memories.patterns.scoring import label_of
 from ff_memories.patterns.semantic import Lexicon, Topics
 from ff_memories.patterns.shallow import Shallow
 
-ALPHA = 0.007  # probability that a key with random prefixes is given any pattern; half of it for each type
+ALPHA = 0.007  # probability of any pattern in a key with random prefixes; half of it for each type
 REFERENCE, POOL = 20_000, 4_000
 
 
 @dataclass(frozen=True)
 class Annotator:
-    """Finds the patterns of a key: shallow ones first, then topics in what they leave."""
+    """Find the patterns of a key: shallow ones first, then topics among the remaining words."""
 
     shallow: Shallow
     topics: Topics
@@ -37,10 +37,10 @@ class Annotator:
         """Learn from a corpus what random prefixes have in common.
 
         Args:
-            corpus: whose training text the triggers come from.
+            corpus: the source of the triggers.
             dictionary: its words.
             embedding: (vocab, d), the model's input embeddings.
-            triggers: the ``triggers`` table; it tells which prefixes were compared.
+            triggers: the ``triggers`` table, which shows what prefixes were compared.
             seed: of all draws.
         """
         reference = random_prefixes(corpus, triggers, REFERENCE, seed, "pattern reference")

@@ -1,9 +1,9 @@
-"""How well the proxy does on this run's own text: patterns planted in random prefixes, and prefixes with none.
+"""Measure the proxy's accuracy on this run's text: on random prefixes with planted patterns, and with none.
 
-A shallow pattern is planted by writing one n-gram of the text over the ends of 6 to 20 of a key's prefixes; a topic by
-putting words of one group into that many of them. A group's words are near each other by embeddings or by TF-IDF, as
-the proxy seeks them, so the recall of topics is that of topics which these know. How much they know of the topics that
-texts have is told by passages: 6 to 20 prefixes from sentences that stand near each other, among random ones.
+A shallow pattern is planted by writing one n-gram of the text over the ends of 6 to 20 of a key's prefixes; a topic, by
+putting words of one group into that many of them. A group's words are close by embeddings or by TF-IDF, as the proxy
+searches for them, so the recall covers only topics that these measures know. Passages test how well they know the
+topics of real texts: 6 to 20 prefixes from neighbouring sentences, among random ones.
 """
 
 from collections import Counter
@@ -18,11 +18,11 @@ from ff_memories.patterns.proxy import Annotator
 from ff_memories.patterns.sample import Key, Prefix, random_prefixes
 from ff_memories.patterns.scoring import Measured, share
 
-PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "passage": 40, "none": 400}  # keys of each sort
-LEAST, MOST = 6, 20  # prefixes that hold a planted pattern
+PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "passage": 40, "none": 400}  # keys of each kind
+LEAST, MOST = 6, 20  # prefixes with a planted pattern
 GROUP = 8
 PASSAGE = 30  # sentences in a row
-LENGTH = 8  # tokens of the shortest prefix that is planted into
+LENGTH = 8  # shortest prefix, in tokens, that patterns are planted in
 PURE, ENOUGH = 0.8, 0.5  # of a found pattern's prefixes that hold the planted one; of the planted one's that it finds
 
 Planted = tuple[frozenset[int], frozenset[int]]  # the tokens of a pattern, and its prefixes (indices)
@@ -40,7 +40,7 @@ class Case:
 def cases(
     annotator: Annotator, corpus: Corpus, triggers: pl.DataFrame, top: int, seed: int, rng: np.random.Generator
 ) -> list[Case]:
-    """Return planted keys of every sort; those with nothing planted are random prefixes as they are."""
+    """Return planted keys of every kind; keys with nothing planted are plain random prefixes."""
     needed = sum(PLANTED.values()) * top
     drawn = iter(random_prefixes(corpus, triggers, 3 * needed, seed, "planted prefixes"))
     foils = [[next(drawn) for _ in range(top)] for _ in range(PLANTED["none"])]
@@ -78,7 +78,7 @@ def _some(shown: int, rng: np.random.Generator) -> list[int]:
 
 
 def _groups(annotator: Annotator, rng: np.random.Generator) -> list[list[list[int]]]:
-    """Return groups of types for each way of being close: a term with its nearest ones, one form of each."""
+    """Return groups of types for each measure of closeness: a term with its nearest terms, one form of each."""
     lexicon = annotator.topics.lexicon
     terms = len(lexicon)
     forms = np.full(terms, -1)
@@ -93,14 +93,14 @@ def _groups(annotator: Annotator, rng: np.random.Generator) -> list[list[list[in
 
 
 def _passages(corpus: Corpus) -> list[list[int]]:
-    """Return the longer sentences of each passage of the training text that has enough of them."""
+    """Return the longer sentences of each passage of the training text with enough of them."""
     long = np.flatnonzero(corpus.lengths[: corpus.train] > LENGTH)
     passages = np.split(long, np.searchsorted(long, np.arange(PASSAGE, corpus.train, PASSAGE)))
     return [sentences.tolist() for sentences in passages if len(sentences) >= MOST]
 
 
 def _ngram(annotator: Annotator, prefixes: list[Prefix], rng: np.random.Generator) -> list[int]:
-    """Return the last one to three tokens of some prefix, with a word of content among them."""
+    """Return the last one to three tokens of some prefix, with a content word among them."""
     for _ in range(1000):
         tokens = prefixes[rng.integers(len(prefixes))][-int(rng.integers(1, 4)) :]
         if any(annotator.topics.lexicon.term[t] >= 0 for t in tokens):
@@ -133,7 +133,7 @@ def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int]
 
 
 def scores(annotator: Annotator, planted: list[Case]) -> list[Measured]:
-    """Return the proxy's (measure, value, low, high, n), with the exact 95 % interval of a share."""
+    """Return the proxy's (measure, value, low, high, n), with exact 95 % intervals of shares."""
     return [(name, *share(right, n)) for name, right, n in measure(annotator, planted)]
 
 
@@ -152,7 +152,7 @@ def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, i
             pure = [f for k, _, f in found if k == sought and len(f.members & held) >= PURE * len(f.members)]
             right[f"{kind}_recall"] += any(len(f.members & held) >= ENOUGH * len(held) for f in pure)
             trials[f"{kind}_recall"] += 1
-        for kind, _, f in found if case.sort != "passage" else ():  # what else a passage shares is real, and unknown
+        for kind, _, f in found if case.sort != "passage" else ():  # other patterns in a passage are real but unknown
             _, held = case.planted.get(kind, (None, frozenset()))
             right[f"{kind}_precision"] += len(f.members & held) >= PURE * len(f.members)
             trials[f"{kind}_precision"] += 1

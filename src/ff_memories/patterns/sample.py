@@ -1,4 +1,4 @@
-"""Which keys are read, which of their triggers, and the random prefixes that they are held against."""
+"""Sample the keys and triggers to annotate, and random prefixes to compare them with."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 
-FEWEST = 3  # prefixes that make a pattern (section 3.1); a key with fewer triggers can have none
+FEWEST = 3  # prefixes that a pattern needs (section 3.1); a key with fewer triggers can have none
 
 Prefix = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Key:
-    """A sampled key and its top triggers, as token ids in the order of their ranks."""
+    """A sampled key and its top triggers as token ids, in order of rank."""
 
     layer: int
     key: int
@@ -30,9 +30,9 @@ def keys_with_enough(triggers: pl.DataFrame) -> pl.DataFrame:
 
 
 def sample_keys(triggers: pl.DataFrame, per_layer: int, seed: int) -> pl.DataFrame:
-    """Draw keys with at least three triggers: ``layer``, ``key``, at most ``per_layer`` of each layer (section 3.1).
+    """Sample keys with at least three triggers: ``layer``, ``key``, at most ``per_layer`` per layer (section 3.1).
 
-    Every layer has its own draw, so that a layer's keys do not depend on the other layers.
+    Every layer has its own random stream, so its keys do not depend on other layers.
     """
     drawn = []
     for (layer,), part in keys_with_enough(triggers).group_by("layer", maintain_order=True):
@@ -45,7 +45,7 @@ def read_keys(triggers: pl.DataFrame, corpus: Corpus, per_layer: int, top: int, 
     """Return the sampled keys with their ``top`` triggers as token ids.
 
     Raises:
-        UserError: triggers that are not of this corpus.
+        UserError: the triggers belong to another corpus.
     """
     chosen = sample_keys(triggers, per_layer, seed)
     rows = triggers.filter(pl.col("rank") <= top).join(chosen, on=["layer", "key"]).sort("layer", "key", "rank")
@@ -71,10 +71,10 @@ def check_corpus(rows: pl.DataFrame, corpus: Corpus) -> None:
 
 
 def random_prefixes(corpus: Corpus, triggers: pl.DataFrame, most: int, seed: int, purpose: str) -> list[Prefix]:
-    """Draw prefixes of random training sentences, each position of a sentence alike.
+    """Sample prefixes of random training sentences, uniformly over each sentence's positions.
 
-    Positions are those that the triggers were sought at: the empty prefix and the complete sentence only if some
-    trigger is one. Sentences are drawn without replacement, and all over again where there are fewer than ``most``.
+    Positions are those at which triggers were searched: the empty prefix and the complete sentence only if some
+    trigger is one. Sentences are drawn without replacement, repeatedly if there are fewer than ``most``.
 
     Raises:
         UserError: no training sentence has such a prefix.
@@ -84,7 +84,7 @@ def random_prefixes(corpus: Corpus, triggers: pl.DataFrame, most: int, seed: int
     last = corpus.lengths[: corpus.train] - (0 if complete else 1)
     possible = np.flatnonzero(last >= shortest)
     if not len(possible):
-        raise UserError("the training text has no sentence of two tokens", "give corpus.train.files real sentences")
+        raise UserError("no training sentence has two tokens", "give corpus.train.files with longer sentences")
     rng = generator(seed, purpose)
     rounds = -(-most // len(possible))
     drawn = np.concatenate([rng.permutation(possible) for _ in range(rounds)])[:most]

@@ -1,4 +1,4 @@
-"""From annotators' records to tables, and to how far these can be trusted."""
+"""Turn annotators' records into tables and into scores of their reliability."""
 
 from collections.abc import Iterable
 
@@ -14,13 +14,13 @@ from ff_memories.patterns.annotators import ANNOTATOR, PEOPLE
 from ff_memories.patterns.readers.records import Record
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
-Measured = tuple[str, *Score]  # which measure, and what it gives
-Row = tuple[str, str, *Score]  # whose, too: a row of ``annotation_scores``
-SAME = 0.5  # of the prefixes that either has: what makes two patterns one
+Measured = tuple[str, *Score]  # a measure and its score
+Row = tuple[str, str, *Score]  # with the annotator: a row of ``annotation_scores``
+SAME = 0.5  # share of common prefixes (Jaccard) from which two patterns count as one
 
 
 def annotations(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of ``annotations``: the patterns of keys, numbered; not those of repeats and foils."""
+    """Return the rows of ``annotations``: numbered patterns of keys, without those of repeats and foils."""
     keys = {item: (lay, key) for item, lay, key in plan.filter(kind="key").select("item", "layer", "key").iter_rows()}
     rows = []
     numbers: dict[tuple[str, str], int] = {}
@@ -32,7 +32,7 @@ def annotations(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
 
 
 def item_labels(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
-    """Return the label of every prefix of every annotated item, with what the plan says of it."""
+    """Return the label of every prefix of every annotated item, with the item's columns from the plan."""
     held: dict[tuple[str, str], dict[int, set[str]]] = {}
     for r in records:
         ranks = held.setdefault((r.annotator, r.item), {})
@@ -66,7 +66,7 @@ def pattern_labels(labels: pl.DataFrame) -> pl.DataFrame:
 def scores(
     found: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
 ) -> list[Row]:
-    """Return the rows of ``annotation_scores`` that people's labels give.
+    """Return the rows of ``annotation_scores`` based on people's labels.
 
     Args:
         found, labels: of ``annotations`` and ``item_labels``.
@@ -123,7 +123,7 @@ def share(right: int, n: int) -> Score:
 
 
 def _noise(mine: pl.DataFrame, seed: int) -> list[Measured]:
-    """The foils in which an annotator saw a pattern, and the repeated prefixes that were labelled alike."""
+    """Return the share of foils in which an annotator saw a pattern, and of repeated prefixes labelled alike."""
     foils = mine.filter(pl.col("kind") == "foil").group_by("item").agg((pl.col("label") != "none").any().alias("seen"))
     once, twice = (mine.filter(pl.col("kind") == kind) for kind in ("key", "repeat"))
     both = once.join(twice, on=["layer", "key", "rank"], suffix="_again")
@@ -137,7 +137,7 @@ def _noise(mine: pl.DataFrame, seed: int) -> list[Measured]:
 def _against(
     theirs: pl.DataFrame, mine: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
 ) -> list[Measured]:
-    """How much of what the proxy finds an annotator finds too, and the reverse."""
+    """Return how many of the proxy's patterns an annotator also found, and the reverse."""
     done = mine.filter(pl.col("kind") == "key").select("layer", "key").unique()
     machine = proxy.join(done, on=["layer", "key"], how="semi")
     forth, alike = _shared(machine, theirs)
@@ -154,7 +154,7 @@ def _against(
 
 
 def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[bool]]:
-    """Say of each pattern whether the others have one with much the same prefixes, and of these if its type is too."""
+    """Say for each pattern whether the others have one with similar prefixes, and if so, whether the types agree."""
     there: dict[tuple[int, int], list[tuple[set[int], str]]] = {}
     for layer, key, ranks, kind in others.select("layer", "key", "ranks", "type").iter_rows():
         there.setdefault((layer, key), []).append((set(ranks), kind))
@@ -171,13 +171,13 @@ def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[
 
 
 def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
-    """Return the rows of ``annotation_scores`` for E14: the share judged distant, and how far people agree."""
+    """Return the rows of ``annotation_scores`` for E14: the share judged distant, and people's agreement."""
     rows = []
     for (name,), mine in judged.sort("annotator", "example").group_by("annotator", maintain_order=True):
         rows.append((name, "distant", *_mean(mine["label"] == "distant", seed)))
     people = judged.filter(pl.col("annotator") != ANNOTATOR)
     if people["annotator"].n_unique() > 1:
-        place = {"distant": "shallow", "related": "semantic"}  # two names are two names
+        place = {"distant": "shallow", "related": "semantic"}  # any two names will do
         units = [
             inter_annotator.counted([[place[label] for label in part["label"]]])
             for _, part in people.sort("example").group_by("example", maintain_order=True)

@@ -1,11 +1,11 @@
-"""Semantic patterns of section 3.1: topics, found as words close to each other.
+"""Find semantic patterns (section 3.1): topics, as sets of words close to each other.
 
-Words are close in either of two ways: in the model's own embeddings, which hold together words that can stand for each
-other, and by TF-IDF, which holds together words that occur in the same sentences. A topic is a word with its nearest
-neighbours of one way among the frequent words of the text: every word that a key's prefixes contain is tried, alone,
-with one neighbour, with two and so on. A prefix has the topic if it holds one of its words.
-How often random prefixes do follows from the words' frequencies and the number of content words that the prefixes have,
-so that long prefixes and common words gain nothing.
+Words are close in one of two ways: in the model's embeddings, which group words that can replace each
+other, or by TF-IDF, which groups words that occur in the same sentences. A topic is a word with its nearest
+neighbours in one of these ways, among the text's frequent words. We try every word in a key's prefixes, alone,
+with one neighbour, with two and so on. A prefix has the topic if it contains one of its words.
+The chance for random prefixes follows from the words' frequencies and the prefixes' numbers of content words,
+so long prefixes and common words gain no advantage.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,27 +21,27 @@ from ff_memories.patterns.sample import FEWEST, Prefix
 from ff_memories.patterns.tfidf import sentence_vectors
 from ff_memories.patterns.words import is_content, stem
 
-SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # words of a topic that are tried, from the nearest on
+SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # numbers of words in a topic that are tried, nearest first
 NEIGHBOURED = 10_000  # most frequent words that have neighbours
-TRAINED = 20  # occurrences; the embedding of a rarer word says little but that it is rare
+TRAINED = 20  # occurrences; a rarer word's embedding mostly reflects its rarity
 CLOSE = 0.99  # a neighbour is closer than this share of pairs of words
-SAMPLE = 200  # words whose pairs with all others tell what is close
+SAMPLE = 200  # words whose pairs with all others determine what is close
 CHUNK = 1024
-OPENING = 5  # shorter prefixes are a sentence's opening, where other words are common
-PRIOR = 1_000  # content words of the whole text that those of the openings are pooled with
-SAME = 0.5  # topics that share this part of the smaller one's prefixes are one
+OPENING = 5  # shorter prefixes are openings of sentences, where other words are common
+PRIOR = 1_000  # pseudo-count of the whole text's content words in the openings' frequencies
+SAME = 0.5  # topics that share this part of the smaller one's prefixes are merged
 
 Units = np.ndarray | scipy.sparse.csr_array  # unit vectors, by rows
 
 
 class Lexicon:
-    """Content words of a text: forms of one word are one *term*, with a frequency and near neighbours.
+    """The content words of a text. Forms of one word are one *term*, with a frequency and near neighbours.
 
     Attributes:
-        term: (vocab,) int64, the term of each type, -1 for what is no content word.
-        counts: (vocab,) how often each type occurs in the training text.
-        neighbours: (ways, terms, SIZES[-1]) int64, a term itself and then its nearest ones, by the embeddings and by
-            TF-IDF; padded by the number of terms.
+        term: (vocab,) int64, the term of each type, -1 if it is not a content word.
+        counts: (vocab,) number of occurrences of each type in the training text.
+        neighbours: (ways, terms, SIZES[-1]) int64, a term itself and then its nearest terms, by embeddings and by
+            TF-IDF, padded with the number of terms.
         chance: (2, ways, terms, sizes) share of a topic's words among all content words of the text, and among those
             of the openings of its sentences.
     """
@@ -63,7 +63,7 @@ class Lexicon:
         common = np.sort(common[totals[common] >= TRAINED])
         place = np.full(len(totals) + 1, -1)
         place[common] = np.arange(len(common))
-        row = place[self.term]  # of each type among the common terms
+        row = place[self.term]  # each type's row among the common terms
         self.neighbours = np.full((2, len(totals), SIZES[-1]), len(totals))
         self.neighbours[:, :, 0] = np.arange(len(totals))
         if len(common) > 1:
@@ -72,7 +72,7 @@ class Lexicon:
             ways.append(sentence_vectors(corpus, row, len(common), rng))
             for way, units in enumerate(ways):
                 self.neighbours[way, common, 1:most] = ids[_nearest(units, most - 1, rng)]
-        shares = np.pad(np.stack([overall, first]), ((0, 0), (0, 1)))  # padding is of no term
+        shares = np.pad(np.stack([overall, first]), ((0, 0), (0, 1)))  # the padding belongs to no term
         self.chance = np.cumsum(shares[:, self.neighbours], axis=3)[..., SIZES - 1]
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Lexicon:
 
 
 def _nearest(units: Units, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the nearest others of each of n unit vectors, (n, most); n where none is close."""
+    """Return the nearest other vectors of each of n unit vectors, (n, most); n if none is close."""
     n = units.shape[0]
 
     def cosines(rows: np.ndarray) -> np.ndarray:
@@ -107,12 +107,12 @@ def _nearest(units: Units, most: int, rng: np.random.Generator) -> np.ndarray:
 
 
 class Topics:
-    """Finds topics in the prefixes of a key.
+    """Find topics in the prefixes of a key.
 
     Args:
         lexicon: the text's content words.
-        pool: random prefixes, from which the sets of the null hypothesis are drawn.
-        rng_of: the generator of the sets of a given size.
+        pool: random prefixes, from which sets under the null hypothesis are drawn.
+        rng_of: returns the generator for sets of a given size.
     """
 
     def __init__(self, lexicon: Lexicon, pool: Sequence[Prefix], rng_of: Callable[[int], np.random.Generator]):
@@ -125,7 +125,7 @@ class Topics:
         return self._search([self._pool[i] for i in indices], [self._opens[i] for i in indices])[1]
 
     def _terms(self, prefix: Prefix, without: set[int] | frozenset[int]) -> np.ndarray:
-        """Return the different terms of a prefix, less those of the tokens ``without``."""
+        """Return the distinct terms of a prefix, without those of the tokens ``without``."""
         term = self.lexicon.term
         gone = {term[t] for t in without}
         return np.array(sorted({t for t in term[list(prefix)].tolist() if t >= 0 and t not in gone}), dtype=np.int64)
@@ -133,17 +133,17 @@ class Topics:
     def _search(
         self, prefixes: list[np.ndarray], opens: list[bool]
     ) -> tuple[list[tuple[float, int, int, int, np.ndarray]], float]:
-        """Try every topic around every term: (p, way, term, size index, members) of the frequent ones; the least p.
+        """Try all topics around all terms; return the frequent (p, way, term, size index, members), and the least p.
 
-        ``prefixes`` are the terms of each, ``opens`` says which are no more than the opening of a sentence.
-        The p-values are multiplied by the number of terms: a set with more words has more chances.
+        ``prefixes``: the terms of each prefix. ``opens``: whether each is only the opening of a sentence.
+        The p-values are multiplied by the number of terms, since a set with more words has more chances.
         """
         lexicon, shown = self.lexicon, len(prefixes)
         terms = np.unique(np.concatenate(prefixes)) if prefixes else np.empty(0, np.int64)
         if not len(terms):
             return [], 1.0
         near = np.concatenate(lexicon.neighbours[:, terms])
-        place = np.searchsorted(terms, near)  # where each neighbour stands among the terms at hand, if it does
+        place = np.searchsorted(terms, near)  # each neighbour's index among these terms, if it is one
         place = np.where(terms[np.minimum(place, len(terms) - 1)] == near, place, len(terms))
         holds = np.zeros((len(terms) + 1, shown), dtype=bool)
         for i, own in enumerate(prefixes):
@@ -172,8 +172,8 @@ class Topics:
 
         Args:
             prefixes: its triggers.
-            without: tokens of its shallow patterns, which are no topic.
-            alpha: probability that random prefixes are given any topic.
+            without: tokens of its shallow patterns, which do not count as topics.
+            alpha: probability of any topic in random prefixes.
         """
         own = [self._terms(prefix, without) for prefix in prefixes]
         opens = [len(prefix) < OPENING for prefix in prefixes]
@@ -185,7 +185,7 @@ class Topics:
             topic = set(self.lexicon.neighbours[way, term, : SIZES[size]].tolist()) - gone
             held = set(np.flatnonzero(members).tolist())
             if any(topic & words for _, words, _ in merged):
-                continue  # much the same words as a more certain topic
+                continue  # shares words with a more certain topic
             for _, words, holders in merged:
                 if len(held & holders) >= SAME * min(len(held), len(holders)):
                     words |= topic
@@ -199,7 +199,7 @@ class Topics:
         ]
 
     def _words(self, topic: set[int], prefixes: Sequence[Prefix]) -> tuple[str, ...]:
-        """Return the words of a topic that prefixes have, the one in most prefixes first: one form of each term."""
+        """Return the words of a topic in the prefixes, most widespread first, with one form per term."""
         term = self.lexicon.term
         holders: dict[int, list[int]] = {}
         for prefix in prefixes:
@@ -211,7 +211,7 @@ class Topics:
 
 
 def _reached(holds: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return which prefixes hold any of the first 1, 2, 3, ... neighbours: (terms, sizes, prefixes) bool."""
+    """Return which prefixes contain any of the first 1, 2, 3, ... neighbours: (terms, sizes, prefixes) bool."""
     reached, first, parts = np.zeros((len(place), holds.shape[1]), dtype=bool), 0, []
     for size in SIZES.tolist():
         reached = reached | holds[place[:, first:size]].any(1)
@@ -221,5 +221,5 @@ def _reached(holds: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def describe(topic: Found) -> str:
-    """Return a topic in words: the five of its words that most prefixes have."""
+    """Return a topic's description: its five most widespread words."""
     return f"topic: {', '.join(topic.words[:5])}"

@@ -1,4 +1,4 @@
-"""Shallow patterns of section 3.1: what the last tokens of a key's prefixes have in common, word for word."""
+"""Find shallow patterns (section 3.1): what the last tokens of a key's prefixes literally have in common."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -10,22 +10,22 @@ from ff_memories.patterns.permutation_test import Correction, Found, distinct, f
 from ff_memories.patterns.sample import FEWEST, Prefix
 from ff_memories.patterns.words import is_content, shape, stem
 
-WINDOW = 5  # tokens at the end of a prefix in which any n-gram may recur
+WINDOW = 5  # tokens at the end of a prefix in which n-grams may recur
 LONGEST = 3
-LENGTHS = (1, 2, 3, 4, 6, 9, 14, 21)  # first length of each class: short prefixes begin sentences, and have fewer words
-PRIOR = 100  # prefixes of all lengths that a class's own ones are pooled with
+LENGTHS = (1, 2, 3, 4, 6, 9, 14, 21)  # first length of each class; short prefixes are openings, with fewer words
+PRIOR = 100  # pseudo-count of prefixes of all lengths in each class
 
 Feature = tuple[str, tuple[Any, ...]]  # kind, and token ids or a word
 
 
 class Shallow:
-    """Finds n-grams, word forms and shapes that recur at the end of prefixes more often than by chance.
+    """Find n-grams, word forms and shapes that recur at the ends of prefixes more often than by chance.
 
     Args:
         types: the dictionary's words by id.
-        reference: random prefixes that tell how frequent a feature is.
-        pool: other random prefixes, from which the sets of the null hypothesis are drawn.
-        rng_of: the generator of the sets of a given size.
+        reference: random prefixes, to estimate how frequent features are.
+        pool: other random prefixes, from which sets under the null hypothesis are drawn.
+        rng_of: returns the generator for sets of a given size.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Shallow:
         return self._content[token]
 
     def features(self, prefix: Prefix) -> list[Feature]:
-        """Return everything that a prefix could share with others, once each, in an order that is always the same.
+        """Return all features that a prefix could share with others, once each, in a fixed order.
 
-        ``end``: its last one to three tokens; ``form``: its last word in any form; ``shape`` of its last word;
-        ``near``: n-grams with a word of content among its last five tokens.
+        ``end``: its last one to three tokens; ``form``: its last word in any form; ``shape``: its last word's shape;
+        ``near``: n-grams with a content word among its last five tokens.
         """
         if not prefix:
             return [("empty", ())]
@@ -77,10 +77,10 @@ class Shallow:
         return list(dict.fromkeys(out))
 
     def _frequent(self, features: Sequence[Iterable[Feature]], classes: np.ndarray) -> tuple[list[Feature], np.ndarray]:
-        """Return the features that prefixes hold often enough, and the p-value of each.
+        """Return the frequent features of prefixes, and their p-values.
 
         Args:
-            features: of each prefix.
+            features: the features of each prefix.
             classes: (prefixes,) the length class of each.
         """
         counts = Counter(f for own in features for f in own)
@@ -104,10 +104,10 @@ class Shallow:
 
         Args:
             prefixes: its triggers.
-            alpha: probability that random prefixes are given any pattern.
+            alpha: probability of any pattern in random prefixes.
 
         Returns:
-            the patterns, and the tokens of all that recurs: also of candidates that say nothing new.
+            the patterns, and the tokens of everything that recurs, including redundant candidates.
         """
         features = [self.features(prefix) for prefix in prefixes]
         significant = [
@@ -119,7 +119,7 @@ class Shallow:
         for (kind, what), p in significant:
             members = frozenset(i for i, own in enumerate(features) if (kind, what) in own)
             if kind == "near" and len(what) == 1 and not concentrated(what[0], prefixes):
-                continue  # it recurs anywhere in the prefixes: that is a topic
+                continue  # it recurs anywhere in the prefixes, so it is a topic
             if kind in ("end", "near"):
                 words, tokens = tuple(self.types[t] for t in what), set(what)
             else:
@@ -127,18 +127,18 @@ class Shallow:
                 words, tokens = tuple(sorted({self.types[t] for t in last})), last
             parts |= tokens
             if kind == "form" and len(words) < 2:
-                continue  # the same as its one form
+                continue  # equal to its only form
             found.append(Found(words, kind if kind != "shape" else what[0], members, p))
         return distinct(found), parts
 
 
 def length_classes(prefixes: Sequence[Prefix]) -> np.ndarray:
-    """Return the class of each prefix's length: 0 for the empty one, then by ``LENGTHS``."""
+    """Return each prefix's length class: 0 for the empty one, then by ``LENGTHS``."""
     return np.searchsorted(LENGTHS, [len(prefix) for prefix in prefixes], side="right")
 
 
 def concentrated(token: int, prefixes: Sequence[Prefix]) -> bool:
-    """Say whether a token stands near the end of the prefixes that have it, more often than if places were random."""
+    """Say whether a token is near the end of its prefixes more often than at random places."""
     holders = [prefix for prefix in prefixes if token in prefix]
     near = sum(token in prefix[-WINDOW:] for prefix in holders)
     elsewhere = [max(1 - WINDOW / len(prefix), 0.0) ** prefix.count(token) for prefix in holders]
@@ -146,7 +146,7 @@ def concentrated(token: int, prefixes: Sequence[Prefix]) -> bool:
 
 
 def describe(pattern: Found) -> str:
-    """Return a pattern in words: word types of the dictionary, at most three of them in a row."""
+    """Return a pattern's description, with at most three words in a row."""
     words = " ".join(pattern.words)
     match pattern.kind:
         case "end":

@@ -1,4 +1,4 @@
-"""Annotators who err at known rates, so that a study can be tried, and its scoring checked, before anybody reads."""
+"""Simulate annotators who err at known rates, to try out a study and check its scoring before people annotate."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from ff_memories.patterns.sample import FEWEST
 
 @dataclass(frozen=True)
 class Errors:
-    """How often an annotator errs: of the true patterns, of those seen, of foils, of judgements."""
+    """An annotator's error rates: on true patterns, on seen patterns' types, on foils and on judgements."""
 
     miss: float
     mistype: float
@@ -22,7 +22,7 @@ class Errors:
 
 
 def annotate(number: int, errors: Errors, plan: pl.DataFrame, truth: pl.DataFrame, seed: int) -> list[Record]:
-    """Return the records of simulated annotator ``number``, who sees the patterns of ``truth`` but for errors."""
+    """Return the records of simulated annotator ``number``, who sees the patterns of ``truth`` except for errors."""
     rng = generator(seed, f"simulated annotator {number}")
     patterns: dict[tuple[int, int], list[tuple[str, str, list[int]]]] = {}
     for layer, key, description, kind, ranks in truth.select(
@@ -49,7 +49,7 @@ def annotate(number: int, errors: Errors, plan: pl.DataFrame, truth: pl.DataFram
 
 
 def judge(number: int, errors: Errors, truth: dict[str, str], seed: int) -> list[Judgement]:
-    """Return simulated judgements of E14: those of ``truth`` by item, but for errors."""
+    """Return simulated judgements of E14: those of ``truth`` by item, except for errors."""
     rng = generator(seed, f"simulated judge {number}")
     other = {"distant": "related", "related": "distant"}
     wrong = np.atleast_1d(rng.random(len(truth)) < errors.misjudge).tolist()

@@ -1,25 +1,25 @@
-"""Co-occurrence as a measure of how close two words are: that of their TF-IDF weights in the text's sentences."""
+"""Measure the closeness of words by co-occurrence: the cosine of their TF-IDF weights over sentences."""
 
 import numpy as np
 import scipy.sparse
 
 from ff_memories.corpus.store import Corpus
 
-SENTENCES = 500_000  # drawn from a larger text
+SENTENCES = 500_000  # sampled from larger texts
 
 
 def sentence_vectors(corpus: Corpus, term: np.ndarray, terms: int, rng: np.random.Generator) -> scipy.sparse.csr_array:
-    """Return unit vectors (terms, sentences) whose products are the cosines of TF-IDF weights.
+    """Return unit vectors (terms, sentences) whose dot products are the cosines of TF-IDF weights.
 
-    A sentence counts a term once, and has unit length itself, so that long ones weigh no more.
+    A sentence counts each term once and has unit length, so long sentences weigh no more than short ones.
 
     Args:
-        corpus: whose training sentences are read.
-        term: (vocab,) int64 the term of each type, -1 for those left out.
-        terms: how many there are.
-        rng: draws the sentences of a larger text.
+        corpus: the corpus, of which training sentences are read.
+        term: (vocab,) int64, the term of each type, -1 for types left out.
+        terms: the number of terms.
+        rng: samples the sentences of larger texts.
     """
-    from sklearn.feature_extraction.text import TfidfTransformer  # costs a second, so only where it is needed
+    from sklearn.feature_extraction.text import TfidfTransformer  # takes a second to import, so only if needed
     from sklearn.preprocessing import normalize
 
     number = corpus.train

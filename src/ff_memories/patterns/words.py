@@ -1,4 +1,4 @@
-"""What a token is to a reader: a word of content or not, its stem, its shape."""
+"""Classify tokens: content words, stems and shapes."""
 
 import re
 from functools import cache
@@ -11,13 +11,13 @@ _VOWEL = re.compile(r"[aeiouy]")
 
 @cache
 def _stop_words() -> frozenset[str]:
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # costs a second, so only where it is needed
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import, so only if needed
 
     return ENGLISH_STOP_WORDS
 
 
 def is_content(word: str) -> bool:
-    """Say whether a token can carry a topic: no stop word, no mark, no single letter, no cut-off ending ("n't")."""
+    """Say whether a token can carry a topic: no stop word, punctuation, single letter or clitic such as "n't"."""
     return (
         (len(word) > 1 or word.isdigit())
         and word[0].isalnum()
@@ -28,7 +28,7 @@ def is_content(word: str) -> bool:
 
 
 def sort_of(word: str) -> str | None:
-    """Return ``number``, ``mark``, ``content`` or ``function``; ``None`` for what stands for no word of its own."""
+    """Return ``number``, ``mark``, ``content`` or ``function``; ``None`` for special tokens."""
     if word in SPECIALS:
         return None
     if _NUMBER.match(word):
@@ -39,9 +39,9 @@ def sort_of(word: str) -> str | None:
 
 
 def stem(word: str) -> str:
-    """Return a word without its case and its ending of plural, past or progressive, if what is left is a word.
+    """Return a word in lower case without its plural, past or progressive ending, if the rest can be a word.
 
-    Two words with the same stem are forms of one word; the stem itself need not be one.
+    Two words with the same stem are forms of one word. The stem itself need not be a word.
     """
     word = word.lower()
     if not word.isalpha() or len(word) < 4:
@@ -66,7 +66,7 @@ def _without_e(word: str) -> str:
 
 
 def shape(word: str) -> str | None:
-    """Return ``number``, ``capitalised word`` or ``None``: what the last token of a prefix looks like."""
+    """Return the shape of a prefix's last token: ``number``, ``capitalised word`` or ``None``."""
     if _NUMBER.match(word):
         return "number"
     if word[:1].isupper() and word.isalpha() and len(word) > 1:

@@ -38,11 +38,11 @@ class Texts:
         listed = tables.read(sentences).height
         if listed != len(texts.corpus):
             raise UserError(
-                f"{corpus} has {len(texts.corpus)} sentences, but {sentences} lists {listed}", "Run snakemake again."
+                f"{corpus} has {len(texts.corpus)} sentences, but {sentences} lists {listed}", "run snakemake again"
             )
         if len(texts.corpus.tokens) and texts.corpus.tokens.max() >= len(texts.dictionary):
             raise UserError(
-                f"{dictionary} lists fewer token types than {corpus} uses", "Use the dictionary of this run's model."
+                f"{dictionary} lists fewer token types than {corpus} uses", "use the dictionary of this run's model"
             )
         return texts
 

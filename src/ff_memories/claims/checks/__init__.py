@@ -1,4 +1,5 @@
-"""One small function per kind of claim, by section of the paper: tables in, a ``Measurement`` out.
+"""Check claims with one small function per kind of claim, grouped by the paper's sections.
 
-Each takes the ``Evidence`` and the claim's parameters of ``claims.toml``; layers among them are the paper's, of 16.
+Each takes the ``Evidence`` and the claim's parameters from ``claims.toml`` (layers refer to the paper's 16), and
+returns a ``Measurement``.
 """

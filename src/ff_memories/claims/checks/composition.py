@@ -1,4 +1,4 @@
-"""E8 to E10, section 5.1: how a layer's active memories compose (K18 to K22)."""
+"""E8 to E10, section 5.1: check how a layer's active memories compose (K18 to K22)."""
 
 import numpy as np
 import polars as pl
@@ -37,7 +37,7 @@ def _lowest_again(evidence: Evidence, layers: list[int]) -> np.ndarray:
 
 
 def minority_active(evidence: Evidence, *, within: list[float], minority: float, layers_needed: int) -> Measurement:
-    """K18: the median share of active memories lies in a range everywhere, and below half in most layers."""
+    """K18: the median share of active memories is within a range in every layer, and below half in most."""
     medians = _active(evidence)
     if not medians:
         return Measurement(reason=EMPTY)
@@ -54,7 +54,7 @@ def minority_active(evidence: Evidence, *, within: list[float], minority: float,
 
 
 def active_dip(evidence: Evidence, *, dip: list[int], bottom: list[int], factor: float) -> Measurement:
-    """K19: the fewest memories are active around one layer, clearly fewer than in the bottom layers."""
+    """K19: the layer with the fewest active memories is in a range, and has clearly fewer than the bottom layers."""
     medians = _active(evidence)
     below = average(medians, between(bottom, evidence.layers))
     if not medians or below is None:
@@ -70,7 +70,7 @@ def active_dip(evidence: Evidence, *, dip: list[int], bottom: list[int], factor:
 
 
 def zero_agreement_dominates(evidence: Evidence, *, at_least: float) -> Measurement:
-    """K20: the lowest share, among the layers, of examples without an agreeing memory."""
+    """K20: the share of examples without an agreeing memory, in the layer where it is lowest."""
     shares = zero_agreement(evidence.table("composition"), evidence.seed)
     if shares.is_empty():
         return Measurement(reason=EMPTY)
@@ -81,25 +81,25 @@ def zero_agreement_dominates(evidence: Evidence, *, at_least: float) -> Measurem
 
 
 def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
-    """Return the (example, layer) pairs with an agreeing memory, their share of hits, and that of all pairs."""
+    """Return the (example, layer) pairs with an agreeing memory, their share of hits, and the share of all pairs."""
     agreeing = pairs.filter(pl.col("agreeing_memories") > 0)
     base = pooled_share(pairs, hit, "example", evidence.seed)
     return agreeing, pooled_share(agreeing, hit, "example", evidence.seed), base[0] if base else 0.0
 
 
 def agreeing_stop_words(evidence: Evidence, *, within: list[float]) -> Measurement:
-    """K21: the share of stop words among layer predictions that some memory shares, against all of them."""
+    """K21: the share of stop words among layer predictions that a memory agrees with, compared with all pairs."""
     words = pl.Series(sorted(evidence.stop_words), dtype=pl.UInt32)
     hit = pl.col(evidence.prediction).is_in(words.implode())
     agreeing, share, base = _agreeing_share(evidence, evidence.table("composition"), hit)
     if share is None:
-        return Measurement(n=0, reason="no memory agrees with its layer anywhere")
+        return Measurement(n=0, reason="no memory ever agrees with its layer")
     ok = within[0] <= share[0] <= within[1] and share[0] > base
     return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}{_in_the_text(evidence)}")
 
 
 def _in_the_text(evidence: Evidence) -> str:
-    """Return the same two shares of the tokens that follow in the text, in place of the layers' predictions."""
+    """Return the same two shares for the next tokens in the text instead of the layers' predictions."""
     if "examples" not in evidence.tables:
         return ""
     cases = agreeing_cases(evidence.table("composition"), evidence.table("examples"), evidence.stop_words)
@@ -112,12 +112,12 @@ def _in_the_text(evidence: Evidence) -> str:
 def agreeing_short_prefixes(
     evidence: Evidence, *, shorter_than: int, within: list[float], factor: float
 ) -> Measurement:
-    """K22: the share of short prefixes where some memory agrees with its layer, against all pairs."""
+    """K22: the share of short prefixes where a memory agrees with its layer, compared with all pairs."""
     pairs = evidence.table("composition").join(
         evidence.table("examples").select("example", "position"), on="example", how="inner"
     )
     agreeing, share, base = _agreeing_share(evidence, pairs, pl.col("position") < shorter_than)
     if share is None:
-        return Measurement(n=0, reason="no memory agrees with its layer anywhere")
+        return Measurement(n=0, reason="no memory ever agrees with its layer")
     ok = within[0] <= share[0] <= within[1] and share[0] >= factor * base
     return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}")

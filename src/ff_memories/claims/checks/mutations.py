@@ -1,4 +1,4 @@
-"""E3, section 3.2, Figure 3: what removing a token of a trigger does to the memory coefficient (K1 to K5)."""
+"""E3, section 3.2, Figure 3: check how removing a trigger's token changes the memory coefficient (K1 to K5)."""
 
 import numpy as np
 import polars as pl
@@ -23,9 +23,9 @@ from ff_memories.claims.statistics import (
 def weakens_more(
     evidence: Evidence, *, stronger: str, weaker: str, layers_needed: int, ties: bool = False
 ) -> Measurement:
-    """K1, K2, K3: one mutation lowers the mean coefficient more than another, in so many of 16 layers.
+    """K1, K2, K3: one mutation lowers the mean coefficient more than another, in enough of 16 layers.
 
-    Measured over the keys that have both mutations, so that the difference is a paired one.
+    Measured over the keys that have both mutations, as a paired difference.
     """
     keys = key_changes(evidence.table("mutations"), evidence.mean)
     sides = (
@@ -52,7 +52,7 @@ def weakens_more(
 
 
 def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], correlation: float) -> Measurement:
-    """K4: removing the last token changes less in the upper layers, and ever less with the layer."""
+    """K4: removing the last token changes the coefficient less in the upper layers, and less with each layer."""
     keys = key_changes(evidence.table("mutations"), evidence.mean).filter(pl.col("mutation") == "last")
     changes = by_layer(keys.group_by("layer").agg(pl.col("change").mean()).sort("layer"), "change")
     sizes = {layer: abs(change) for layer, change in changes.items()}
@@ -73,7 +73,7 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
 
 
 def first_layer_loss(evidence: Evidence, *, below: float) -> Measurement:
-    """K5: the mean change by removing the last token in the first layer."""
+    """K5: the mean change after removing the last token in the first layer."""
     keys = key_changes(evidence.table("mutations"), evidence.mean)
     first = keys.filter((pl.col("mutation") == "last") & (pl.col("layer") == 1))["change"].to_numpy()
     if not len(first):

@@ -1,4 +1,4 @@
-"""E2, section 3.2, Figure 2: the patterns that annotators found in keys (K6 to K9)."""
+"""E2, section 3.2, Figure 2: check the patterns that annotators found in keys (K6 to K9)."""
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ KEY = ["annotator", "layer", "key"]
 
 
 def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, bool]:
-    """Return how many patterns each annotated key has; a key is annotated when its triggers are labelled."""
+    """Return the number of patterns of each annotated key, that is, each key with labelled triggers."""
     labels, proxy = evidence.labels("pattern_labels")
     found = evidence.table("annotations").group_by(KEY).agg(pl.len().alias("patterns"))
     keys = labels.select(KEY).unique().join(found, on=KEY, how="left")
@@ -46,7 +46,7 @@ def patterns_per_key(evidence: Evidence, *, within: list[float]) -> Measurement:
 
 
 def coverage(evidence: Evidence, *, within: list[float]) -> Measurement:
-    """K8: the share of triggers that show a pattern, in every layer within a range."""
+    """K8: the share of triggers with a pattern, which must be within a range in every layer."""
     labels, shares, by_proxy = _labelled(evidence)
     covered = {layer: 1 - share for layer, share in shares["none"].items()}
     ok, text = tally({layer: within[0] <= c <= within[1] for layer, c in covered.items()}, evidence.layers)
@@ -59,9 +59,9 @@ def coverage(evidence: Evidence, *, within: list[float]) -> Measurement:
 
 
 def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], layers_needed: int) -> Measurement:
-    """K9: shallow labels fall and semantic ones rise from lower to upper layers, and shallow prevail in the lower.
+    """K9: shallow labels fall and semantic ones rise from lower to upper layers, and shallow ones dominate below.
 
-    A trigger with patterns of both kinds counts for neither, as in the bars of Figure 2.
+    A trigger with patterns of both kinds counts for neither, as in Figure 2.
     """
     labels, shares, by_proxy = _labelled(evidence)
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
@@ -69,11 +69,11 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     means = {(kind, part): mean for kind in ("shallow", "semantic") for part, layers in parts
              if (mean := average(shares[kind], layers)) is not None}  # fmt: skip
     if len(means) < 4:
-        raise Missing("annotations in lower and upper layers are needed")
+        raise Missing("needs annotations in lower and upper layers")
     prevails = {
         layer: shares["shallow"][layer] > shares["semantic"][layer] for layer in bottom if layer in shares["shallow"]
     }
-    # "In 8 of layers 1 to 9": a share of the lower layers, so scaled to their number alone.
+    # "in 8 of layers 1 to 9" is a share of the lower layers, so it scales with their number
     enough = sum(prevails.values()) * (lower[1] - lower[0] + 1) >= layers_needed * len(bottom)
     falls = means["shallow", "lower"] > means["shallow", "upper"]
     rise = means["semantic", "upper"] - means["semantic", "lower"]
@@ -93,7 +93,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
 
 
 def _rises(labels: pl.DataFrame, bottom: list[int], top: list[int], seed: int | None) -> np.ndarray:
-    """Return resamples (draws,) of the rise of the semantic share from the lower to the upper layers, over keys."""
+    """Return resamples (draws,) over keys of the rise of the semantic share from lower to upper layers."""
     semantic = (pl.col("label") == "semantic").mean()
     keys = labels.group_by(KEY).agg(semantic.alias("share"), pl.len().alias("rows")).sort(KEY)
     draws = {

@@ -1,4 +1,4 @@
-"""E11 to E14, section 5.2: how the residual refines the prediction from layer to layer (K23 to K30)."""
+"""E11 to E14, section 5.2: check how the residual refines the prediction across layers (K23 to K30)."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -31,7 +31,7 @@ def _kinds(evidence: Evidence) -> dict[str, dict[int, float]]:
 
 
 def settled_early(evidence: Evidence, *, layers: list[int], within: list[float]) -> Measurement:
-    """K23: how often the lowest layers' residual predicts the output already, mean over those layers."""
+    """K23: how often the lowest layers' residual already predicts the output, as a mean over those layers."""
     table = evidence.table("refinement").filter(pl.col("layer").is_in(between(layers, evidence.layers)))
     share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
     if share is None:
@@ -42,7 +42,7 @@ def settled_early(evidence: Evidence, *, layers: list[int], within: list[float])
 def settles_late(
     evidence: Evidence, *, early: list[int], late: list[int], factor: float, at_least: float
 ) -> Measurement:
-    """K24: the residual predicts the output in the end, and gains faster per layer from layer 10 on than before."""
+    """K24: the residual predicts the output in the last layer, and gains faster from layer 10 on than before."""
     shares = residual_predicts(evidence.table("refinement"), evidence.seed)
     by = by_layer(shares, "mean")
     spans = [[at(layer, evidence.layers) for layer in bounds] for bounds in (early, late)]
@@ -66,7 +66,7 @@ def settles_late(
 
 
 def confidence_grows(evidence: Evidence, *, start: int, exceptions: int, factor: float, or_above: float) -> Measurement:
-    """K25: the median probability of the final prediction grows from layer ``start`` on, to a good value."""
+    """K25: the median probability of the final prediction grows from layer ``start`` on, to a high value."""
     medians = by_layer(residual_probabilities(evidence.table("refinement")), "median")
     first = at(start, evidence.layers)
     layers = [layer for layer in range(first, evidence.layers + 1) if layer in medians]
@@ -87,12 +87,12 @@ def confidence_grows(evidence: Evidence, *, start: int, exceptions: int, factor:
 
 
 def _falls(times: int) -> str:
-    """Return in words how often the median falls from a layer to the next."""
+    """Return in words how often the median falls from one layer to the next."""
     return {0: "the median never falls", 1: "the median falls once"}.get(times, f"the median falls {times} times")
 
 
 def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> Measurement:
-    """K26: the lowest share, among the layers, of examples whose residual's prediction the layer leaves alone."""
+    """K26: the share of examples whose prediction the layer leaves unchanged, in the layer where it is lowest."""
     kept = pl.col("kind").is_in(["residual", "agreement"])
     stands = evidence.table("refinement").select("example", "layer", hit=kept)
     shares = means(stands, ["layer"], "hit", evidence.seed)
@@ -103,15 +103,15 @@ def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> M
     if lenient <= row["mean"] < at_least:
         reason += f"; above the lenient limit of {percent(lenient)}"
     spread = lowest_of_joint(stands, evidence.seed)
-    # each resample's own lowest share lies too low rather than too high: the test errs on the safe side
+    # each resample's own lowest share is biased downwards, so the test is conservative
     draws = joint_shares(stands, evidence.seed).min(1)
     return Measurement(row["mean"], *spread, row["n"], ok=row["mean"] >= at_least, reason=reason, draws=draws)
 
 
 def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> tuple[Measurement, bool | None, str]:
-    """Compare two kinds: the share of ``most`` among both, and in how many layers it is the larger.
+    """Compare two kinds: the share of ``most`` among both, and the number of layers in which it is larger.
 
-    A layer with neither kind has no say.
+    Layers with neither kind do not count.
     """
     kinds = _kinds(evidence)
     if not kinds:
@@ -130,13 +130,13 @@ def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> 
 
 
 def feed_forward_disagrees(evidence: Evidence, *, layers_needed: int) -> Measurement:
-    """K27: where the residual's prediction stands, the feed-forward predicts another token more often than not."""
+    """K27: when the residual's prediction is unchanged, the feed-forward predicts another token more often than not."""
     found, ok, text = _compared(evidence, "residual", "agreement", layers_needed)
     return replace(found, ok=ok, reason=text)
 
 
 def compromise(evidence: Evidence, *, layers_needed: int, factor: float) -> Measurement:
-    """K28: a changed prediction is a third token in every layer's majority and ``factor`` times more often in all."""
+    """K28: most changed predictions are a third token in every layer, and ``factor`` times as many overall."""
     found, ok, text = _compared(evidence, "composition", "ffn", layers_needed)
     if found.value is None:
         return Measurement(n=found.n, reason=text if text == EMPTY else "no layer changes a prediction")
@@ -145,19 +145,19 @@ def compromise(evidence: Evidence, *, layers_needed: int, factor: float) -> Meas
 
 
 def no_third_token(evidence: Evidence, *, at_most: float) -> Measurement:
-    """K29: residual and feed-forward agree while the output differs: never, as far as the projection is linear."""
+    """K29: residual and feed-forward never agree while the output differs, if the projection is linear."""
     table = evidence.table("refinement")
     third = (pl.col("residual_top") == pl.col("ffn_top")) & (pl.col("output_top") != pl.col("residual_top"))
     share = pooled_share(table, third, "example", evidence.seed)
     if share is None:
         return Measurement(reason=EMPTY)
-    # Under one flat softmax the logits add up, so that there cannot be a single case.
+    # under one flat softmax the logits add up, so there cannot be a single case
     limit = 0.0 if evidence.one_softmax else at_most
     return Measurement(*share, n=table.height, ok=share[0] <= limit)
 
 
 def distant_compositions(evidence: Evidence, *, within: list[float]) -> Measurement:
-    """K30: the share of last-layer compositions whose output is semantically distant from what it replaces."""
+    """K30: the share of last-layer compositions that are semantically distant from the predictions they replace."""
     labels, proxy = evidence.labels("distance_labels")
     distant = (labels.sort("annotator", "example")["label"] == "distant").to_numpy()
     share = float(distant.mean())

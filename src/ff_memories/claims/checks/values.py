@@ -1,4 +1,4 @@
-"""E4 to E7, section 4: what values predict, against what follows their keys' triggers (K10 to K17)."""
+"""E4 to E7, section 4: check values' predictions against the tokens after their keys' triggers (K10 to K17)."""
 
 from typing import Any
 
@@ -33,9 +33,9 @@ UNKNOWN = "no value in these layers has a trigger with a known target"
 
 
 def _peak(evidence: Evidence, layers: list[int]) -> dict[str, Any] | None:
-    """Return the row of the layer among ``layers`` with the highest agreement rate, the lowest such layer.
+    """Return the row of the layer among ``layers`` with the highest agreement rate (the lowest such layer).
 
-    Its interval is that of the highest rate among the layers, not of a layer that was named beforehand.
+    Its interval applies to the highest rate among the layers, not to a layer chosen in advance.
     """
     rates = agreement(evidence.table("values"), evidence.seed).filter(pl.col("layer").is_in(layers))
     if rates.is_empty():
@@ -56,7 +56,7 @@ def near_zero_below(evidence: Evidence, *, layers: list[int], below: float, leni
 
 
 def peak_above(evidence: Evidence, *, layers: list[int], within: list[float]) -> Measurement:
-    """K11: the highest rate of the upper layers is a few percent, and the highest of all."""
+    """K11: the highest rate of the upper layers is a few percent, and the highest of all layers."""
     peak, anywhere = (_peak(evidence, between(b, evidence.layers)) for b in (layers, [1, PAPER]))
     if peak is None or anywhere is None:
         return Measurement(reason=UNKNOWN)
@@ -66,7 +66,7 @@ def peak_above(evidence: Evidence, *, layers: list[int], within: list[float]) ->
 
 
 def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], factor: float) -> Measurement:
-    """K12: the mean rate of the upper layers against the lower; no answer where the lower is zero."""
+    """K12: the upper layers' mean rate relative to the lower layers'; undecided if the latter is zero."""
     rates = agreement(evidence.table("values"), evidence.seed)
     by = by_layer(rates, "mean")
     below, above = (average(by, between(bounds, evidence.layers)) for bounds in (lower, upper))
@@ -83,7 +83,7 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], factor: 
 
 
 def above_chance(evidence: Evidence, *, layers: list[int], factor: float) -> Measurement:
-    """K13: the highest rate of the upper layers against that of a token drawn at random."""
+    """K13: the highest rate of the upper layers relative to that of a random token."""
     peak = _peak(evidence, between(layers, evidence.layers))
     if peak is None:
         return Measurement(reason=UNKNOWN)
@@ -117,25 +117,24 @@ def rank_improves(
 
 
 def rises_with_probability(evidence: Evidence, *, bins: int, correlation: float, factor: float) -> Measurement:
-    """K15: over intervals of the top probability, agreement rises, and by a large factor in all."""
+    """K15: agreement rises over bins of the top probability, by a large overall factor."""
     table = evidence.table("values")
     found = agreement_by_probability(table, bins, evidence.seed)
     rates = found["mean"].to_list()
     rho = rank_correlation(found["bin"].to_list(), rates)
     n = int(found["n"].to_numpy().sum())
     if rho is None:
-        return Measurement(n=n, reason="agreement is the same in all intervals, or there are fewer than three")
+        return Measurement(n=n, reason="all bins have the same agreement, or there are fewer than three")
     again = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
     draws = rank_correlations(found["bin"].to_list(), np.stack(list(again.values()), axis=1))
-    if len(draws) and draws.min() == draws.max():  # intervals without a case, or of cases alone, never draw others
+    if len(draws) and draws.min() == draws.max():  # bins with no cases or only cases never draw others
         draws = np.empty(0)
     return Measurement(
         rho,
         *ends(draws),
         n=n,
         ok=rho > correlation and rates[-1] > factor * rates[0],
-        reason=f"{percent(rates[0])} in the lowest interval, {percent(rates[-1])} in the highest "
-        f"(n = {found['n'][-1]})",
+        reason=f"{percent(rates[0])} in the lowest bin, {percent(rates[-1])} in the highest (n = {found['n'][-1]})",
         draws=draws,
     )
 
@@ -144,7 +143,7 @@ def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int],
     """K16: the share of upper layers among the values with the highest top probability."""
     best = predictive_values(evidence.table("values"), most)
     if evidence.table("values").height <= most:
-        return Measurement(reason=f"the model has no more than {most} values, so all of them are among the top {most}")
+        return Measurement(reason=f"the model has at most {most} values, so all of them are in the top {most}")
     above = best["layer"].is_in(between(layers, evidence.layers)).to_numpy()
     share, layers_above = float(above.mean()), len(between(layers, evidence.layers)) / evidence.layers
     return Measurement(

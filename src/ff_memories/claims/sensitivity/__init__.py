@@ -1,1 +1,1 @@
-"""What each choice that the paper leaves open does to each of its claims."""
+"""Measure how each choice that the paper leaves open affects its claims."""

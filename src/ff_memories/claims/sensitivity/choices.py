@@ -1,4 +1,4 @@
-"""The choices that a run could have made otherwise, read off the config's own types: nothing is listed twice."""
+"""List a run's alternative analysis choices, derived from the types in the config."""
 
 import copy
 import importlib.util
@@ -11,14 +11,14 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
 
 SECTIONS = ("corpus", "extraction", "triggers", "mutations", "values", "composition")
-QUICK = ("values", "composition")  # neither the trigger pass nor the mutations, most of a run's work
+QUICK = ("values", "composition")  # need neither the trigger pass nor the mutations, which take most of a run's time
 SIZE = "corpus.train.max_sentences"
-SHARES = ("0.01", "0.1")  # of the training sentences: how claims depend on the corpus's size (D31)
+SHARES = ("0.01", "0.1")  # of the training sentences, to see how claims depend on the corpus's size (D31)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One key of a run's config and a value that it could have had: ``values.target`` and ``last``."""
+    """A key of a run's config with an alternative value, such as ``values.target`` and ``last``."""
 
     path: str
     value: str
@@ -29,7 +29,7 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """Return its name in paths and on command lines."""
+        """Return the name used in paths and on command lines."""
         return f"{self.path}={self.value}"
 
 
@@ -48,7 +48,7 @@ def _alternatives(config: Config) -> Iterator[Choice]:
 
 
 def choices(config: Config) -> list[Choice]:
-    """Return every choice that the run could have made otherwise and that can be made on this machine."""
+    """Return every alternative choice that this machine can run."""
     lacking = set()
     if importlib.util.find_spec("spacy") is None:
         lacking.add("spacy")
@@ -58,7 +58,7 @@ def choices(config: Config) -> list[Choice]:
 
 
 def _can_be(config: Config, choice: Choice) -> bool:
-    """Whether the config can be with one choice made so: some choices exclude others."""
+    """Say whether the config allows a choice: some choices exclude others."""
     try:
         varied(config, choice, 1)
     except UserError:
@@ -67,12 +67,12 @@ def _can_be(config: Config, choice: Choice) -> bool:
 
 
 def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
-    """Return the choices as units of work: quick ones by section, each of the others by itself.
+    """Return the choices grouped into jobs: quick ones by section, each of the others alone.
 
-    spaCy's stop words are by themselves, too: what a section measures must not depend on what is installed.
+    spaCy's stop words are also alone, since a section's results must not depend on installed packages.
 
     Args:
-        extent: ``quick``: only those of the values and the composition | ``all``.
+        extent: ``quick`` (only choices in ``values`` and ``composition``) or ``all``.
     """
     found: dict[str, list[Choice]] = {}
     for choice in choices(config):
@@ -84,10 +84,10 @@ def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
 
 
 def varied(config: Config, choice: Choice, train_sentences: int) -> Config:
-    """Return the run's config with one choice made otherwise and everything else as it was.
+    """Return the run's config with one choice changed.
 
     Args:
-        train_sentences: of the run, of which a share may be taken.
+        train_sentences: the run's number of training sentences, for choices that use a share of them.
     """
     plain = copy.deepcopy(config.resolved())
     if choice.path == "fidelity":
@@ -97,7 +97,7 @@ def varied(config: Config, choice: Choice, train_sentences: int) -> Config:
         for path, value in RELEASED_ONLY.items() if choice.value == "released" else ():
             _set(plain, path, value)
     else:
-        plain["fidelity"] = "paper"  # every key is explicit, and only that one contradicts none
+        plain["fidelity"] = "paper"  # all keys are explicit, and only "paper" contradicts none of them
         share = choice.path == SIZE
         _set(plain, choice.path, max(1, round(train_sentences * float(choice.value))) if share else choice.value)
     return parse(plain, choice.name)

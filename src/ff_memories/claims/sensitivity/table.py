@@ -1,4 +1,4 @@
-"""The `sensitivity` table: every claim as it came out under each choice."""
+"""Make the `sensitivity` table: every claim under each choice."""
 
 import polars as pl
 
@@ -10,23 +10,23 @@ HOLDING, FAILING = ("holds", "holds_as_untrained", "reproduced"), ("fails", "not
 
 
 def rows(claims: pl.DataFrame, choice: str = BASELINE, value: str = "") -> pl.DataFrame:
-    """Return one choice's rows from the claims that were measured under it."""
+    """Return a choice's rows, from the claims measured under it."""
     named = claims.with_columns(pl.lit(choice).alias("choice"), pl.lit(value).alias("value"))
     return named.select(*TABLES["sensitivity"].columns)
 
 
 def refused(claims: pl.DataFrame, choice: str, value: str) -> pl.DataFrame:
-    """Return the rows of a choice under which a run is refused: no claim has a value."""
+    """Return the rows of a choice that a run refuses; no claim has a value."""
     none = {c: pl.lit(None, claims.schema[c]) for c in ("measured", "low", "high")}
     verdict = pl.lit("not_applicable", claims.schema["verdict"])
     return rows(claims.with_columns(verdict=verdict, **none), choice, value)
 
 
 def changes(table: pl.DataFrame) -> pl.DataFrame:
-    """Return each claim and choice beside the run's own, claims and choices in order.
+    """Return each claim under each choice beside the run's own result, in order of claim and choice.
 
     Columns: ``claim``, ``choice``, ``value``, ``measured``, ``baseline``, ``change`` (relative to the baseline's size;
-    null where either is missing), ``beyond`` (outside the baseline's 95 % interval; where it has none, whether it
+    null if either is missing), ``beyond`` (outside the baseline's 95 % interval; without an interval, whether it
     differs at all), ``verdict``, ``was``, ``flip`` (``to holds``, ``to fails``, or nothing).
     """
     own = table.filter(pl.col("choice") == BASELINE).select(

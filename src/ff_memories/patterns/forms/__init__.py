@@ -1,1 +1,1 @@
-"""The forms that annotators fill in, apart from what scores them: a new look of a form changes no result."""
+"""Annotation forms, separate from their scoring, so that a change to a form changes no result."""

@@ -1,4 +1,4 @@
-"""The forms that annotators fill in: one HTML file each, which needs no server and no network."""
+"""Render the forms for annotators: one HTML file each, without server or network."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +11,7 @@ from ff_memories.patterns.sample import FEWEST
 
 
 def _render(template: str, data: dict[str, Any], **context: object) -> str:
-    # what is saved in a browser belongs to these very items
+    # the browser's saved answers apply to exactly these items
     data["storage"] = f"{data['run']} {template} {content_hash(' '.join(i['item'] for i in data['items']))}"
     return environment("patterns.forms").get_template(template).render(data=data, **context)
 

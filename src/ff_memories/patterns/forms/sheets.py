@@ -1,4 +1,4 @@
-"""The sheets of a study, by the names of their files."""
+"""List the sheets of a study by file name."""
 
 SHEETS = (
     "patterns.html",

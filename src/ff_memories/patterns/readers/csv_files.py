@@ -1,4 +1,4 @@
-"""Annotators' CSV files, as the form and spreadsheets write them: read row by row, with whatever is odd named."""
+"""Read annotators' CSV files, from the form or from spreadsheets, and report every problem by row."""
 
 import csv
 import io
@@ -11,15 +11,15 @@ from ff_memories.patterns.readers.records import QUOTES, Judgement, Problems, Re
 
 COLUMNS = ["run", "annotator", "item", "pattern", "type", "description", "prefixes"]  # of the form's export
 DISTANCE = ["run", "annotator", "item", "label"]
-SPREADSHEET = 8  # patterns that the spreadsheet has room for
+SPREADSHEET = 8  # pattern columns in the spreadsheet
 TICKS = frozenset({"x", "1", "✓", "✔", "true", "yes"})
 HEADER, KIND = "description", "type"  # the rows above the prefixes of an item
 
-Rows = list[tuple[str, dict[str, str]]]  # a row's place, and its cells by column
+Rows = list[tuple[str, dict[str, str]]]  # each row's place, and its cells by column
 
 
 def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield a CSV file's rows with their places, as text by column."""
+    """Yield a CSV file's rows as (place, cells by column)."""
     text = _text(path, problems)
     if text is None:
         return
@@ -43,26 +43,26 @@ def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, 
         end = _ending(lines[reader.line_num - 1])
         if ending and end and end != ending and not mixed:
             problems.add(
-                place, f"it ends in {end}, the rows before in {ending}: two files were put together",
-                "open the file in a spreadsheet or an editor and save it whole, with one kind of line ends",
+                place, f"this row ends in {end}, but earlier rows in {ending}: two files were joined",
+                "open the file in a spreadsheet or an editor and save it with one kind of line ending",
             )  # fmt: skip
             mixed = True
         ending = ending or end
         if header is None:
             if row == 1 and cells and cells[0].lower().startswith("sep="):
-                continue  # how Excel is told the delimiter
+                continue  # Excel's line that sets the delimiter
             header = [c.strip().lower() for c in cells]
             if twice := sorted({c for c in header if c and header.count(c) > 1}):
-                problems.add(place, f"two columns are called {', '.join(twice)}", "leave the header as it was made")
+                problems.add(place, f"two columns are named {', '.join(twice)}", "restore the original header")
             continue
         if not any(c.strip() for c in cells):
             continue
         if len(cells) > len(header) and any(c.strip() for c in cells[len(header) :]):
             curly = any(q in c for c in cells for q in QUOTES)
-            why = ": typographic quotes do not hold a text together" if curly else ""
+            why = " (CSV does not recognise typographic quotes)" if curly else ""
             problems.add(
-                place, f"{len(cells)} cells, the header has {len(header)}{why}",
-                'put text with commas into plain double quotes: "',
+                place, f"{len(cells)} cells, but the header has {len(header)}{why}",
+                'put text with commas in plain double quotes: "',
             )  # fmt: skip
             continue
         if len(cells) < len(header):
@@ -71,7 +71,7 @@ def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, 
 
 
 def _cell(value: str) -> str:
-    value = value.strip()  # an apostrophe keeps spreadsheets from taking text for a formula
+    value = value.strip()  # an apostrophe keeps spreadsheets from reading text as a formula
     return value[1:] if value.startswith("'") and value[1:].lstrip()[:1] in ("=", "+", "-", "@") else value
 
 
@@ -82,27 +82,27 @@ def _ending(line: str) -> str | None:
 def _text(path: str | Path, problems: Problems) -> str | None:
     content = Path(path).read_bytes()
     for said, found in (
-        ("a spreadsheet's own file under another name", content.startswith(b"PK\3\4")),
+        ("a renamed spreadsheet file", content.startswith(b"PK\3\4")),
         ("UTF-16, which Excel calls Unicode text", content[:2] in (b"\xff\xfe", b"\xfe\xff")),
-        ("UTF-16 or no text at all", b"\0" in content),
+        ("UTF-16 or not text", b"\0" in content),
     ):
         if found:
-            problems.add(str(path), f"it is {said}", "save it as CSV in UTF-8: spreadsheets offer it by that name")
+            problems.add(str(path), f"it is {said}", 'save it in the spreadsheet format "CSV UTF-8"')
             return None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         row = content[: error.start].count(b"\n") + 1
-        problems.add(f"{path}, row {row}", "not UTF-8", "save it as CSV in UTF-8: spreadsheets offer it by that name")
+        problems.add(f"{path}, row {row}", "not UTF-8", 'save it in the spreadsheet format "CSV UTF-8"')
         return None
 
 
 def read(path: str | Path, run: str, problems: Problems) -> tuple[list[Record], list[Judgement]]:
-    """Read one CSV file, whichever of the three it is."""
+    """Read one CSV file in any of the three formats."""
     given = list(rows(path, problems))
     if not given:
         if not any(found.startswith(str(path)) for found in problems.found):
-            problems.add(str(path), "there is no row below its header", "annotate something, or remove the file")
+            problems.add(str(path), "the file has only a header", "add annotations, or remove the file")
         return [], []
     columns = set(given[0][1])
     first = f"{path}, row 1"
@@ -113,20 +113,18 @@ def read(path: str | Path, run: str, problems: Problems) -> tuple[list[Record], 
     if {"run", "annotator", "item", "row", "pattern 1"} <= columns:
         return _spreadsheet(path, _of_run(given, run, problems), problems), []
     lacking = sorted(set(COLUMNS) - columns)
-    problems.add(first, f"the columns {', '.join(lacking)} are lacking", "leave the header of the sheet as it was made")
+    problems.add(first, f"missing columns: {', '.join(lacking)}", "restore the sheet's original header")
     return [], []
 
 
 def _of_run(given: Rows, run: str, problems: Problems) -> Rows:
-    """Return the rows of this run, the annotator's name filled down; others are noted once for a file."""
+    """Return this run's rows, with the annotator's name filled down; report other runs' rows once per file."""
     named, said, out = "", False, []
     for place, row in given:
         named = row["annotator"] or named
         if row["run"] and row["run"] != run:
             if not said:
-                problems.add(
-                    place, f"labels for the run {row['run']!r}", f"put the file into annotations/{row['run']}/"
-                )
+                problems.add(place, f"labels for the run {row['run']!r}", f"move the file to annotations/{row['run']}/")
             said = True
             continue
         out.append((place, row | {"annotator": named}))
@@ -141,7 +139,7 @@ def _form(path: str | Path, given: Rows, problems: Problems) -> list[Record]:
         if kind == "none":
             out.append(Record(*head))
             if row["prefixes"] or row["description"]:
-                problems.add(place, "a pattern of type none", "give it a type, or clear the row's other cells")
+                problems.add(place, "a pattern of type none", "choose a type, or clear the row's other cells")
             continue
         ranks = parse_ranks(row["prefixes"], place, problems)
         found = ranks or (), ranks is not None
@@ -158,7 +156,7 @@ def _distance(path: str | Path, given: Rows) -> list[Judgement]:
 
 
 def _spreadsheet(path: str | Path, given: Rows, problems: Problems) -> list[Record]:
-    """Read the wide sheet: for an item a row of descriptions, one of types, and one for each prefix, with ticks."""
+    """Read the wide sheet: for each item a row of descriptions, a row of types, and a row of ticks per prefix."""
     blocks: dict[str, Rows] = {}
     ended: set[str] = set()
     last = None
@@ -166,7 +164,7 @@ def _spreadsheet(path: str | Path, given: Rows, problems: Problems) -> list[Reco
         if row["item"] != last and last is not None:
             ended.add(last)
         if row["item"] in ended and row["row"] == HEADER:
-            problems.add(place, f"{row['annotator']} annotated {row['item']} before", "keep one of the two")
+            problems.add(place, f"{row['annotator']} already annotated {row['item']}", "keep one of the two")
             ended.discard(row["item"])
         last = row["item"]
         blocks.setdefault(row["item"], []).append((place, row))
@@ -180,7 +178,7 @@ def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list
     columns = [f"pattern {n}" for n in range(1, SPREADSHEET + 1)]
     by_row = {row["row"]: (place, row) for place, row in block}
     if any(name not in by_row for name in (HEADER, KIND)):
-        problems.add(block[0][0], f"{item} lacks its row {HEADER!r} or {KIND!r}", "leave the sheet's rows as they were")
+        problems.add(block[0][0], f"{item} lacks its row {HEADER!r} or {KIND!r}", "restore the sheet's original rows")
         return []
     place, described = by_row[HEADER]
     type_place, typed = by_row[KIND]
@@ -192,9 +190,9 @@ def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list
         for p, row in prefixes:
             ticked = row.get(column, "").lower()
             if ticked and ticked not in TICKS:
-                problems.add(p, f"{ticked!r} in {column}", "tick with x, or leave the cell empty")
+                problems.add(p, f"unknown mark {ticked!r} in {column}", "tick with x, or leave the cell empty")
             elif ticked and not (row["row"].isascii() and row["row"].isdigit()):
-                problems.add(p, f"the row's number reads {row['row']!r}", "leave the column row as it was made")
+                problems.add(p, f"the row's number is {row['row']!r}", "restore the original column row")
             elif ticked:
                 ranks.append(int(row["row"]))
         readable = len(problems.found) == before
@@ -208,7 +206,7 @@ def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list
 
 
 def form_csv(run: str, records: list[Record]) -> str:
-    """Return records as the form exports them."""
+    """Return records in the form's export format."""
     return csv_text(COLUMNS, (
         [run, r.annotator, r.item, r.pattern or "0", r.type or "none", r.description, " ".join(map(str, r.ranks))]
         for r in records
@@ -216,12 +214,12 @@ def form_csv(run: str, records: list[Record]) -> str:
 
 
 def distance_csv(run: str, judged: list[Judgement]) -> str:
-    """Return judgements as the form exports them."""
+    """Return judgements in the form's export format."""
     return csv_text(DISTANCE, ([run, j.annotator, j.item, j.label] for j in judged))
 
 
 def spreadsheet_csv(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
-    """Return the wide sheet of items, filled with one annotator's records or empty."""
+    """Return the wide sheet of items, empty or filled with one annotator's records."""
     noted: dict[str, list[Record]] = {}
     for record in records:
         noted.setdefault(record.item, []).append(record)

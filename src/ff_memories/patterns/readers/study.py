@@ -1,4 +1,4 @@
-"""All files of a study, read by what they are."""
+"""Read all files of a study, each by its format."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from ff_memories.patterns.readers import csv_files, tools
 from ff_memories.patterns.readers.records import Judgement, Problems, Record, check_names
 
-PASSED = (".md", ".txt")  # notes that somebody keeps beside the files
+PASSED = (".md", ".txt")  # notes beside the files
 
 
 def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[list[Record], list[Judgement]]:
-    """Return what annotators wrote in files of one run; what is wrong with the files goes to ``problems``."""
+    """Return the records and judgements in one run's files; add the files' problems to ``problems``."""
     records: list[Record] = []
     judged: list[Judgement] = []
     for path in sorted(map(Path, paths)):
@@ -27,9 +27,9 @@ def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[lis
                 case suffix if suffix in PASSED:
                     continue
                 case _:
-                    what, hint = "no file of annotations", "export CSV, Label Studio's JSON or doccano's JSONL"
+                    what, hint = "not an annotation file", "export CSV, Label Studio's JSON or doccano's JSONL"
                     problems.add(str(path), what, hint)
         except OSError as error:
-            problems.add(str(path), f"not readable ({error.strerror})", "give files that are there")
+            problems.add(str(path), f"not readable ({error.strerror})", "name existing files")
     check_names([*records, *judged], problems)
     return records, judged

@@ -1,10 +1,10 @@
-"""Tasks for Label Studio and doccano, and what they export: spans over an item's text, in which a line is a prefix.
+"""Write tasks for Label Studio and doccano, and read their exports: spans over an item's text, one prefix per line.
 
-Both mark spans of characters. An item's text has its prefixes as lines, in the order of their ranks; whatever is marked
+Both tools mark character spans. An item's text has its prefixes as lines, in order of rank. A mark
 in a line says that this prefix has the pattern.
 
-Label Studio has regions of `pattern 1` ..., with a type and a description for each beside them. doccano has labels
-`shallow 1`, `semantic 1` ..., and the descriptions as comments, `shallow 1: ends with ...`; its files are named after
+Label Studio has regions `pattern 1` ..., with a type and a description for each. doccano has labels
+`shallow 1`, `semantic 1` ..., with descriptions as comments, `shallow 1: ends with ...`. Its files are named after
 the annotator. In both, `no pattern` says that there is none.
 """
 
@@ -25,7 +25,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 
 
 def text_of(item: Item) -> str:
-    """Return an item's prefixes as lines."""
+    """Return an item's prefixes, one per line."""
     return "\n".join(" ".join(words) or "(empty)" for words in item.prefixes)
 
 
@@ -67,7 +67,7 @@ def label_studio_config() -> str:
 
 
 def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
-    """Return tasks to import, with these annotators' records where some are given."""
+    """Return tasks to import, with annotators' records if given."""
     noted: dict[str, dict[str, list[Record]]] = {}
     for record in records:
         noted.setdefault(record.item, {}).setdefault(record.annotator, []).append(record)
@@ -102,12 +102,12 @@ def _results(item: Item, record: Record) -> list[dict[str, Any]]:
 
 
 def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Record]:
-    """Read Label Studio's JSON export; `completed_by` is the annotator, by address where it gives one."""
+    """Read Label Studio's JSON export. The annotator is `completed_by`, by e-mail address if given."""
     tasks = _json(path, problems)
     if tasks is None:
         return []
     if not isinstance(tasks, list) or not all(isinstance(t, dict) and isinstance(t.get("data"), dict) for t in tasks):
-        problems.add(str(path), "no list of Label Studio's tasks", "export as JSON, not JSON_MIN")
+        problems.add(str(path), "not a list of Label Studio tasks", "export as JSON, not JSON_MIN")
         return []
     out = []
     for number, task in enumerate(tasks, 1):
@@ -122,7 +122,7 @@ def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Re
                 name = who.get("email") or str(who.get("id", "")) if isinstance(who, dict) else f"user {who}"
                 out += _patterns(place, str(path), name, data, made.get("result") or [], problems)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-            problems.add(place, f"a result not as the interface makes them ({error!r})", "use our interface.xml")
+            problems.add(place, f"a result that our interface does not produce ({error!r})", "use our interface.xml")
     return out
 
 
@@ -157,7 +157,7 @@ def _patterns(
             )
         )  # fmt: skip
     if not out:
-        problems.add(place, f"{annotator} submitted {data['item']} without a mark", f"mark a pattern, or {NOTHING!r}")
+        problems.add(place, f"{annotator} submitted {data['item']} without a mark", f"mark a pattern or {NOTHING!r}")
     return out
 
 
@@ -165,7 +165,7 @@ def _patterns(
 
 
 def doccano_labels() -> str:
-    """Return the span types to import into a doccano project of sequence labelling."""
+    """Return the span types to import into a doccano sequence-labelling project."""
     names = [NOTHING, *(f"{kind} {n}" for kind in TYPES for n in range(1, MOST // 2 + 1))]
     return json.dumps(
         [
@@ -178,7 +178,7 @@ def doccano_labels() -> str:
 
 
 def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
-    """Return examples to import, one a line, with one annotator's records where some are given."""
+    """Return examples to import, one per line, with one annotator's records if given."""
     noted: dict[str, list[Record]] = {}
     for record in records:
         noted.setdefault(record.item, []).append(record)
@@ -199,7 +199,7 @@ def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Record] = (
 
 
 def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]:
-    """Read a user's JSONL as doccano exports it; what has no label was not annotated."""
+    """Read a user's JSONL export from doccano. Examples without labels are not annotated."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
@@ -223,7 +223,7 @@ def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]
             held: dict[str, set[int]] = {}
             for start, end, name in spans:
                 if not isinstance(name, str):
-                    raise TypeError(f"a label that is no text: {name!r}")
+                    raise TypeError(f"a label that is not text: {name!r}")
                 held.setdefault(name, set()).update(range(_line(text, start), _line(text, max(start, end - 1)) + 1))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problems.add(place, f"not a line of doccano's JSONL ({error!r})", "export sequence labelling as JSONL")
@@ -242,9 +242,9 @@ def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]
 
 def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> bool:
     if not (isinstance(data.get("item"), str) and data["item"]):
-        problems.add(place, "no item is named", "import our file of tasks, which carries the names, and export that")
+        problems.add(place, "the item's name is missing", "import our task file, which names them, and export again")
     elif data.get("run") != run:
-        problems.add(place, f"labels for the run {data.get('run')!r}", f"put it into annotations/{data.get('run')}/")
+        problems.add(place, f"labels for the run {data.get('run')!r}", f"move it to annotations/{data.get('run')}/")
     else:
         return True
     return False

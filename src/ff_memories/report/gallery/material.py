@@ -55,21 +55,21 @@ class Material:
             if ((frame["layer"] > self.layers) | (frame["key"] >= self.keys)).any():
                 raise UserError(
                     f"{name}: has a key beyond the model's last, layer {self.layers}, key {self.keys - 1}",
-                    "Use the tables of this run's model, or run snakemake again.",
+                    "use the tables of this run's model, or run snakemake again",
                 )
         if len(self.values) != self.layers * self.keys:
             raise UserError(
                 f"values: {len(self.values)} rows, but the model has {self.layers * self.keys} values",
-                "Run snakemake again.",
+                "run snakemake again",
             )
         if (self.triggers["sentence"] >= len(self.corpus)).any():
-            raise UserError("triggers: names a sentence that the corpus does not have", "Run snakemake again.")
+            raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")
         if (self.promoted["token"] >= len(self.words)).any() or len(self.promoted) % self.size:
-            raise UserError("promoted: tokens do not match this model's values", "Run snakemake again.")
+            raise UserError("promoted: tokens do not match this model's values", "run snakemake again")
         rows = self.shaded_triggers.filter(pl.col("position") > 0).select("layer", "key", "rank", "position")
         known = self.shading.group_by("layer", "key", "rank", maintain_order=True).agg(pl.col("position").max())
         if not known.filter(pl.col("rank") <= self.shown).equals(rows):
-            raise UserError("shading: does not match the triggers", "Run snakemake again.")
+            raise UserError("shading: does not match the triggers", "run snakemake again")
 
     @property
     def corpus(self) -> Corpus:

@@ -31,7 +31,7 @@ def build(folder: Path, material: Material, config: Settings, info: dict[str, An
     if folder.exists() and not (folder / "data" / f"{MANIFEST}.js").is_file():
         others = [path for path in folder.iterdir()] if folder.is_dir() else [folder]
         if others:
-            raise UserError(f"{folder}: contains something other than a gallery", "Name another folder with --out.")
+            raise UserError(f"{folder}: contains something other than a gallery", "name another folder with --out")
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:

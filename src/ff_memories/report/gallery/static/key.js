@@ -27,7 +27,7 @@ const Key = {
     const link = (other, text) => other === undefined ? make("span", { class: "quiet" }, text)
       : make("a", { href: Address.ofKey(...Layers.place(other)) }, text);
     const up = List.last ? Address.ofList(List.last.query, List.last.number) : Address.ofList({ layer });
-    return make("nav", { class: "paths", "aria-label": "Keys" }, make("a", { href: up, id: "up" }, "↑ The list"),
+    return make("nav", { class: "paths", "aria-label": "Keys" }, make("a", { href: up, id: "up" }, "↑ Back to the list"),
       make("span", {}, link(before, "← Previous"), " ", link(after, "Next →")));
   },
 
@@ -41,8 +41,9 @@ const Key = {
   gist(row) {
     const following = `${row.agreeing || "none"} of ${row.measured > row.triggers ? `its ${row.measured} triggers` : "them"}`;
     if (!row.triggers) return "No prefix of the training text makes this key fire.";
-    const end = row.end === "" ? ["the empty prefix"] : ["prefixes that end in ", token(row.end, { class: "word last" })];
-    return [`${row.same} of its ${row.triggers > 1 ? `top ${row.triggers} triggers` : "triggers"} are `, ...end, "; its value promotes ", token(row.top, { class: "word" }),
+    const one = row.same === 1;
+    const end = row.end === "" ? [one ? "is empty" : "are empty"] : [one ? "ends in " : "end in ", token(row.end, { class: "word last" })];
+    return [`${row.same} of its ${row.triggers > 1 ? `top ${row.triggers} triggers` : "triggers"} `, ...end, ". Its value promotes ", token(row.top, { class: "word" }),
       `, which ${manifest.target === "next" ? "follows" : "ends"} ${following}.`];
   },
 
