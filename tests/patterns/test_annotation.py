@@ -101,36 +101,36 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
 @pytest.mark.parametrize(
     "text, row, message",
     [
-        ("mine,ann,i0000000000-1111111111,1,shallow,alike,1 2 3", 2, "there is no item"),
-        (f"{ROW}\n{ROW}", 3, "annotated .* before, at .*row 2"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2", 2, "in 2 of the prefixes; one has to hold in at least 3"),
-        (f"mine,ann,{NAMES[0]},1,shalow,alike,1 2 3", 2, "'shalow' is no type of pattern; write shallow"),
+        ("mine,ann,i0000000000-1111111111,1,shallow,alike,1 2 3", 2, "unknown item 'i0000000000-1111111111'"),
+        (f"{ROW}\n{ROW}", 3, "already annotated .* at .*row 2"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2", 2, "in only 2 of the prefixes; a pattern needs at least 3"),
+        (f"mine,ann,{NAMES[0]},1,shalow,alike,1 2 3", 2, "'shalow' is not a type of pattern; write shallow"),
         (f"mine,ann,{NAMES[0]},1,“shallow”,alike,1 2 3", 2, "typographic quotes"),
-        (f"mine,ann,{NAMES[0]},1,shallow,“so, then”,1 2 3", 2, "8 cells, the header has 7: typographic quotes"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3 6", 2, "there is no prefix 6: they go from 1 to 5"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,0 1 2 3", 2, "there is no prefix 0"),
+        (f"mine,ann,{NAMES[0]},1,shallow,“so, then”,1 2 3", 2, "8 cells, but the header has 7 .*typographic quotes"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3 6", 2, "unknown prefix 6; prefixes go from 1 to 5"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,0 1 2 3", 2, "unknown prefix 0"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 2 3", 2, "listed twice"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,3-May", 2, "looks like a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,2026-01-03", 2, "looks like a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,05. Mär", 2, "looks like a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1:03", 2, "looks like a date"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,46146", 2, "no prefix 46146: .*made a date of them"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,1000", 2, "no prefix 1000: .*made a date of them"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,999", 2, "no prefix 999: .*correct the numbers(?!; a spreadsheet)"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,“1 2 3”", 2, "'“1', '3”' is no number .*without typographic quotes"),
-        (f"mine,ann,{NAMES[0]},1,shallow,#NAME?,1 2 3", 2, "took for a formula"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,46146", 2, "unknown prefix 46146; .*turned them into a date"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1000", 2, "unknown prefix 1000; .*turned them into a date"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,999", 2, "unknown prefix 999; .*correct the numbers(?!; a spreadsheet)"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,“1 2 3”", 2, "'“1', '3”' is not a prefix number.*without typographic quotes"),
+        (f"mine,ann,{NAMES[0]},1,shallow,#NAME?,1 2 3", 2, "took the description for a formula"),
         (f"mine,ann,{NAMES[0]},1,none,alike,1 2 3", 2, "a pattern of type none"),
-        (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is 'ann' at .*row 2"),
-        (f"mine,Proxy,{NAMES[0]},1,shallow,alike,1 2 3", 2, "no one's name"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 x", 2, "'x' is no number of a prefix"),
-        (f"mine,ann,{NAMES[0]},1,shallow,,1 2 3", 2, "not described"),
-        (f"mine,ann,{NAMES[0]},1,,alike,1 2 3", 2, "is no type"),
-        (f"mine,ann,{NAMES[0]},0,none,,\nmine,ann,{NAMES[0]},1,shallow,alike,1 2 3", 3, "patterns and to have none"),
-        (f"other,ann,{NAMES[0]},1,shallow,alike,1 2 3", 2, "for the run 'other'; put the file into annotations/other/"),
-        (f"mine,,{NAMES[0]},1,shallow,alike,1 2 3", 2, "nobody is named"),
-        (f"mine,proxy,{NAMES[0]},1,shallow,alike,1 2 3", 2, "no one's name"),
-        (f"{ROW}\r\n{ROW.replace(NAMES[0], NAMES[1])}\n", 3, "ends in LF, the rows before in CR LF|ends in CR LF"),
-        ("", None, "no row below its header"),
+        (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is spelled 'ann' at .*row 2"),
+        (f"mine,Proxy,{NAMES[0]},1,shallow,alike,1 2 3", 2, "is a reserved name"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 x", 2, "'x' is not a prefix number"),
+        (f"mine,ann,{NAMES[0]},1,shallow,,1 2 3", 2, "has no description"),
+        (f"mine,ann,{NAMES[0]},1,,alike,1 2 3", 2, "is not a type"),
+        (f"mine,ann,{NAMES[0]},0,none,,\nmine,ann,{NAMES[0]},1,shallow,alike,1 2 3", 3, 'both patterns and "no pattern"'),
+        (f"other,ann,{NAMES[0]},1,shallow,alike,1 2 3", 2, "for the run 'other'; move the file to annotations/other/"),
+        (f"mine,,{NAMES[0]},1,shallow,alike,1 2 3", 2, "the annotator's name is missing"),
+        (f"mine,proxy,{NAMES[0]},1,shallow,alike,1 2 3", 2, "is a reserved name"),
+        (f"{ROW}\r\n{ROW.replace(NAMES[0], NAMES[1])}\n", 3, "ends in LF, but earlier rows in CR LF|ends in CR LF"),
+        ("", None, "only a header"),
     ],
 )  # fmt: skip
 def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, row, message):
@@ -151,15 +151,15 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
         ("a.csv", b"", "the file is empty"), ("a.csv", b"\n\n", "the file is empty"), ("a.json", b" ", "empty"),
         ("a.jsonl", b"\n", "empty"), ("a.csv", "é,b".encode("latin-1"), "row 1: not UTF-8"),
         ("a.csv", "run".encode("utf-16"), "UTF-16"),
-        ("a.csv", "run,annotator".encode("utf-16-le"), "UTF-16"), ("a.csv", b"PK\3\4\0", "a spreadsheet's own file"),
-        ("a.csv", f"{HEADER},Type\n{ROW},\n".encode(), "row 1: two columns are called type"),
-        ("a.csv", b"a,b\n1,2\n", "columns .* are lacking"),
-        ("a.json", b"[{]", "row 1: not readable as JSON"), ("a.json", b"{}", "no list of Label Studio's tasks"),
-        ("a.jsonl", b"{}\n", "row 1: not a line of doccano's"), ("a.xlsx", b"PK", "no file of annotations"),
-        ("a.json", b'[{"data": 3}]', "no list of Label Studio's tasks"), ("a.json", b"[3]", "no list of Label"),
+        ("a.csv", "run,annotator".encode("utf-16-le"), "UTF-16"), ("a.csv", b"PK\3\4\0", "a renamed spreadsheet file"),
+        ("a.csv", f"{HEADER},Type\n{ROW},\n".encode(), "row 1: two columns are named type"),
+        ("a.csv", b"a,b\n1,2\n", "missing columns: annotator"),
+        ("a.json", b"[{]", "row 1: not readable as JSON"), ("a.json", b"{}", "not a list of Label Studio tasks"),
+        ("a.jsonl", b"{}\n", "row 1: not a line of doccano's"), ("a.xlsx", b"PK", "not an annotation file"),
+        ("a.json", b'[{"data": 3}]', "not a list of Label Studio tasks"), ("a.json", b"[3]", "not a list of Label"),
         ("a.json", b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
-        ("a.json", b'[{"data": {"run": "mine", "item": [1]}}]', "no item is named"),
-        ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result not as"),
+        ("a.json", b'[{"data": {"run": "mine", "item": [1]}}]', "the item's name is missing"),
+        ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result that our interface does not produce"),
         ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": [{"result": "x"}]}]', "task 1: a result"),
     ],
 )  # fmt: skip
@@ -179,10 +179,10 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path, name, make, said):
 
 
 @pytest.mark.parametrize("row, column, text, said", [
-    (4, 6, "no", ["row 4: 'no' in pattern 1; tick with x"]), (4, 3, "5-Mar", ["row 4: the row's number reads '5-Mar'"]),
-    (3, 6, "", ["row 3: '.empty.' is no type"]), (2, 6, "", ["row 2: the pattern is not described"]),
-    (3, 3, "", ["row 2: .* lacks its row 'description' or 'type'"]), (2, 7, "none", ["row 2: .* to have none"]),
-    (4, 6, "", ["row 2: a pattern in 2 of the prefixes"]), (4, 6, "TRUE", []),
+    (4, 6, "no", ["row 4: unknown mark 'no' in pattern 1; tick with x"]), (4, 3, "5-Mar", ["row 4: the row's number is '5-Mar'"]),
+    (3, 6, "", ["row 3: '.empty.' is not a type"]), (2, 6, "", ["row 2: the pattern has no description"]),
+    (3, 3, "", ["row 2: .* lacks its row 'description' or 'type'"]), (2, 7, "none", ["row 2: .* both patterns and"]),
+    (4, 6, "", ["row 2: a pattern in only 2 of the prefixes"]), (4, 6, "TRUE", []),
 ])  # fmt: skip
 def test_each_fault_of_a_spreadsheet_is_named_once(tmp_path, row, column, text, said):
     cells = list(csv.reader(csv_files.spreadsheet_csv("mine", ITEMS[:1], [record()]).splitlines()))
@@ -204,7 +204,7 @@ def test_all_faults_are_said_at_once():
     )
     with pytest.raises(UserError) as error:
         problems.refuse()
-    assert all(word in str(error.value) for word in ("3 things", "'x'", "in 2 of", "no prefix 9"))
+    assert all(word in str(error.value) for word in ("3 problems", "'x'", "in only 2 of", "unknown prefix 9"))
 
 
 def test_faults_are_said_once_and_in_the_order_of_files_and_rows(tmp_path):
@@ -242,7 +242,9 @@ def test_judgements_of_compositions_are_checked(tmp_path):
     assert (kept, stale, problems.found) == (judged, [gone], [])
     wrong = [replace(judged[0], label="distnt"), judged[0], replace(judged[1], item="i1-1")]
     check_judgements(wrong, shown, known, ("distant", "related"), problems)
-    assert [w for w in ("write distant", "judged", "no item") if not any(w in p for p in problems.found)] == []
+    assert [
+        w for w in ("write distant", "already judged", "unknown item") if not any(w in p for p in problems.found)
+    ] == []
 
 
 PUBLISHED = """1 2 3 3 2 1 4 1 2 . . .
