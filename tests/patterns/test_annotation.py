@@ -117,7 +117,7 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (f"mine,ann,{NAMES[0]},1,shallow,alike,46146", 2, "unknown prefix 46146; .*turned them into a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1000", 2, "unknown prefix 1000; .*turned them into a date"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,999", 2, "unknown prefix 999; .*correct the numbers(?!; a spreadsheet)"),
-        (f"mine,ann,{NAMES[0]},1,shallow,alike,“1 2 3”", 2, "'“1', '3”' is not a prefix number.*without typographic quotes"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,“1 2 3”", 2, "'“1', '3”' is not a prefix number.*without typographic"),
         (f"mine,ann,{NAMES[0]},1,shallow,#NAME?,1 2 3", 2, "took the description for a formula"),
         (f"mine,ann,{NAMES[0]},1,none,alike,1 2 3", 2, "a pattern of type none"),
         (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is spelled 'ann' at .*row 2"),
@@ -125,7 +125,7 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 x", 2, "'x' is not a prefix number"),
         (f"mine,ann,{NAMES[0]},1,shallow,,1 2 3", 2, "has no description"),
         (f"mine,ann,{NAMES[0]},1,,alike,1 2 3", 2, "is not a type"),
-        (f"mine,ann,{NAMES[0]},0,none,,\nmine,ann,{NAMES[0]},1,shallow,alike,1 2 3", 3, 'both patterns and "no pattern"'),
+        (f"mine,ann,{NAMES[0]},0,none,,\nmine,ann,{NAMES[0]},1,shallow,alike,1 2 3", 3, 'patterns and "no pattern"'),
         (f"other,ann,{NAMES[0]},1,shallow,alike,1 2 3", 2, "for the run 'other'; move the file to annotations/other/"),
         (f"mine,,{NAMES[0]},1,shallow,alike,1 2 3", 2, "the annotator's name is missing"),
         (f"mine,proxy,{NAMES[0]},1,shallow,alike,1 2 3", 2, "is a reserved name"),
@@ -159,7 +159,7 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
         ("a.json", b'[{"data": 3}]', "not a list of Label Studio tasks"), ("a.json", b"[3]", "not a list of Label"),
         ("a.json", b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
         ("a.json", b'[{"data": {"run": "mine", "item": [1]}}]', "the item's name is missing"),
-        ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result that our interface does not produce"),
+        ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result that our"),
         ("a.json", b'[{"data": {"run": "mine", "item": "i"}, "annotations": [{"result": "x"}]}]', "task 1: a result"),
     ],
 )  # fmt: skip
@@ -179,7 +179,8 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path, name, make, said):
 
 
 @pytest.mark.parametrize("row, column, text, said", [
-    (4, 6, "no", ["row 4: unknown mark 'no' in pattern 1; tick with x"]), (4, 3, "5-Mar", ["row 4: the row's number is '5-Mar'"]),
+    (4, 6, "no", ["row 4: unknown mark 'no' in pattern 1; tick with x"]),
+    (4, 3, "5-Mar", ["row 4: the row's number is '5-Mar'"]),
     (3, 6, "", ["row 3: '.empty.' is not a type"]), (2, 6, "", ["row 2: the pattern has no description"]),
     (3, 3, "", ["row 2: .* lacks its row 'description' or 'type'"]), (2, 7, "none", ["row 2: .* both patterns and"]),
     (4, 6, "", ["row 2: a pattern in only 2 of the prefixes"]), (4, 6, "TRUE", []),
