@@ -49,9 +49,9 @@ def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
 def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
     """Return Wilson's score interval of a share of ``cases`` in ``n`` independent units.
 
-    It stands in where a bootstrap says nothing: every resample of no cases has no cases, as if the share were known to
-    be zero. Wilson's interval then ends at z²/(n + z²), at 95 % about 3.8/n. That is a little wider than the exact
-    interval of Clopper and Pearson, about 3.7/n; the rule of three's 3/n leaves 5 % on one side, not 2.5 %.
+    Use it where a bootstrap fails: every resample of no cases has no cases, as if the share were exactly zero. Wilson's
+    interval then ends at z²/(n + z²), at 95 % about 3.8/n. That is slightly wider than Clopper and Pearson's exact
+    interval, about 3.7/n. The rule of three's 3/n leaves 5 % on one side instead of 2.5 %.
     """
     if n == 0:
         return float("nan"), float("nan")

@@ -165,7 +165,7 @@ def agreement_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerCha
         counted(frame, context, "values"),
         f"lines: {INTERVAL}",
         controls.untrained(frame),
-        "dotted: chance level, values paired with random keys' triggers",
+        "dotted: chance (random pairs of value and trigger)",
     ]
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
     return _rates(frame, context, y, notes)
@@ -343,7 +343,7 @@ def residual_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
         counted(frame, context, "examples"),
         f"lines: {INTERVAL}",
         controls.untrained(frame),
-        "dotted: chance level, residuals paired with random examples' outputs",
+        "dotted: chance (random pairs of residual and output)",
     ]
     return _rates(frame, context, share_axis("mean", ["residual predicts", "the output"], [0, 1]), notes)
 

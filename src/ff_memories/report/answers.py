@@ -36,7 +36,7 @@ def five(
         counts: the table.
         config: the run's settings.
         info: the run's model info.
-        choices: of ``sensitivity.choices_section``, where the run measured it.
+        choices: from ``sensitivity.choices_section``, if the run measured it.
     """
     return [
         _what_was_run(rows, counts, config, info),
