@@ -5,6 +5,7 @@ a step cannot depend on a key that Snakemake and DVC do not watch.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -36,6 +37,9 @@ FIDELITY = {
         "composition.layer_prediction": "output",
     },
 }
+
+# What `auto` means for a model of `transformers`, where that differs from the paper's choice.
+TRANSFORMERS = {"corpus.tokenizer": "model", "values.projection": "raw"}
 
 # Required with fidelity: released, although these keys have no `auto`.
 RELEASED_ONLY = {
@@ -77,9 +81,10 @@ class Corpus(Section):
         description="how to split paragraphs into sentences: rule (after `. ! ?`) | `spacy:<pipeline>` | line (one "
         "sentence per line)",
     )
-    tokenizer: Literal["auto", "native", "moses"] = Field(
+    tokenizer: Literal["auto", "native", "moses", "model"] = Field(
         examples=["auto"],
-        description="how to split sentences into tokens: native (at spaces; paper) | moses (released)",
+        description="how to split sentences into tokens: native (at spaces; paper) | moses (released) | model (the "
+        "tokenizer of a `transformers` model)",
     )
     headings: Literal["keep", "drop"] = Field(
         examples=["keep"], description="headings (lines such as ` = Title = ` in WikiText): keep as sentences | drop"
@@ -98,13 +103,35 @@ class Corpus(Section):
 
 
 class Model(Section):
-    """The language model: a fairseq transformer_lm checkpoint and its dictionary."""
+    """The language model: a fairseq transformer_lm checkpoint and its dictionary, or a model of `transformers`."""
 
     source: str | None = Field(
-        description="a named source, such as `adaptive_lm_wiki103.v2`; null: use `checkpoint` and `dictionary`"
+        None, description="a named source, such as `adaptive_lm_wiki103.v2`; null: use `checkpoint` and `dictionary`"
     )
-    checkpoint: str | None = Field(description="a fairseq transformer_lm checkpoint, from any fairseq version")
-    dictionary: str | None = Field(description="the checkpoint's dict.txt, with one `token count` per line")
+    checkpoint: str | None = Field(None, description="a fairseq transformer_lm checkpoint, from any fairseq version")
+    dictionary: str | None = Field(None, description="the checkpoint's dict.txt, with one `token count` per line")
+    folder: str | None = Field(
+        None, description="a folder with a model of `transformers`: config.json, safetensors and tokenizer.json"
+    )
+    hub: str | None = Field(
+        None,
+        pattern=r"^[\w.-]+(/[\w.-]+)?$",
+        description="a model of `transformers` on the Hugging Face hub, such as EleutherAI/pythia-160m",
+    )
+    revision: str | None = Field(
+        None, pattern=r"^[0-9a-f]{40}$", description="the hub's commit that the files come from; `init` writes it"
+    )
+    files: dict[str, str] = Field(
+        default_factory=dict, description="SHA-256 of each file of `folder` or `hub`; `init` writes them"
+    )
+    licence: str | None = Field(
+        None, description="the model's licence, shown in the report; `init` takes it from the hub"
+    )
+    start: str = Field(
+        "auto",
+        description="token that every sentence of a `transformers` model begins with: auto (the tokenizer's own, or "
+        "<|endoftext|>) | a token",
+    )
     sha256: str | None = Field(
         None, pattern=r"^[0-9a-f]{64}$", description="expected SHA-256 of the checkpoint; null: no check"
     )
@@ -112,8 +139,24 @@ class Model(Section):
         None, pattern=r"^[0-9a-f]{64}$", description="expected SHA-256 of the dictionary; null: no check"
     )
 
+    @property
+    def is_transformer(self) -> bool:
+        """Whether it is a model of `transformers`."""
+        return self.folder is not None or self.hub is not None
+
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
+        if self.is_transformer:
+            others = [n for n in ("source", "checkpoint", "dictionary") if getattr(self, n) is not None]
+            if others or (self.folder is not None and self.hub is not None):
+                raise ValueError("name one of folder, hub, source, or checkpoint and dictionary")
+            if self.hub is not None and (self.revision is None or "config.json" not in self.files):
+                raise ValueError("hub needs revision and files; write both with: ff-memories init")
+            if odd := [n for n in self.files if "/" in n or n.startswith((".", "-")) or "{" in n]:
+                raise ValueError(f"files: {odd[0]!r} is not the name of a file in the model's folder")
+            if odd := [n for n, digest in self.files.items() if not re.fullmatch("[0-9a-f]{64}", digest)]:
+                raise ValueError(f"files: the value of {odd[0]} is not a SHA-256")
+            return self
         for name in ("checkpoint", "dictionary"):
             if (self.source is None) != bool(getattr(self, name)):
                 raise ValueError(f"give either source or {name}, and not both")
@@ -173,6 +216,11 @@ class Triggers(Section):
     duplicates: Literal["keep", "drop"] = Field(
         examples=["keep"], description="a key's triggers with the same text: keep | drop (all but the best)"
     )
+    signs: Literal["auto", "positive", "both"] = Field(
+        "auto",
+        description="coefficients whose size counts: positive (paper) | both: negative ones are triggers of the "
+        "memory's negative value | auto: both for gated layers (SwiGLU), else positive",
+    )
 
 
 class Mutations(Section):
@@ -206,10 +254,11 @@ class Values(Section):
         examples=["auto"],
         description="target token: next (the one after the trigger; paper) | last (the trigger's last one; released)",
     )
-    projection: Literal["auto", "adaptive", "flat", "head", "random"] = Field(
+    projection: Literal["auto", "adaptive", "flat", "head", "random", "raw", "scaled"] = Field(
         examples=["auto"],
         description="how values become distributions: adaptive (the model's own softmax; paper) | flat (one softmax "
-        "over the vocabulary) | head (only the head's words) | random (random projections, as in the released script)",
+        "over the vocabulary) | head (only the head's words) | random (random projections, as in the released script); "
+        "for a `transformers` model: raw (its output matrix) | scaled (times the scale of its final norm)",
     )
     projection_seed: int = Field(examples=[1], ge=0, le=LARGEST, description="seed of the random projections")
     types: Literal["all", "trained"] = Field(
@@ -327,6 +376,7 @@ class Config(Section):
                 section, key = path.split(".")
                 if getattr(getattr(self, section), key) != value:
                     faults.append(f"{path}: fidelity: released requires {value!r}")
+        faults += self._faults_of_kind()
         if (precision := self.extraction.precision) != "float32":
             if self.values.projection == "random" or self.fidelity == "released":
                 faults.append(f"extraction.precision: the released code has no {precision!r}; use float32")
@@ -348,6 +398,34 @@ class Config(Section):
             raise ValueError("; ".join(faults))
         return self
 
+    def _faults_of_kind(self) -> list[str]:
+        """Return what does not go together with the kind of model."""
+        if not self.model.is_transformer:
+            faults = []
+            if self.corpus.tokenizer == "model":
+                faults.append("corpus.tokenizer: 'model' needs model.folder or model.hub")
+            if self.values.projection in ("raw", "scaled"):
+                faults.append(f"values.projection: {self.values.projection!r} needs model.folder or model.hub")
+            if self.triggers.signs == "both":
+                faults.append(
+                    "triggers.signs: 'both' needs model.folder or model.hub; ReLU has no negative coefficients"
+                )
+            return faults
+        faults = [
+            f"{path}: {given!r} needs a fairseq checkpoint; use auto or {value!r}"
+            for path, value in TRANSFORMERS.items()
+            if (given := _at(self, path)) not in ("auto", value, "scaled")
+        ]
+        if self.composition.stop_words.startswith("top"):
+            faults.append(
+                "composition.stop_words: a tokenizer does not list its types by frequency; use sklearn or spacy"
+            )
+        if self.fidelity == "released":
+            faults.append("fidelity: released needs a fairseq checkpoint: the released code reads no other")
+        if self.extraction.precision == "tf32" and self.execution.device == "cpu":
+            faults.append("extraction.precision: only GPUs compute in tf32, and execution.device is cpu")
+        return faults
+
     def source_names(self) -> list[str]:
         """Return the named sources that the run reads."""
         named = [self.corpus.source, self.model.source]
@@ -358,11 +436,17 @@ class Config(Section):
     def resolved(self) -> dict[str, Any]:
         """Return the config as plain data, with every ``auto`` replaced by its value under ``fidelity``."""
         plain = self.model_dump()
-        for path, value in FIDELITY[self.fidelity].items():
+        meant = FIDELITY[self.fidelity] | (TRANSFORMERS if self.model.is_transformer else {})
+        for path, value in meant.items():
             section, key = path.split(".")
             if plain[section][key] == "auto":
                 plain[section][key] = value
         return plain
+
+
+def _at(config: Config, path: str) -> Any:
+    section, key = path.split(".")
+    return getattr(getattr(config, section), key)
 
 
 def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:

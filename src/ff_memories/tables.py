@@ -237,7 +237,7 @@ TABLES = {
         ("claim",),
         {"claim": pl.String, "statement": pl.String, "source": pl.String, "paper_value": pl.String,
          "measured": pl.Float64, "low": pl.Float64, "high": pl.Float64, "n": pl.UInt64,
-         "scope": pl.Enum(["paper", "surrogate"]),
+         "scope": pl.Enum(["paper", "surrogate", "model"]),
          "verdict": VERDICT, "baseline": pl.Float64, "resampled": pl.String, "p": pl.Float64, "p_holm": pl.Float64,
          "reason": pl.String},
         frozenset({"measured", "low", "high", "n", "baseline", "resampled", "p", "p_holm", "reason"}),

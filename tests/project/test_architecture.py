@@ -39,6 +39,8 @@ KNOWN = {  # who may import a library: the others need neither its time nor its 
     "snakemake": "workflow",
     "fairseq": "audit inputs",
     "requests": "inputs",
+    "tokenizers": "corpus inputs",
+    "transformers": "inputs model",
     "jinja2": "base report",
 }
 

@@ -54,7 +54,10 @@ def test_every_choice_that_the_config_offers_is_spoken_of():
             if get_origin(field.annotation) is Literal:
                 values = set(get_args(field.annotation)) - {"auto"}
                 offered |= {(f"{section}.{name}", v) for v in values if len(values) > 1}
-    assert offered <= spoken
+    # the paper and its released code know one model: what only others need is said in own-model.md
+    others = {("corpus.tokenizer", "model"), ("values.projection", "raw"), ("values.projection", "scaled"),
+              ("triggers.signs", "positive"), ("triggers.signs", "both")}  # fmt: skip
+    assert offered - others <= spoken
 
 
 def test_every_choice_of_the_released_code_has_an_entry_that_offers_it():

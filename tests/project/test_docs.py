@@ -67,7 +67,7 @@ def parsed(words):
     if tool == "snakemake":
         asked = get_argument_parser().parse_args(rest)
         rules = re.findall(
-            r"^rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M
+            r"^ *rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M
         )
         assert set(asked.targets) <= {*rules, "RULE"}, asked.targets
         return asked

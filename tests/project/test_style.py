@@ -93,7 +93,7 @@ def test_every_term_is_linked_from_some_page():
     assert not [term for term in terms() if f"words.md#{term.lower().replace(' ', '-')})" not in pages]
 
 
-@pytest.mark.parametrize("page", [*PAGES, *(DOCS / name for name in GENERATED), ROOT / "config" / "README.md"],
+@pytest.mark.parametrize("page", [*PAGES, *(DOCS / name for name in sorted(GENERATED)), ROOT / "config" / "README.md"],
                          ids=lambda page: page.name)  # fmt: skip
 def test_no_text_is_lost_as_a_tag(page):
     assert not re.findall(r"</?[a-z][^>]*>", prose(read(page)), re.IGNORECASE), "`<name>` belongs in code"

@@ -69,7 +69,7 @@ CARD = dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}
         ("{", "not readable as JSON"),
         ("[]", "lacks scope, layers, keys"),
         (json.dumps({k: v for k, v in CARD.items() if k != "keys"}), r"lacks keys\n"),
-        (json.dumps(CARD | {"scope": "mine"}), "scope is 'mine', neither paper nor surrogate"),
+        (json.dumps(CARD | {"scope": "mine"}), "scope is 'mine', none of paper, surrogate, model"),
     ],
 )
 def test_a_card_that_is_none_is_refused_by_name(tmp_path, content, said):

@@ -43,6 +43,7 @@ rule cut_shard:
             "corpus.train",
             "corpus.validation",
         ),
+        raw="raw" if run_.is_transformer else "tokens",
     shell:
         command("cut-shard")
 

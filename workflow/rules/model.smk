@@ -1,22 +1,46 @@
 # Section 2: the language model as keys and values.
 
 
-rule model:
-    """Convert the fairseq checkpoint to keys and values, safely."""
-    input:
-        checkpoint=run_.checkpoint,
-        dictionary=run_.dictionary,
-    output:
-        weights=run_.path("model", "model.safetensors"),
-        description=run_.path("model", "model.json"),
-        info=run_.path("model", "info.json"),
-    log:
-        run_.path("logs", "model.log"),
-    benchmark:
-        run_.path("logs", "model.tsv")
-    conda:
-        "../envs/environment.yaml"
-    params:
-        **run_.step("model", "model", "corpus", "sources"),
-    shell:
-        command("model")
+if run_.is_transformer:
+
+    rule model:
+        """Check a model of transformers, and prove where its memories are."""
+        input:
+            files=run_.model_files,
+        output:
+            weights=run_.path("model", "model.safetensors"),
+            description=run_.path("model", "model.json"),
+            info=run_.path("model", "info.json"),
+            types=run_.dictionary,
+        log:
+            run_.path("logs", "model.log"),
+        benchmark:
+            run_.path("logs", "model.tsv")
+        conda:
+            "../envs/environment.yaml"
+        params:
+            **run_.step("transformer_model", "model", "triggers.signs"),
+        shell:
+            command("transformer-model")
+
+else:
+
+    rule model:
+        """Convert the fairseq checkpoint to keys and values, safely."""
+        input:
+            checkpoint=run_.checkpoint,
+            dictionary=run_.dictionary,
+        output:
+            weights=run_.path("model", "model.safetensors"),
+            description=run_.path("model", "model.json"),
+            info=run_.path("model", "info.json"),
+        log:
+            run_.path("logs", "model.log"),
+        benchmark:
+            run_.path("logs", "model.tsv")
+        conda:
+            "../envs/environment.yaml"
+        params:
+            **run_.step("model", "model", "corpus", "sources"),
+        shell:
+            command("model")

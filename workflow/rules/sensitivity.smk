@@ -12,7 +12,7 @@ rule sensitivity_part:
         model=rules.model.output,
         corpus=rules.corpus.output.corpus,
         others=[rules.corpus.output.sentences, rules.corpus.output.counts],
-        inputs=[run_.checkpoint, *run_.texts("train"), *run_.texts("validation")],
+        inputs=[*run_.model_files, *run_.texts("train"), *run_.texts("validation")],
     output:
         sensitivity=run_.path("sensitivity", "{part}", "sensitivity.parquet"),
     log:

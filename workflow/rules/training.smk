@@ -21,3 +21,25 @@ rule train_demo_model:
         work="results/train/work",
     shell:
         command("train-demo-model")
+
+
+rule train_transformer:
+    """Train a demo run's model of transformers; a stopped run continues from its last state."""
+    input:
+        train=rules.docstrings.output.raw_train,
+        validation=rules.docstrings.output.raw_validation,
+        recipe="config/{model}_model.yaml",
+    output:
+        folder=directory("results/train/{model}"),
+        curve="results/train/{model}.csv",
+    log:
+        "results/train/{model}.log",
+    conda:
+        "../envs/environment.yaml"
+    wildcard_constraints:
+        model="demo_[a-z0-9]+",
+    threads: 2
+    params:
+        work="results/train/work-{model}",
+    shell:
+        command("train-transformer")

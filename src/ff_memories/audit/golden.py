@@ -53,7 +53,7 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
             inputs = np.concatenate([before, targets[:-1]])  # Batch puts a </s> in front
             h = decoder.forward(decoder.pack([inputs]))[-len(targets) :]
             wanted = torch.from_numpy(targets).to(decoder.device)
-            found = decoder.vocabulary.predict(decoder.vocabulary.output(h), wanted, rank=False)
+            found = decoder.vocabulary.read(h, wanted, rank=False)
             total -= found.target_probability.clamp(min=1e-38).log().double().sum().item()
             n += len(targets)
             progress.step(1)

@@ -10,7 +10,7 @@ import polars as pl
 from ff_memories.claims.measures import NEAR_ZERO
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.config import Settings
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import read_types
 
 PROXY = "proxy"
 
@@ -66,7 +66,7 @@ class Evidence:
             prediction="output_top" if config.composition.layer_prediction == "output" else "ffn_top",
             one_softmax=not info["final_norm"]
             and (config.values.projection in ("flat", "head") or not info["adaptive_output"]),
-            stop_words=stop_words(config.composition.stop_words, Dictionary.read(dictionary)),
+            stop_words=stop_words(config.composition.stop_words, read_types(dictionary)),
             near_zero=NEAR_ZERO[config.precision],
         )
 

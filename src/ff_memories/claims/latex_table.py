@@ -12,7 +12,7 @@ def to_latex(claims: pl.DataFrame, scope: str) -> str:
     """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
     units = {claim.id: claim.unit for claim in register()}
     lines = opened("longtable", "l", 0.26, 0.16, 0.13, "r", "r", "l")
-    if scope == "surrogate":
+    if scope != "paper":
         lines.append(r"\multicolumn{7}{l}{\textbf{surrogate model: not the paper's}} \\")
     lines += [r"Claim & Statement & The paper & This run & $n$ & Untrained & Verdict \\", r"\midrule", r"\endhead"]
     for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):

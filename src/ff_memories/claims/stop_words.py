@@ -2,6 +2,7 @@
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
+from ff_memories.corpus.types import Types
 
 
 def _sklearn() -> frozenset[str]:
@@ -21,13 +22,13 @@ def _spacy() -> frozenset[str]:
     return frozenset(STOP_WORDS)
 
 
-def _most_frequent(dictionary: Dictionary, most: int) -> frozenset[str]:
+def _most_frequent(dictionary: Types, most: int) -> frozenset[str]:
     # A dictionary file lists its types by decreasing frequency.
     alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
     return frozenset(word.lower() for word in alphabetic[:most])
 
 
-def stop_words(source: str, dictionary: Dictionary) -> frozenset[int]:
+def stop_words(source: str, dictionary: Types) -> frozenset[int]:
     """Return the ids of the tokens that are stop words, comparing whole tokens in lower case.
 
     Args:
@@ -41,5 +42,5 @@ def stop_words(source: str, dictionary: Dictionary) -> frozenset[int]:
         words = _spacy()
     else:
         words = _most_frequent(dictionary, int(source.removeprefix("top")))
-    first = len(SPECIALS)
+    first = len(SPECIALS) if isinstance(dictionary, Dictionary) else 0
     return frozenset(i for i, word in enumerate(dictionary.types[first:], first) if word.lower() in words)

@@ -54,13 +54,12 @@ def judge(
         untrained: the claim's row of the table ``baselines``, if there is one.
     """
     note = PROXY if found.proxy else ""
-    if scope == "surrogate" and not claim.directional:
-        return "not_applicable" if found.value is None else "measured", _joined(
-            "not judged on a surrogate model", note, found.reason
-        )
+    if scope != "paper" and not claim.directional:
+        why = "not judged on a surrogate model" if scope == "surrogate" else "a number of the paper's model: not judged"
+        return "not_applicable" if found.value is None else "measured", _joined(why, note, found.reason)
     if found.ok is None:
         return "not_applicable", _joined(note, found.reason or "no data")
-    if scope == "surrogate":
+    if scope != "paper":
         alike = found.ok and untrained is not None and 0 < untrained["runs"] <= 2 * untrained["holding"]
         return ("holds_as_untrained" if alike else "holds" if found.ok else "fails"), _joined(note, found.reason)
     if claim.human and found.proxy:
@@ -106,8 +105,8 @@ def verdicts(
 
 
 def _asked(claim: Claim, scope: str) -> dict[str, Any]:
-    """Return a check's parameters. For a surrogate, as for baselines, ``direction`` replaces some of them."""
-    return {**claim.parameters, **(claim.direction if scope == "surrogate" else {})}
+    """Return a check's parameters. For other models than the paper's, ``direction`` replaces some of them."""
+    return {**claim.parameters, **(claim.direction if scope != "paper" else {})}
 
 
 def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:

@@ -32,6 +32,11 @@ class Dictionary:
     def __getitem__(self, token: int) -> str:
         return self.types[token]
 
+    @property
+    def unknown(self) -> int:
+        """The id of words that are not listed."""
+        return UNK
+
     def never_trained(self) -> list[int]:
         """Return the ids of the types that the model is never trained to predict, in ascending order.
 
@@ -40,6 +45,10 @@ class Dictionary:
         """
         listed = enumerate(self.counts or (), len(SPECIALS))
         return [BOS, PAD, *(token for token, count in listed if count == 0)]
+
+    def words(self, tokens: Iterable[int]) -> list[str]:
+        """Return the words of consecutive tokens."""
+        return [self.types[token] for token in tokens]
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the id of every word; unlisted words get the id of ``<unk>``."""
@@ -86,17 +95,3 @@ class Dictionary:
         dictionary = cls(types, counts)
         dictionary.ids = place
         return dictionary
-
-
-def never_trained(path: Path | None) -> list[int]:
-    """Return ``Dictionary.never_trained`` of a file; without a file, the ids of ``<s>`` and ``<pad>``."""
-    return [BOS, PAD] if path is None else Dictionary.read(path).never_trained()
-
-
-def check_dictionary(path: str | Path, dictionary: Dictionary, vocab: int) -> None:
-    """Raise ``UserError`` if a dictionary does not have ``vocab`` types, the model's number."""
-    if len(dictionary) != vocab:
-        raise UserError(
-            f"{path}: has {len(dictionary)} types, but the model has {vocab}",
-            "set model.dictionary to the dict.txt that the checkpoint was trained with",
-        )

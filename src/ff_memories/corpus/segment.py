@@ -1,7 +1,10 @@
 """Split paragraphs into sentences (section 3.1, footnote 3). A segmenter does not tokenise; it returns where to cut."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from ff_memories.base.errors import UserError
 
@@ -32,17 +35,42 @@ def rule(words: list[str]) -> list[int]:
     return starts if words else []
 
 
+_END_OF_WORD = re.compile(r"[.!?]+[\"')\]}”’]*$")
+_ABBREVIATION = re.compile(
+    r"^[(\[\"'“‘]*(?:[A-Za-z]|(?:[A-Za-z]\.)+[A-Za-z]?|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[Vv]s|[Cc]f|[Ee]tc|al|[Ff]igs?"
+    r"|[Ee]qs?|[Ss]ecs?|[Nn]os?|pp?|vol|approx|resp|Inc|Ltd|Jr|Sr)\.$"
+)
+
+
+def raw_rule(words: list[str]) -> list[int]:
+    """Cut raw text, given its blank-separated words: after ``. ! ?`` and what closes, before a capital or a digit.
+
+    An abbreviation or a single letter ends no sentence.
+
+    >>> raw_rule('He said: "Yes!" Then Dr. Who left, i.e. Not here.'.split())
+    [0, 3]
+    """
+    starts = [0] if words else []
+    for index in range(1, len(words)):
+        before, word = words[index - 1], words[index].lstrip("\"'([{“‘`")
+        opens = bool(word) and (word[0].isupper() or word[0].isdigit())
+        if opens and _END_OF_WORD.search(before) and not _ABBREVIATION.match(before):
+            starts.append(index)
+    return starts
+
+
 def line(words: list[str]) -> list[int]:
     """Return no cut: every line is one sentence."""
     return [0] if words else []
 
 
-def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
+def spacy(pipeline: str, folder: Path | None = None, raw: bool = False) -> Segmenter:
     """Return a segmenter that cuts where a spaCy pipeline does; the ``Doc`` has the given tokens, as in released code.
 
     ``spacy:blank`` is a blank English pipeline with the rule-based sentencizer. ``folder`` is a fetched pipeline;
-    otherwise the pipeline must be installed. Raises ``UserError`` if spaCy or the pipeline is not installed, or if the
-    pipeline sets no sentence boundaries.
+    otherwise the pipeline must be installed. With ``raw``, the pipeline tokenises the text itself, and a sentence
+    begins at one of the given words. Raises ``UserError`` if spaCy or the pipeline is not installed, or if the pipeline
+    sets no sentence boundaries.
     """
     try:
         import spacy as library
@@ -64,6 +92,10 @@ def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
             ) from None
 
     def cut(words: list[str]) -> list[int]:
+        if raw:
+            begins = np.cumsum([0, *(len(word) + 1 for word in words)])
+            starts = [sentence.start_char for sentence in nlp(" ".join(words)).sents]
+            return sorted(set(np.searchsorted(begins, starts).tolist()) - {len(words)})
         doc = Doc(nlp.vocab, words=words, spaces=[True] * (len(words) - 1) + [False] if words else [])
         for _, pipe in nlp.pipeline:
             doc = pipe(doc)
@@ -76,8 +108,11 @@ def spacy(pipeline: str, folder: Path | None = None) -> Segmenter:
     return cut
 
 
-def segmenter(name: str, folder: Path | None = None) -> Segmenter:
-    """Return the segmenter that ``corpus.segmenter`` names: ``rule``, ``line`` or ``spacy:<pipeline>``."""
+def segmenter(name: str, folder: Path | None = None, raw: bool = False) -> Segmenter:
+    """Return the segmenter that ``corpus.segmenter`` names: ``rule``, ``line`` or ``spacy:<pipeline>``.
+
+    ``raw``: for raw text, whose words have their marks on them.
+    """
     if name.startswith("spacy:"):
-        return spacy(name.removeprefix("spacy:"), folder)
-    return {"rule": rule, "line": line}[name]
+        return spacy(name.removeprefix("spacy:"), folder, raw)
+    return {"rule": raw_rule if raw else rule, "line": line}[name]

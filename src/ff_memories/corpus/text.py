@@ -10,6 +10,7 @@ from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter
 from ff_memories.corpus.sentences import Sentences
+from ff_memories.corpus.types import Types
 
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
 
@@ -48,7 +49,7 @@ def paragraphs(path: Path) -> Iterator[tuple[int, list[str], bool]]:
 
 def sentences(
     files: list[Path],
-    dictionary: Dictionary,
+    dictionary: Types,
     segmenter: Segmenter,
     max_tokens: int,
     *,
@@ -61,11 +62,12 @@ def sentences(
 
     Args:
         files: text files in reading order; every line is a paragraph, and blank lines are skipped.
-        dictionary: the model's dictionary; unlisted words become ``<unk>``.
+        dictionary: the model's dictionary; unlisted words become ``<unk>``. A tokenizer cuts words into pieces.
         segmenter: returns where to cut a paragraph, given its words (split at spaces).
-        max_tokens: the longest sentence that the model takes, without ``</s>``.
+        max_tokens: the longest sentence that the model takes, without its start token.
         headings: ``keep`` WikiText headings as sentences, or ``drop`` them.
-        too_long: ``refuse`` a longer sentence, or ``split`` it into pieces of ``max_tokens``.
+        too_long: ``refuse`` a longer sentence, or ``split`` it into pieces of ``max_tokens``; with a tokenizer, into
+            pieces of whole words.
         max_sentences: stop after this many sentences.
         tokenize: maps a sentence's text to its tokens; ``None``: split at spaces (as in the paper).
 
@@ -84,10 +86,11 @@ def sentences(
             for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
                 piece = words[start:end]
                 ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))
-                out.counts["tokens_pad"] += ids.count(PAD)
-                ids = [UNK if i == PAD else i for i in ids]  # fairseq would skip padding
+                if isinstance(dictionary, Dictionary):
+                    out.counts["tokens_pad"] += ids.count(PAD)
+                    ids = [UNK if i == PAD else i for i in ids]  # fairseq would skip padding
                 out.counts["tokens"] += len(ids)
-                out.counts["tokens_unknown"] += ids.count(UNK)
+                out.counts["tokens_unknown"] += 0 if dictionary.unknown is None else ids.count(dictionary.unknown)
                 if len(ids) > max_tokens:
                     if too_long == "refuse":
                         raise UserError(
@@ -96,13 +99,32 @@ def sentences(
                             "set corpus.too_long: split, or shorten the sentence",
                         )
                     out.counts["sentences_split"] += 1
-                for first in range(0, len(ids), max_tokens):
-                    out.add(ids[first : first + max_tokens], path.as_posix(), number, start + first)
+                if isinstance(dictionary, Dictionary) or len(ids) <= max_tokens:
+                    pieces = [(n, ids[n : n + max_tokens]) for n in range(0, len(ids), max_tokens)]
+                else:
+                    pieces = list(_whole_words(piece, dictionary, max_tokens, f"{path}, line {number}"))
+                for first, own in pieces:
+                    out.add(own, path.as_posix(), number, start + first)
                     if len(out) == max_sentences:
                         return out
         if len(out) == before:
             raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
     return out
+
+
+def _whole_words(words: list[str], tokenizer: Types, most: int, where: str) -> Iterator[tuple[int, list[int]]]:
+    """Cut a sentence into pieces of whole words with at most ``most`` tokens: (first word, token ids) of each."""
+    first = 0
+    while first < len(words):
+        end = len(words)
+        while len(ids := tokenizer.encode(words[first:end])) > most:
+            end = max(first + (end - first) * most // len(ids), first) if end - first > 1 else first
+            if end == first:
+                if len(ids := tokenizer.encode(words[first : first + 1])) > most:
+                    raise UserError(f"{where}: a word of {len(ids)} tokens; the model takes {most}", "shorten the text")
+                end = first + 1
+        yield first, ids
+        first = end
 
 
 def sha256(files: list[Path]) -> str:

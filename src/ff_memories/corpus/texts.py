@@ -1,7 +1,7 @@
 """Read sentences' text back from the text files, because tables contain no text."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,13 +10,15 @@ import polars as pl
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import moses
 from ff_memories.corpus.text import lines
+from ff_memories.corpus.types import Types
 
 
-def of_sentences(sentences: pl.DataFrame) -> dict[int, str]:
+def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[int, str]:
     """Return {sentence number: its text in the text files, with runs of spaces collapsed}.
 
     Args:
         sentences: the ``sentences`` table, or the wanted rows together with those that follow them on the same line.
+        types: the token types, if the model has a tokenizer.
 
     Raises:
         UserError: the text changed since the run: a sentence is missing, or its number of tokens differs, both when
@@ -24,7 +26,8 @@ def of_sentences(sentences: pl.DataFrame) -> dict[int, str]:
             text of their own.
     """
     tried: list[tuple[int, UserError]] = []
-    for tokenizer in (lambda: str.split, moses.tokenizer):
+    own = () if types is None else (lambda: lambda text: types.encode(text.split()),)
+    for tokenizer in own or (lambda: str.split, moses.tokenizer):
         out: dict[int, str] = {}
         try:
             out.update(_read(sentences, tokenizer()))
@@ -34,7 +37,7 @@ def of_sentences(sentences: pl.DataFrame) -> dict[int, str]:
     raise max(tried, key=lambda t: t[0])[1]  # the run's own tokenizer gets further
 
 
-def _read(sentences: pl.DataFrame, tokenize: Callable[[str], list[str]]) -> Iterator[tuple[int, str]]:
+def _read(sentences: pl.DataFrame, tokenize: Callable[[str], Sized]) -> Iterator[tuple[int, str]]:
     last = set(sentences.group_by("split").agg(pl.col("sentence").max())["sentence"])
     for (_, file), rows in sentences.sort("sentence").group_by("split", "file", maintain_order=True):
         wanted: dict[int, list[tuple[int, int, int]]] = {}
@@ -55,7 +58,7 @@ def _read(sentences: pl.DataFrame, tokenize: Callable[[str], list[str]]) -> Iter
             raise _changed(file, line, first)
 
 
-def _end(words: list[str], tokens: int, cut: bool, tokenize: Callable[[str], list[str]]) -> int:
+def _end(words: list[str], tokens: int, cut: bool, tokenize: Callable[[str], Sized]) -> int:
     """Return how many words make up these tokens: all, or with ``cut`` the first few; 0 if none fit."""
     fewer = range(1, min(len(words), tokens + 1)) if cut else ()
     return next((end for end in (len(words), *fewer) if len(tokenize(" ".join(words[:end]))) == tokens), 0)

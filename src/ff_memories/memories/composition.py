@@ -19,7 +19,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.memories.refinement import kinds
 from ff_memories.model.buffers import halved, retry_smaller
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import LanguageModel
 
 # shortest prefix, and what is added to N for the longest
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
@@ -82,7 +82,7 @@ class Observation:
 
 
 def observe(
-    decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, value_tops: dict[str, np.ndarray], *,
+    decoder: LanguageModel, corpus: Corpus, examples: pl.DataFrame, value_tops: dict[str, np.ndarray], *,
     layer_prediction: str, memories: str, batch_tokens: int,
 ) -> Observation:  # fmt: skip
     """Run every example and read all its layers.
@@ -155,7 +155,7 @@ def remembering() -> Iterator[None]:
         _kept = before
 
 
-def _looked_at(decoder: Decoder, prefixes: list[np.ndarray]) -> tuple[States, Read]:
+def _looked_at(decoder: LanguageModel, prefixes: list[np.ndarray]) -> tuple[States, Read]:
     """Return what the model computes at prefixes, and what it then predicts: as it was kept, or anew."""
     kind = decoder.vocabulary.kind
     if _kept is None or not decoder.source:
@@ -171,7 +171,7 @@ def _looked_at(decoder: Decoder, prefixes: list[np.ndarray]) -> tuple[States, Re
     return states, readings[kind]
 
 
-def _run(decoder: Decoder, prefixes: list[np.ndarray]) -> States:
+def _run(decoder: LanguageModel, prefixes: list[np.ndarray]) -> States:
     """Run prefixes, which come by length, through all layers."""
     batch = decoder.pack(prefixes)
     last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
@@ -182,14 +182,15 @@ def _run(decoder: Decoder, prefixes: list[np.ndarray]) -> States:
         x = seen.output
         residuals.append(seen.residual[last])
         updates.append(seen.update[last])
-        fires.append(seen.coefficients[last] > 0)
+        m = seen.coefficients[last]
+        fires.append(m > 0 if decoder.signs == 1 else torch.cat([m > 0, m < 0], 1))
     return States(torch.stack(residuals, 1), torch.stack(updates, 1), fires)
 
 
-def _read(decoder: Decoder, states: States) -> Read:
+def _read(decoder: LanguageModel, states: States) -> Read:
     """Read the vocabulary from residuals r, feed-forward outputs y and o = r + y."""
     vocabulary, (r, y) = decoder.vocabulary, (states.residual, states.update)
-    read = lambda h, target=None: vocabulary.predict(vocabulary.output(h.flatten(0, 1)), target, rank=False)
+    read = lambda h, target=None: vocabulary.read(h.flatten(0, 1), target, rank=False)
     grid = lambda tensor: tensor.view(r.shape[:2]).cpu().numpy()
     ffn_top, output_top = grid(read(y).top), grid(read(r + y).top)
     target = torch.from_numpy(output_top[:, -1]).to(decoder.device).repeat_interleave(r.shape[1])

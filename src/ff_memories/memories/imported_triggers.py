@@ -9,16 +9,19 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.store import Corpus
-from ff_memories.model.converted import Description
+from ff_memories.model.decoder import LanguageModel
 
 
-def triggers(path: str | Path, shape: Description, corpus: Corpus, precision: Precision = "float32") -> pl.DataFrame:
+def triggers(
+    path: str | Path, decoder: LanguageModel, corpus: Corpus, precision: Precision = "float32"
+) -> pl.DataFrame:
     """Read a ``triggers`` table. Raises ``UserError`` where it is not one of this model, text and precision."""
     frame = tables.read(path)
     tables.require_precision(path, precision)
     columns = ("layer", "key", "sentence", "position", "next_token")
     layer, key, sentence, position, told = (frame[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in columns)
-    ours = bool(((layer >= 1) & (layer <= shape.layers) & (key < shape.keys) & (sentence < len(corpus))).all())
+    inside = (layer >= 1) & (layer <= decoder.description.layers) & (key < decoder.memories) & (sentence < len(corpus))
+    ours = bool(inside.all())
     if ours:
         length, at = corpus.lengths[sentence], corpus.offsets[sentence] + position
         following = np.where(position < length, corpus.tokens[np.minimum(at, len(corpus.tokens) - 1)], -1)

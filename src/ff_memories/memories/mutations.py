@@ -18,7 +18,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.model import prefix_tree
 from ff_memories.model.buffers import retry_smaller, sliced
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import LanguageModel, at
 
 NOTHING = 0  # `removed` of the sentence as it is
 
@@ -90,7 +90,7 @@ def sample(
 
 
 def mutated_coefficients(
-    decoder: Decoder, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int, threads: int = 1
+    decoder: LanguageModel, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int, threads: int = 1
 ) -> np.ndarray:
     """Return the memory coefficient (rows,) float32 of every mutated trigger at its last position.
 
@@ -156,7 +156,7 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
     return paths, place[text]
 
 
-def _read(decoder: Decoder, trees: prefix_tree.PrefixTree, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
+def _read(decoder: LanguageModel, trees: prefix_tree.PrefixTree, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Run a forest; return the coefficients of its reads."""
     send = lambda array: torch.from_numpy(array).to(decoder.device)
     out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)
@@ -166,7 +166,7 @@ def _read(decoder: Decoder, trees: prefix_tree.PrefixTree, layer: np.ndarray, ke
         last = index + 1 == trees.depth
         seen = block(x[: level.rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
         here = np.flatnonzero(layer == index + 1)
-        out[send(here)] = seen.coefficients[send(trees.row[here]), send(key[here])]
+        out[send(here)] = at(seen.coefficients, send(trees.row[here]), send(key[here]))
         x = seen.output
     return out.cpu().numpy()
 

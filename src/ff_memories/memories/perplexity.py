@@ -11,13 +11,13 @@ from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import LanguageModel
 
 SENTENCES = 2000  # validation sentences at most
 
 
 def perplexity(
-    decoder: Decoder, corpus: Corpus, seed: int, batch_tokens: int, sentences: int = SENTENCES
+    decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int, sentences: int = SENTENCES
 ) -> dict[str, Any]:
     """Return the model's perplexity on validation sentences, each by itself after ``</s>``, as in the experiments.
 
@@ -42,7 +42,7 @@ def perplexity(
             x = layer(x, batch).output
         first = batch.positions == batch.positions[0]
         inner = ~first.roll(-1)  # the last row of a sentence predicts its end
-        found = vocabulary.predict(vocabulary.output(x[inner]), batch.tokens.roll(-1)[inner], rank=False)
+        found = vocabulary.read(x[inner], batch.tokens.roll(-1)[inner], rank=False)
         own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
         surprise = -found.target_probability.double().log().cpu()
         nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()

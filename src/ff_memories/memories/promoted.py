@@ -5,13 +5,13 @@ import polars as pl
 import torch
 
 from ff_memories.base.progress import Progress
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 
 LOGITS = 1 << 24  # log-probabilities held at once
 
 
-def table(decoder: Decoder, vocabulary: Vocabulary, values: pl.DataFrame, n: int) -> pl.DataFrame:
+def table(decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int) -> pl.DataFrame:
     """Return the ``promoted`` table: the ``n`` most probable tokens of every value, ``token_rank`` from 0 = top."""
     ids, probabilities = top_tokens(decoder, vocabulary, values, n)
     rows, rank = (grid.ravel() for grid in np.indices(ids.shape))
@@ -20,7 +20,9 @@ def table(decoder: Decoder, vocabulary: Vocabulary, values: pl.DataFrame, n: int
     )
 
 
-def top_tokens(decoder: Decoder, vocabulary: Vocabulary, values: pl.DataFrame, n: int) -> tuple[np.ndarray, np.ndarray]:
+def top_tokens(
+    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the ``n`` most probable tokens of every value, and their probabilities: (L * d_m, n) int64, float32.
 
     Args:

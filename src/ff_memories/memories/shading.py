@@ -12,10 +12,10 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import LanguageModel, at
 
 
-def table(decoder: Decoder, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
+def table(decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
     """Return the ``shading`` table of the given rows of ``triggers``: a row per trigger and token of its prefix."""
     flat, starts = prefix_coefficients(decoder, corpus, triggers, batch_tokens)
     lengths = np.diff(starts)
@@ -26,7 +26,7 @@ def table(decoder: Decoder, corpus: Corpus, triggers: pl.DataFrame, batch_tokens
 
 
 def prefix_coefficients(
-    decoder: Decoder, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int
+    decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each trigger's coefficients after w_1, ..., w_j.
 
@@ -66,7 +66,7 @@ def prefix_coefficients(
 
 
 def _read(
-    decoder: Decoder, sentences: list[np.ndarray], depth: int, read: dict[str, np.ndarray], first: int,
+    decoder: LanguageModel, sentences: list[np.ndarray], depth: int, read: dict[str, np.ndarray], first: int,
     starts: np.ndarray, out: np.ndarray,
 ) -> None:  # fmt: skip
     """Run sentences up to layer ``depth`` and put the coefficients of their triggers' keys where they belong."""
@@ -83,6 +83,6 @@ def _read(
             row = np.repeat(begin[read["sequence"][here] - first] + 1, count) + inside
             pick = torch.from_numpy(np.stack([row, np.repeat(read["key"][here], count)])).to(decoder.device)
             out[np.repeat(starts[read["row"][here]], count) + inside] = (
-                seen.coefficients[pick[0], pick[1]].cpu().numpy()
+                at(seen.coefficients, pick[0], pick[1]).cpu().numpy()
             )
         x = seen.output

@@ -15,7 +15,7 @@ from ff_memories.memories.checkpoints import Checkpoint
 from ff_memories.memories.topk import Entries, TopTriggers
 from ff_memories.memories.trigger_table import POSITIONS, Prefixes
 from ff_memories.model.buffers import ScratchBuffer, retry_smaller
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.decoder import Batch, LanguageModel
 
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache
 _POWER_TABLE = torch.from_numpy(seeds.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
@@ -33,7 +33,7 @@ def prefix_hashes(batch: Batch) -> torch.Tensor:
 
 
 def trigger_examples(
-    decoder: Decoder,
+    decoder: LanguageModel,
     corpus: Corpus,
     blocks: list[tuple[int, int]],
     *,
@@ -64,7 +64,7 @@ def trigger_examples(
     shape, prefixes = decoder.description, Prefixes.of(corpus)
     low, high = POSITIONS[positions]
     copies = 1 if duplicates == "drop" else top
-    best = TopTriggers(shape.layers, shape.keys, top, copies, decoder.device, decoder.precision)
+    best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision)
     depth = shape.layers
     if keys is not None:  # nothing reaches the gate of a key that is not asked for
         asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)
@@ -104,13 +104,13 @@ def trigger_examples(
 
 
 def run_batch(
-    decoder: Decoder, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int, high: int,
-    per_sentence: str, depth: int, space: ScratchBuffer,
+    decoder: LanguageModel, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int,
+    high: int, per_sentence: str, depth: int, space: ScratchBuffer,
 ) -> None:  # fmt: skip
     """One forward pass up to layer ``depth``: offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
-    rows = BatchRows(part, prefixes, batch, low)
+    rows = BatchRows(part, prefixes, batch, low, decoder.signs)
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers[:depth]):
         seen = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
@@ -126,7 +126,7 @@ def run_batch(
 class BatchRows:
     """Where the prefixes of a batch's sentences lie, and to which prefixes of the corpus they belong."""
 
-    def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int):
+    def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int, signs: int = 1):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
         self.groups = batch.groups
@@ -139,14 +139,22 @@ class BatchRows:
         self.start = send(prefixes.starts[np.concatenate(part.copies)] + low)
         self.first, self.length = send(np.concatenate(first)), send(np.concatenate(length))
         self.steps = torch.arange(batch.groups[-1][2] - low, device=device)
-        self.low, self.text = low, prefix_hashes(batch)
+        self.low, self.text, self.signs = low, prefix_hashes(batch), signs
 
     def maxima(self, coefficients: torch.Tensor) -> torch.Tensor:
-        """Return the largest coefficient of each sentence and key, (sentences, d_m)."""
-        out, before = coefficients.new_empty(self.sentences, coefficients.shape[1]), 0
+        """Return the largest coefficient of each sentence and memory, (sentences, d_m).
+
+        With both signs (sentences, 2 d_m): memory ``d_m + i`` is memory i with its sign changed.
+        """
+        keys = coefficients.shape[1]
+        out, before = coefficients.new_empty(self.sentences, self.signs * keys), 0
         for start, n, rows in self.groups:
-            view = coefficients[start : start + n * rows].view(n, rows, -1)
-            torch.amax(view[:, self.low :], 1, out=out[before : before + n])
+            view = coefficients[start : start + n * rows].view(n, rows, -1)[:, self.low :]
+            own = out[before : before + n]
+            if self.signs == 1:
+                torch.amax(view, 1, out=own)
+            else:
+                own[:, :keys], own[:, keys:] = view.amax(1), view.amin(1).neg_()
             before += n
         return out
 
@@ -157,7 +165,8 @@ class BatchRows:
         """
         (rows, keys), longest = coefficients.shape, int(self.length[sentence[-1]])
         windows = coefficients.as_strided((rows - longest + 1, keys, longest), (keys, 1, keys))
-        return windows[self.first[sentence], key]
+        found = windows[self.first[sentence], key % keys]
+        return found if self.signs == 1 else torch.where(key[:, None] < keys, found, -found)
 
     def entries(
         self, key: torch.Tensor, coefficient: torch.Tensor, sentence: torch.Tensor, along: torch.Tensor

@@ -9,7 +9,7 @@ import torch
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.targets import targets as targets
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 
 TILE = 4096  # values projected between two progress reports
@@ -30,7 +30,7 @@ class Predicted:
     rank: np.ndarray
 
 
-def value_predictions(decoder: Decoder, vocabulary: Vocabulary, target: np.ndarray) -> dict[str, Predicted]:
+def value_predictions(decoder: LanguageModel, vocabulary: Vocabulary, target: np.ndarray) -> dict[str, Predicted]:
     """Return every value's top token, its probability, and the rank of its target token, for both ``values.types``.
 
     Args:
@@ -57,7 +57,7 @@ def value_predictions(decoder: Decoder, vocabulary: Vocabulary, target: np.ndarr
     return {"all": Predicted(*grids[:3]), "trained": Predicted(*grids[3:])}
 
 
-def value_tops(decoder: Decoder, vocabulary: Vocabulary) -> dict[str, np.ndarray]:
+def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     """Return the top token (layers, d_m) int64 of every value as it is, for both ``values.types``."""
     with torch.inference_mode():
         found = [vocabulary.predict(layer.values) for layer in decoder.layers]
@@ -71,7 +71,12 @@ def other(types: str) -> str:
 
 
 def table(
-    decoder: Decoder, vocabulary: Vocabulary, triggers: pl.DataFrame, corpus: Corpus, target: str, types: str = "all"
+    decoder: LanguageModel,
+    vocabulary: Vocabulary,
+    triggers: pl.DataFrame,
+    corpus: Corpus,
+    target: str,
+    types: str = "all",
 ) -> pl.DataFrame:
     """Return the ``values`` table (E4-E7). A key without triggers, or whose target is unknown, has nulls.
 
@@ -79,10 +84,9 @@ def table(
         target: ``next`` or ``last``, see ``targets``.
         types: among which the columns without a suffix are; those of the other choice have its name as a suffix.
     """
-    shape = decoder.description
     known = targets(triggers, corpus, target)
     first = known.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
-    wanted = np.full((shape.layers, shape.keys), -1, dtype=np.int64)
+    wanted = np.full((decoder.description.layers, decoder.memories), -1, dtype=np.int64)
     wanted[first["layer"].to_numpy() - 1, first["key"].to_numpy()] = first["target"].to_numpy()
     found = value_predictions(decoder, vocabulary, wanted)
     layer, key = np.indices(wanted.shape)

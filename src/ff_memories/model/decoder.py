@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -84,6 +84,73 @@ class Seen(NamedTuple):
     output: torch.Tensor
 
 
+def at(coefficients: torch.Tensor, rows: torch.Tensor, memories: torch.Tensor) -> torch.Tensor:
+    """Return single coefficients (n,) of a matrix (rows, d_m).
+
+    Memory ``d_m + i`` is memory i with its sign changed, as models with both signs count them.
+    """
+    keys = coefficients.shape[1]
+    found = coefficients[rows, memories % keys]
+    return torch.where(memories < keys, found, -found)
+
+
+class AnyLayer(Protocol):
+    """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.Layer``."""
+
+    @property
+    def values(self) -> torch.Tensor:
+        """(memories, d), the values."""
+
+    def __call__(
+        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        out: torch.Tensor | None = None,
+    ) -> Seen: ...  # fmt: skip
+
+
+class LanguageModel(Protocol):
+    """What every experiment asks of a model: ``Decoder``, or ``transformer.Transformer``.
+
+    Attributes:
+        start: id of the token that every sentence begins with.
+        signs: 1, or 2 where the coefficients' negative values are memories of their own.
+        source: the file of the weights, where they come from one.
+    """
+
+    precision: Precision
+    source: str
+    device: torch.device
+    dtype: torch.dtype
+    start: int
+    signs: int
+    embedding: torch.Tensor
+    vocabulary: Vocabulary
+
+    @property
+    def description(self) -> Description:
+        """What the model is."""
+
+    @property
+    def layers(self) -> Sequence[AnyLayer]:
+        """The blocks, from below."""
+
+    @property
+    def memories(self) -> int:
+        """Memories per layer: d_m, or twice that with both signs."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sentence the model takes, without the start token."""
+
+    def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
+        """Return sentences, sorted by length and without the start token, as a batch."""
+
+    def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
+        """Return the input of the first layer (rows, d)."""
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return the last layer's output (rows, d)."""
+
+
 class Layer:
     """One block: self-attention, then the feed-forward memories (section 2)."""
 
@@ -148,7 +215,7 @@ class Decoder:
             ``tf32`` is a setting of the GPU (``loading.use_precision``).
     """
 
-    start = EOS
+    start, signs = EOS, 1
 
     def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
                  dtype: torch.dtype = torch.float32, precision: Precision = "float32"):  # fmt: skip
@@ -173,6 +240,11 @@ class Decoder:
         decoder = cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
         decoder.source = str(Path(weights_path).resolve())
         return decoder
+
+    @property
+    def memories(self) -> int:
+        """Memories per layer, d_m."""
+        return self.description.keys
 
     @property
     def max_tokens(self) -> int:

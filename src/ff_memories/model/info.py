@@ -7,6 +7,7 @@ from typing import Any
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import require_file
 
+SCOPES = ("paper", "surrogate", "model")  # whose results a run's are: see ``steps.model``
 NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "max_positions")
 
 
@@ -22,6 +23,6 @@ def read_info(path: str | Path) -> dict[str, Any]:
     lacking = [key for key in NEEDED if key not in info] if isinstance(info, dict) else list(NEEDED)
     if lacking:
         raise UserError(f"{path}: lacks {', '.join(lacking)}", rebuild_hint(path))
-    if info["scope"] not in ("paper", "surrogate"):
-        raise UserError(f"{path}: scope is {info['scope']!r}, neither paper nor surrogate")
+    if info["scope"] not in SCOPES:
+        raise UserError(f"{path}: scope is {info['scope']!r}, none of {', '.join(SCOPES)}")
     return info

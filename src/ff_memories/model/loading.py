@@ -1,15 +1,16 @@
 """The model, loaded on the device that was asked for."""
 
+import json
 import os
 from pathlib import Path
 
 import torch
 
 from ff_memories.base import arithmetic, gpu_locks
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.base.precision import Precision
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.decoder import Decoder, LanguageModel
 
 AMPERE = (8, 0)  # the first compute capability with products in tf32 and bfloat16
 
@@ -51,14 +52,54 @@ def use_precision(precision: Precision, device: str) -> None:
 
 
 def load_decoder(weights: Path, description: Path, execution: Execution, precision: Precision = "float32") -> Decoder:
-    """Load the model on the device that was asked for, to compute in ``extraction.precision``.
+    """Load a fairseq model on the device that was asked for, to compute in ``extraction.precision``.
+
+    Raises:
+        UserError: there is no such device, it does not have the precision, or the model is one of `transformers`.
+    """
+    if is_transformer(description):
+        raise UserError(f"{weights}: a model of transformers; this step reads fairseq checkpoints only")
+    return Decoder.load(weights, description, _prepared(execution, precision), precision=precision)
+
+
+def load_model(
+    weights: Path, description: Path, execution: Execution, precision: Precision = "float32"
+) -> LanguageModel:
+    """Load a run's model on the device that was asked for, to compute in ``extraction.precision``.
 
     Raises:
         UserError: there is no such device, or it does not have the precision.
     """
+    if not is_transformer(description):
+        return load_decoder(weights, description, execution, precision)
+    from ff_memories.model import transformer  # the library takes seconds to load
+
+    shape, device = transformer.read_description(description), _prepared(execution, precision)
+    return transformer.load(weights.parent, shape, device, precision=precision)
+
+
+def _prepared(execution: Execution, precision: Precision) -> str:
+    """Set threads and precision of this process; return the device, one that no other job holds."""
     torch.set_num_threads(arithmetic.THREADS if arithmetic.portable() else execution.threads)
     device = chosen_device(execution.device)
     if device == "cuda":
         device = f"cuda:{gpu_locks.acquire(torch.cuda.device_count())}"
     use_precision(precision, device)
-    return Decoder.load(weights, description, device, precision=precision)
+    return device
+
+
+def on_cpu(weights: Path, description: Path) -> LanguageModel:
+    """Load a run's model on the CPU, for its weights alone."""
+    if not is_transformer(description):
+        return Decoder.load(weights, description)
+    from ff_memories.model import transformer  # the library takes seconds to load
+
+    return transformer.load(weights.parent, transformer.read_description(description))
+
+
+def is_transformer(description: Path) -> bool:
+    """Say whether a model.json is of a model of `transformers`. Raises ``UserError`` where it is not readable."""
+    try:
+        return "model_type" in json.loads(description.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{description}: not readable as JSON ({error})", rebuild_hint(description)) from None

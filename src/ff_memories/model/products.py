@@ -33,17 +33,30 @@ def linear(
     return out if bias is None else out.add_(bias)
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Return causal attention's output for queries, keys and values (sentences, heads, rows, d_head) each."""
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None = None, cap: float | None = None
+) -> torch.Tensor:
+    """Return causal attention's output for queries, keys and values (sentences, heads, rows, d_head) each.
+
+    Args:
+        q, k, v: keys and values may have fewer heads, each shared by as many queries' heads (grouped-query attention).
+        scale: of the scores; ``None``: one over the square root of d_head.
+        cap: scores are ``cap * tanh(score / cap)`` (Gemma 2).
+    """
     kind = q.dtype
-    if q.device.type != "cpu" or not (arithmetic.portable() or kind == torch.bfloat16):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    plain = cap is None and (q.device.type != "cpu" or not (arithmetic.portable() or kind == torch.bfloat16))
+    if plain:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=k.shape[1] != q.shape[1])
+    if k.shape[1] != q.shape[1]:
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     if kind == torch.bfloat16:
         q, k, v = q.float(), k.float(), v.float()
-    multiply = _numpy_matmul if arithmetic.portable() else torch.matmul
+    multiply = _numpy_matmul if _portable(q) else torch.matmul
     rows = q.shape[2]
-    scores = multiply(q, k.transpose(2, 3)).mul_(q.shape[3] ** -0.5)
-    scores.masked_fill_(torch.ones(rows, rows, dtype=torch.bool).triu_(1), -torch.inf)
+    scores = multiply(q, k.transpose(2, 3)).mul_(q.shape[3] ** -0.5 if scale is None else scale)
+    if cap is not None:
+        scores = scores.div_(cap).tanh_().mul_(cap)
+    scores.masked_fill_(torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu_(1), -torch.inf)
     return multiply(torch.softmax(scores, -1).to(kind).to(v.dtype), v).to(kind)
 
 

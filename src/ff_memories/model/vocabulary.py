@@ -7,7 +7,7 @@ and a vector whose best head word (for ranks: whose target) lies above that boun
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -86,9 +86,13 @@ class Vocabulary:
     def __init__(self, description: Description, weights: Weights, kind: str = "adaptive",
                  precision: Precision = "float32"):  # fmt: skip
         self.size, self.precision = description.vocab, precision
-        self.norm = None
+        self.norm: Callable[[torch.Tensor], torch.Tensor] | None = None
         if "final_norm.weight" in weights:
-            self.norm = weights["final_norm.weight"], weights["final_norm.bias"]
+            norm = weights["final_norm.weight"], weights["final_norm.bias"]
+            self.norm = lambda h: F.layer_norm(h, h.shape[1:], *norm)
+        self.bias: torch.Tensor | None = None  # (vocab,) of the output layer
+        self.cap: float | None = None  # logits are cap * tanh(logit / cap)
+        self.scale: torch.Tensor | None = None  # (d,) of the final norm, where ``scaled`` can read by it
         self.out = weights.get("output.projection")
         head = Cluster(0, weights["output.head"], weights.get("output.head_projection"))
         tails = [
@@ -107,12 +111,16 @@ class Vocabulary:
         ``adaptive``: the model's own softmax. ``flat``: the paper's softmax(h E), one softmax over all words, the
         tails' embeddings projected to the model's width. ``head``: the head's words alone. ``random``: the released
         script's adaptive softmax over the input embeddings, whose class and tail projections were drawn but never
-        loaded; ``seed`` draws them (``unloaded``).
+        loaded; ``seed`` draws them (``unloaded``). ``raw``: the output layer's matrix alone, without norm, bias and
+        cap. ``scaled``: that matrix times the final norm's scale.
         """
-        if kind not in ("adaptive", "flat", "head", "random"):
+        if kind not in ("adaptive", "flat", "head", "random", "raw", "scaled"):
             raise ValueError(kind)
         other = Vocabulary(self._description, self._weights, kind, self.precision)
-        other.never = self.never
+        other.never, other.norm, other.bias = self.never, self.norm, self.bias
+        other.cap, other.scale = self.cap, self.scale
+        if kind == "scaled" and self.scale is not None:
+            other.clusters[0].embedding = other.clusters[0].embedding * self.scale
         if kind == "head":
             other.clusters, other.classes, other.size = other.clusters[:1], None, other.clusters[0].size
         if kind == "random" and self.classes is not None:
@@ -153,30 +161,48 @@ class Vocabulary:
 
     def output(self, h: torch.Tensor) -> torch.Tensor:
         """Return layer vectors (rows, d) as the output softmax takes them: through the final norm, if there is one."""
-        return h if self.norm is None else F.layer_norm(h, h.shape[1:], *self.norm)
+        return h if self.norm is None else self.norm(h)
 
-    def log_probabilities(self, h: torch.Tensor) -> torch.Tensor:
+    def read(self, h: torch.Tensor, target: torch.Tensor | None = None, rank: bool = True) -> Prediction:
+        """Return what the model's whole output layer predicts from layer vectors (rows, d): final norm, bias and cap.
+
+        ``predict`` takes vectors as they are, as values are read. Arguments as there.
+        """
+        return self.predict(self.output(h), target, rank, whole=True)
+
+    def _whole(self, logits: torch.Tensor) -> torch.Tensor:
+        """Add the output layer's bias to logits (rows, vocab), and cap them."""
+        if self.bias is not None:
+            logits = logits + self.bias
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+    def log_probabilities(self, h: torch.Tensor, whole: bool = False) -> torch.Tensor:
         """Return log p (rows, vocab) in full. For small cases; ``predict`` never builds it."""
         h = _at_least_float32(h) if self.out is None else linear(h, self.out)
         logits = [torch.cat([t for _, t in c.tiles(h)], 1) for c in self.clusters]
+        if whole:
+            logits[0] = self._whole(logits[0])
         if self.classes is None or self.kind == "flat":
             return torch.log_softmax(torch.cat(logits, 1), 1)
         head = torch.log_softmax(torch.cat([logits[0], linear(h, self.classes)], 1), 1)
         tails = [torch.log_softmax(t, 1) + head[:, logits[0].shape[1] + k, None] for k, t in enumerate(logits[1:])]
         return torch.cat([head[:, : logits[0].shape[1]], *tails], 1)
 
-    def predict(self, h: torch.Tensor, target: torch.Tensor | None = None, rank: bool = True) -> Prediction:
+    def predict(
+        self, h: torch.Tensor, target: torch.Tensor | None = None, rank: bool = True, whole: bool = False
+    ) -> Prediction:
         """Return the prediction of every vector.
 
         Args:
             h: (rows, d) vectors.
             target: (rows,) token ids whose rank and probability are asked for; -1 for none.
             rank: whether ranks are needed, which costs every tail for every row that has a target.
+            whole: whether the output layer's bias and cap count (``read``).
         """
         parts: list[Prediction] = []
 
         def run(rows: slice) -> None:
-            parts.append(self._rows(h[rows], None if target is None else target[rows], rank))
+            parts.append(self._rows(h[rows], None if target is None else target[rows], rank, whole))
 
         for start in range(0, max(1, len(h)), ROWS):
             rows = slice(start, min(start + ROWS, len(h)))
@@ -184,9 +210,11 @@ class Vocabulary:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return Prediction(*(torch.cat(column) for column in columns))
 
-    def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
+    def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool, whole: bool) -> Prediction:
         h = _at_least_float32(h) if self.out is None else linear(h, self.out)
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
+        if whole:
+            head = self._whole(head)
         top_logit, top = head.max(1)
         flat = self.kind == "flat"
         if flat or self.classes is None:

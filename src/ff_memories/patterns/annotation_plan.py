@@ -14,8 +14,8 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.seeds import generator
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types
 from ff_memories.patterns import sample
 from ff_memories.patterns.sample import Prefix
 
@@ -64,9 +64,7 @@ def identities(layers: int, keys: int) -> set[str]:
     return both | {identity("foil", None, number) for number in range(layers * keys)}
 
 
-def items(
-    triggers: pl.DataFrame, corpus: Corpus, dictionary: Dictionary, per_layer: int, top: int, seed: int
-) -> list[Item]:
+def items(triggers: pl.DataFrame, corpus: Corpus, dictionary: Types, per_layer: int, top: int, seed: int) -> list[Item]:
     """Return all items in the order shown. A repeat is in the other half than its key."""
     keys = sample.read_keys(triggers, corpus, per_layer, top, seed)
     rng = generator(seed, "annotation order")

@@ -21,8 +21,8 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.seeds import generator
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types
 from ff_memories.patterns.annotation_plan import content_hash, identity
 from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.patterns.words import sort_of, stem
@@ -145,7 +145,7 @@ class Compared:
 
 
 def compared(
-    cases: pl.DataFrame, examples: pl.DataFrame, corpus: Corpus, dictionary: Dictionary, seed: int
+    cases: pl.DataFrame, examples: pl.DataFrame, corpus: Corpus, dictionary: Types, seed: int
 ) -> list[Compared]:
     """Return rows of ``refinement`` as annotators see them, in a random order."""
     word = lambda token: escape_invisible(dictionary[token])

@@ -9,8 +9,8 @@ import torch
 
 from ff_memories import tables
 from ff_memories.base.seeds import generator
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types
 from ff_memories.patterns import semantic, shallow
 from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.patterns.permutation_test import Found
@@ -32,7 +32,7 @@ class Annotator:
 
     @classmethod
     def of(
-        cls, corpus: Corpus, dictionary: Dictionary, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int
+        cls, corpus: Corpus, dictionary: Types, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int
     ) -> "Annotator":
         """Learn from a corpus what random prefixes have in common.
 

@@ -89,7 +89,7 @@ def columns(
             found = layer(x, batch)
             x = found.output
             seen.append((found.residual[last], found.update[last], found.coefficients[last]))
-        model_top = vocabulary.predict(vocabulary.output(x[last])).top
+        model_top = vocabulary.read(x[last]).top
         example, made = names[part], []
         for index, (r, y, m) in enumerate(seen):
             values = decoder.layers[index].values

@@ -113,7 +113,7 @@ def _what_says_little(rows: Sequence[Row]) -> str:
     if number_only := _of(rows, ("measured",)):
         why = ", because only the paper's own model could confirm the stated sizes"
         what = counted(len(number_only), "claim is", "claims are")
-        said.append(f"{what} measured, not judged{why if rows[0]['scope'] == 'surrogate' else ''}")
+        said.append(f"{what} measured, not judged{why if rows[0]['scope'] != 'paper' else ''}")
     if nothing := _of(rows, ("not_applicable",)):
         said.append(f"{counted(len(nothing), 'claim has', 'claims have')} nothing to measure here")
     if later := _of(rows, ("not_attempted",)):

@@ -131,7 +131,7 @@ def report(
     )
     heading = summary.line(config.run, info["scope"], Counter(claims["verdict"]))
     short = [(f"{s.title} (section {s.number})", answer(s.number, rows, most=1)) for s in outline.SECTIONS]
-    return Report(html, markdown(heading, info["scope"] == "surrogate", answers, short, rows))
+    return Report(html, markdown(heading, info["scope"] != "paper", answers, short, rows))
 
 
 def _parts(

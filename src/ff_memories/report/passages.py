@@ -7,7 +7,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import Types, read_types
 
 LONGEST = 40
 
@@ -28,13 +28,13 @@ class Passage:
 class Texts:
     """The corpus and its dictionary, the source of passages."""
 
-    def __init__(self, corpus: store.Corpus, dictionary: Dictionary):
+    def __init__(self, corpus: store.Corpus, dictionary: Types):
         self.corpus, self.dictionary = corpus, dictionary
 
     @classmethod
     def read(cls, sentences: str | Path, corpus: str | Path, dictionary: str | Path) -> "Texts":
         """Read both. Raises ``UserError`` if they belong to different runs."""
-        texts = cls(store.read(corpus), Dictionary.read(dictionary))
+        texts = cls(store.read(corpus), read_types(dictionary))
         listed = tables.read(sentences).height
         if listed != len(texts.corpus):
             raise UserError(

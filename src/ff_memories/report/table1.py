@@ -99,7 +99,7 @@ def to_csv(rows: list[Row], scope: str) -> str:
 def to_latex(rows: list[Row], scope: str) -> str:
     """Return Table 1 as a LaTeX ``tabular`` (its packages in the first line), one line per example prefix."""
     lines = opened("tabular", "l", 0.24, 0.58)
-    if scope == "surrogate":
+    if scope != "paper":
         lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
     lines += not_by_people(rows[0].mark if rows else "", 3)
     lines += [r"Key & Pattern & Example trigger prefixes \\", r"\midrule"]

@@ -123,7 +123,7 @@ def _share(precision: float | None) -> str | None:
 def to_latex(rows: list[Row], scope: str, types: str | None = None) -> str:
     """Return Table 2 as a LaTeX ``tabular`` (its packages in the first line)."""
     lines = opened("tabular", "l", "l", "r", *(["l"] if types else []), 0.4 if types else 0.55)
-    if scope == "surrogate":
+    if scope != "paper":
         columns = 5 if types else 4
         lines.append(f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{surrogate model: not the paper's}}}} \\\\")
     beside = f" & {SAID[types].capitalize()}" if types else ""

@@ -71,7 +71,7 @@ def to_latex(found: AnnotatedKey | None, scope: str) -> str:
     """Return Table 3 as a LaTeX ``tabular`` (its packages in the first line), one line per prefix."""
     patterns, prefixes, mark = (found.patterns, found.prefixes, found.mark) if found else ((), (), "")
     lines = opened("tabular", "r", "l", 0.75)
-    if scope == "surrogate":
+    if scope != "paper":
         lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
     lines += not_by_people(mark, 3)
     lines += [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]

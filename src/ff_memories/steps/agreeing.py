@@ -6,7 +6,7 @@ from ff_memories.claims import measures
 from ff_memories.claims.register import register
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.config import Settings
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import read_types
 
 
 def run(config: Settings, composition: Input, examples: Input, dictionary: Input, agreeing: Output) -> None:
@@ -14,7 +14,7 @@ def run(config: Settings, composition: Input, examples: Input, dictionary: Input
     cases = measures.agreeing_cases(
         tables.read(composition),
         tables.read(examples),
-        stop_words(options.stop_words, Dictionary.read(dictionary)),
+        stop_words(options.stop_words, read_types(dictionary)),
         "output_top" if options.layer_prediction == "output" else "ffn_top",
     )
     short = next(claim.parameters["shorter_than"] for claim in register() if "shorter_than" in claim.parameters)

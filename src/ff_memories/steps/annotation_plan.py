@@ -4,14 +4,14 @@ from ff_memories import tables
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import read_types
 from ff_memories.patterns import annotation_plan
 
 
 def run(config: Settings, triggers: Input, corpus: Input, dictionary: Input, plan: Output) -> None:
     options = config.patterns
     shown = annotation_plan.items(
-        tables.read(triggers), store.read(corpus), Dictionary.read(dictionary), options.keys_per_layer, options.top,
+        tables.read(triggers), store.read(corpus), read_types(dictionary), options.keys_per_layer, options.top,
         config.seed,
     )  # fmt: skip
     tables.write(annotation_plan.table(shown), plan)

@@ -7,7 +7,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Outputs
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import read_types
 from ff_memories.patterns import annotation_plan, distance
 from ff_memories.patterns.forms import pages
 from ff_memories.patterns.forms.sheets import SHEETS
@@ -30,7 +30,7 @@ def run(
         sheets: any of patterns.html, distance.html, patterns.csv, distance.csv, label_studio/interface.xml,
             label_studio/tasks.json, doccano/labels.json, doccano/examples.jsonl
     """
-    text, types, options = store.read(corpus), Dictionary.read(dictionary), config.patterns
+    text, types, options = store.read(corpus), read_types(dictionary), config.patterns
     items = annotation_plan.items(
         tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed
     )  # fmt: skip

@@ -15,7 +15,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Execution, Input, Output, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import read_types
 from ff_memories.memories import composition as compositions
 from ff_memories.memories import mutations as mutants
 from ff_memories.memories import perplexity as perplexities
@@ -25,8 +25,8 @@ from ff_memories.memories.trigger_table import table as trigger_table
 from ff_memories.memories.triggers import trigger_examples
 from ff_memories.memories.values import other
 from ff_memories.model import converted
-from ff_memories.model.decoder import Decoder
-from ff_memories.model.loading import load_decoder
+from ff_memories.model.decoder import Decoder, LanguageModel
+from ff_memories.model.loading import is_transformer, load_model
 from ff_memories.patterns import distance, proxy
 from ff_memories.patterns.embedding import train_counts
 from ff_memories.patterns.sample import read_keys
@@ -60,8 +60,8 @@ def run(
         distances: file to write: the table distance_labels
         perplexity: file to write: the perplexity on validation sentences, as JSON
     """
-    (text, numbers), types = untrained.sample(store.read(corpus), config.seed), Dictionary.read(dictionary)
-    own = load_decoder(weights, description, execution, config.precision)
+    (text, numbers), types = untrained.sample(store.read(corpus), config.seed), read_types(dictionary)
+    own = load_model(weights, description, execution, config.precision)
     decoder = _model(model, own, config, weights, description)
     decoder.vocabulary.leave_out(types.never_trained())
     shape, tied, options = decoder.description, config.triggers, config.composition
@@ -75,7 +75,8 @@ def run(
         config.values.target, config.values.types,
     )  # fmt: skip
     chosen = mutants.sample(
-        triggers, shape.layers, shape.keys, keys_per_layer=min(config.mutations.keys_per_layer, untrained.MUTATED_KEYS),
+        triggers, shape.layers, decoder.memories,
+        keys_per_layer=min(config.mutations.keys_per_layer, untrained.MUTATED_KEYS),
         top=min(config.mutations.top, untrained.MUTATED_TRIGGERS), random=config.mutations.random,
         single_token=config.mutations.single_token, seed=config.seed,
     )  # fmt: skip
@@ -105,24 +106,30 @@ def run(
     write_whole(perplexity, json.dumps(said, indent=1) + "\n")
 
 
-def _model(name: str, own: Decoder, config: Settings, weights: Input, description: Input) -> Decoder:
+def _model(name: str, own: LanguageModel, config: Settings, weights: Input, description: Input) -> LanguageModel:
     """Return the model of that name. Raises ``UserError`` for any other name."""
     if name == SAME_SAMPLE:
         return own
     draw = name.removeprefix(UNTRAINED)
     if draw == name or not draw.isdecimal():
         raise UserError(f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, or {UNTRAINED}1 and so on")
+    if is_transformer(description):
+        from ff_memories.model import transformer  # the library takes seconds to load
+
+        if not isinstance(own, transformer.Transformer):
+            raise TypeError(own)
+        return transformer.fresh(own, config.seed, int(draw))
     shape, trained = converted.load(weights, description)
     fresh = untrained.untrained(shape, trained, config.seed, int(draw))
     return Decoder(shape, fresh, own.device, precision=own.precision)
 
 
 def _composition(
-    decoder: Decoder, config: Settings, text: store.Corpus, drawn: pl.DataFrame, predicted: pl.DataFrame,
+    decoder: LanguageModel, config: Settings, text: store.Corpus, drawn: pl.DataFrame, predicted: pl.DataFrame,
     execution: Execution,
 ) -> dict[str, pl.DataFrame]:  # fmt: skip
     """Return the tables ``examples``, ``composition`` and ``refinement`` of the sample."""
-    types, grid = config.values.types, (decoder.description.layers, decoder.description.keys)
+    types, grid = config.values.types, (decoder.description.layers, decoder.memories)
     if config.values.projection == "random":  # in the released code, only the agreement script draws projections
         tops = predictions.value_tops(decoder, decoder.vocabulary)
     else:

@@ -7,10 +7,10 @@ from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store, texts
-from ff_memories.corpus.dictionary import never_trained
+from ff_memories.corpus.types import never_trained, read_types
 from ff_memories.memories import composition as compositions
 from ff_memories.memories.values import other, value_tops
-from ff_memories.model.loading import load_decoder
+from ff_memories.model.loading import load_model
 
 
 def run(
@@ -35,11 +35,11 @@ def run(
         sentences: the table sentences, if a sample is given
     """
     options, text = config.composition, store.read(corpus)
-    decoder = load_decoder(weights, description, execution, config.precision)
-    shape = decoder.description
+    decoder = load_model(weights, description, execution, config.precision)
     if sample:
         validation = tables.read(sentences[0]).filter(pl.col("split") == "validation")
-        prefixes = samples.read(sample[0], texts.of_sentences(validation), text.lengths)
+        tokenizer = read_types(dictionary) if dictionary is not None and dictionary.suffix == ".json" else None
+        prefixes = samples.read(sample[0], texts.of_sentences(validation, tokenizer), text.lengths)
     else:
         prefixes = compositions.sample_examples(
             text.lengths[text.train :],
@@ -55,7 +55,7 @@ def run(
     else:
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
-        told, grid = tables.read(values).sort("layer", "key"), (shape.layers, shape.keys)
+        told, grid = tables.read(values).sort("layer", "key"), (decoder.description.layers, decoder.memories)
         types = config.values.types
         names = {types: "top_token", other(types): f"top_token_{other(types)}"}
         tops = {choice: told[name].to_numpy().reshape(grid) for choice, name in names.items() if name in told}

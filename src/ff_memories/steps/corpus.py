@@ -10,8 +10,8 @@ from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
 from ff_memories.config import Corpus, Settings
 from ff_memories.corpus import cuts as recorded
 from ff_memories.corpus import moses, store, text
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import Segmenter, segmenter
+from ff_memories.corpus.types import read_types
 from ff_memories.model.info import read_info
 
 
@@ -41,7 +41,7 @@ def run(
             _changed(keys, files, found), "if you meant to change the text, set corpus.sha256 to the new value"
         )
     options = {
-        "dictionary": Dictionary.read(dictionary),
+        "dictionary": read_types(dictionary),
         "max_tokens": read_info(info)["max_positions"] - 1,
         "headings": keys.headings,
         "too_long": keys.too_long,
@@ -64,7 +64,7 @@ def run(
 def _segmenters(keys: Corpus, split_files: dict[str, list[Path]], cuts: list[Path]) -> list[Segmenter]:
     """Return each split's segmenter, which cuts now or replays recorded cuts."""
     if not cuts:
-        return [segmenter(keys.segmenter)] * 2
+        return [segmenter(keys.segmenter, raw=keys.tokenizer == "model")] * 2
     of = lambda split: recorded.texts(split_files[split], recorded.needed(keys.model_dump(), split))
     paragraphs = [sum(1 for _ in of(split)) for split in split_files]
     return recorded.replay([recorded.load(path) for path in cuts], paragraphs)

@@ -10,7 +10,9 @@ from ff_memories.corpus import cuts as recorded
 from ff_memories.corpus.segment import segmenter
 
 
-def run(config: Param, train: Inputs, validation: Inputs, pipeline: AnyInputs, shard: Shard, cuts: Output) -> None:
+def run(
+    config: Param, train: Inputs, validation: Inputs, pipeline: AnyInputs, shard: Shard, raw: Param | None, cuts: Output
+) -> None:
     """Cut a shard's paragraphs.
 
     Args:
@@ -19,13 +21,14 @@ def run(config: Param, train: Inputs, validation: Inputs, pipeline: AnyInputs, s
         train: training text files
         validation: validation text files
         pipeline: the pipeline's config.cfg, if it was fetched
+        raw: `raw` for raw text; any other value for tokens with spaces between them
     """
     number, shards = shard_of(shard)
     corpus = _corpus(config)
     splits = [
         (files, recorded.needed(corpus, split)) for split, files in (("train", train), ("validation", validation))
     ]
-    cut = segmenter(corpus["segmenter"], pipeline[0].parent if pipeline else None)
+    cut = segmenter(corpus["segmenter"], pipeline[0].parent if pipeline else None, raw == "raw")
     recorded.save(recorded.find(splits, cut, number - 1, shards), cuts)
 
 

@@ -6,8 +6,8 @@ from ff_memories import tables
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary, check_dictionary
-from ff_memories.model.decoder import Decoder
+from ff_memories.corpus.types import check_dictionary, read_types
+from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import distance
 from ff_memories.patterns.embedding import train_counts
 
@@ -29,9 +29,9 @@ def run(
     """
     refined = tables.read(refinement)
     distance.check_examples(refined, tables.read(examples))
-    text, types = store.read(corpus), Dictionary.read(dictionary)
+    text, types = store.read(corpus), read_types(dictionary)
     torch.set_num_threads(1)  # for the same numbers on any machine
-    decoder = Decoder.load(weights, description)
+    decoder = on_cpu(weights, description)
     check_dictionary(dictionary, types, decoder.description.vocab)
     vectors, counts = decoder.vocabulary.word_vectors(), train_counts(text, len(types))
     closer = distance.Closeness.of(vectors, counts, types.types, config.seed)

@@ -9,7 +9,7 @@ from ff_memories.corpus import store
 from ff_memories.memories import imported_triggers
 from ff_memories.memories import promoted as promotion
 from ff_memories.memories import shading as shades
-from ff_memories.model.loading import load_decoder
+from ff_memories.model.loading import load_model
 
 
 def run(
@@ -23,8 +23,8 @@ def run(
     promoted: Output,
     execution: Execution,
 ) -> None:
-    decoder, text = load_decoder(weights, description, execution, config.precision), store.read(corpus)
-    found = imported_triggers.triggers(triggers, decoder.description, text, decoder.precision)
+    decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
+    found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     shaded = found.filter(pl.col("rank") <= config.gallery.shaded)
     tables.write(shades.table(decoder, text, shaded, execution.batch_tokens), shading, decoder.precision)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)

@@ -7,7 +7,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories import imported_triggers
 from ff_memories.memories import mutations as mutants
-from ff_memories.model.loading import load_decoder
+from ff_memories.model.loading import load_model
 
 
 def run(
@@ -21,12 +21,11 @@ def run(
     execution: Execution,
 ) -> None:
     options, text = config.mutations, store.read(corpus)
-    decoder = load_decoder(weights, description, execution, config.precision)
-    shape = decoder.description
+    decoder = load_model(weights, description, execution, config.precision)
     chosen = mutants.sample(
-        imported_triggers.triggers(triggers, shape, text, decoder.precision),
-        shape.layers,
-        shape.keys,
+        imported_triggers.triggers(triggers, decoder, text, decoder.precision),
+        decoder.description.layers,
+        decoder.memories,
         keys_per_layer=options.keys_per_layer,
         top=options.top,
         random=options.random,

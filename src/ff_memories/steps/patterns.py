@@ -10,7 +10,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import read_types
 from ff_memories.patterns import annotation_plan, distance, scoring
 from ff_memories.patterns.readers import study
 from ff_memories.patterns.readers.records import Problems, Shown, check, check_judgements
@@ -51,7 +51,7 @@ def run(
     sampled = tables.read(examples)
     cases = distance.compared(
         distance.compositions(tables.read(refinement), config.seed), sampled, store.read(corpus),
-        Dictionary.read(dictionary), config.seed,
+        read_types(dictionary), config.seed,
     )  # fmt: skip
     example_of = {case.item: case.example for case in cases}
     possible = {annotation_plan.identity("composition", None, example) for example in sampled["example"]}

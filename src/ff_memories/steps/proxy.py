@@ -8,8 +8,8 @@ from ff_memories.base.parameters import Input, Output
 from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary, check_dictionary
-from ff_memories.model.decoder import Decoder
+from ff_memories.corpus.types import check_dictionary, read_types
+from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import proxy, quality, sample, scoring
 from ff_memories.patterns.annotators import ANNOTATOR
 
@@ -33,16 +33,16 @@ def run(
         scores: file to write: the table annotation_scores, with the proxy's quality on this text
     """
     seed, options, found = config.seed, config.patterns, tables.read(triggers)
-    text, types = store.read(corpus), Dictionary.read(dictionary)
+    text, types = store.read(corpus), read_types(dictionary)
     torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
-    decoder = Decoder.load(weights, description)
-    shape, embedding = decoder.description, decoder.embedding
+    decoder = on_cpu(weights, description)
+    shape, embedding = decoder.description, decoder.embedding.float()
     check_dictionary(dictionary, types, shape.vocab)
     keys = sample.read_keys(found, text, options.keys_per_layer, options.top, seed)
     annotator = proxy.Annotator.of(text, types, embedding, found, seed)
     patterns, labelled = proxy.annotate(annotator, keys)
     reasons = {
-        "keys_with_too_few_triggers": shape.layers * shape.keys - sample.keys_with_enough(found).height,
+        "keys_with_too_few_triggers": shape.layers * decoder.memories - sample.keys_with_enough(found).height,
         "keys_sampled": len(keys),
         "keys_short_of_the_sample": shape.layers * options.keys_per_layer - len(keys),
         "keys_without_pattern": len(keys) - patterns.select("layer", "key").n_unique(),

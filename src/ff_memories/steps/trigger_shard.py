@@ -11,7 +11,7 @@ from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
 from ff_memories.memories.trigger_table import require_enough
 from ff_memories.memories.triggers import trigger_examples
-from ff_memories.model.loading import load_decoder
+from ff_memories.model.loading import load_model
 
 
 def run(
@@ -35,7 +35,7 @@ def run(
     triggers, text = config.triggers, store.read(corpus)
     require_enough(text, triggers.top, triggers.positions, triggers.per_sentence)
     number, shards = shard_of(shard)
-    decoder = load_decoder(weights, description, execution, config.precision)
+    decoder = load_model(weights, description, execution, config.precision)
     made_from = fingerprint(
         [weights, description, corpus],
         shard=shard,

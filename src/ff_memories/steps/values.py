@@ -4,10 +4,10 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import never_trained
+from ff_memories.corpus.types import never_trained
 from ff_memories.memories import imported_triggers
 from ff_memories.memories import values as predictions
-from ff_memories.model.loading import load_decoder
+from ff_memories.model.loading import load_model
 
 
 def run(
@@ -20,11 +20,11 @@ def run(
     values: Output,
     execution: Execution,
 ) -> None:
-    options, decoder = config.values, load_decoder(weights, description, execution, config.precision)
+    options, decoder = config.values, load_model(weights, description, execution, config.precision)
     decoder.vocabulary.leave_out(never_trained(dictionary))
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     text = store.read(corpus)
-    found = imported_triggers.triggers(triggers, decoder.description, text, decoder.precision)
+    found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     tables.write(
         predictions.table(decoder, vocabulary, found, text, options.target, options.types), values, decoder.precision
     )

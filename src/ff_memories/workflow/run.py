@@ -19,7 +19,7 @@ from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file
 from ff_memories.claims import summary
 from ff_memories.figures.registry import refuse_useless
-from ff_memories.inputs import registry
+from ff_memories.inputs import model_folder, registry
 from ff_memories.workflow.sources import digest, sources
 
 
@@ -37,7 +37,7 @@ class Run:
     def _refuse_what_would_fail_later(self) -> None:
         own = [path for _, path in self.named]
         refuse_odd_paths(self.file, *self.annotations, *own)
-        files = [self.checkpoint, self.dictionary, *self.texts("train"), *self.texts("validation")]
+        files = [*self.model_files, self.dictionary, *self.texts("train"), *self.texts("validation")]
         refuse_odd_paths(*files)
         for path in [*own, *files]:
             require_file(path)
@@ -89,6 +89,7 @@ class Run:
         others = {
             "model.checkpoint": model.checkpoint,
             "model.dictionary": model.dictionary,
+            "model.folder": model.folder and f"{model.folder}/config.json",
             "composition.sample_file": self.config.composition.sample_file,
             "sources.registry": self.config.sources.registry,
         }
@@ -153,13 +154,43 @@ class Run:
                 yield path
 
     @property
+    def is_transformer(self) -> bool:
+        """Whether the run's model is one of `transformers`."""
+        return self.config.model.is_transformer
+
+    @property
+    def model_files(self) -> list[str]:
+        """The files of the run's model: a fairseq checkpoint, or those of a folder of `transformers`."""
+        model = self.config.model
+        if not model.is_transformer:
+            return [self.checkpoint]
+        if model.files:
+            return [f"{self.model_folder}/{name}" for name in sorted(model.files)]
+        return [f"{self.model_folder}/{name}" for name in model_folder.files_of(self.model_folder)]
+
+    @property
+    def model_folder(self) -> str:
+        """The folder of a model of `transformers`: the config's own, or where the hub's files are fetched to."""
+        model = self.config.model
+        if model.folder is not None:
+            return model.folder.rstrip("/")
+        return f"data/hub/{str(model.hub).replace('/', '--')}/{model.revision}"
+
+    @property
+    def hub_files(self) -> list[str]:
+        """What is fetched from the hub: nothing where the model is not there."""
+        return self.model_files if self.config.model.hub is not None else []
+
+    @property
     def checkpoint(self) -> str:
         """The fairseq checkpoint, from the config or its source."""
         return self._model_file("checkpoint", self.config.model.checkpoint)
 
     @property
     def dictionary(self) -> str:
-        """The checkpoint's dictionary, from the config or its source."""
+        """The model's token types: the config's dictionary, its source's, or a tokenizer's."""
+        if self.is_transformer:
+            return self.path("model", "types.json")
         return self._model_file("dictionary", self.config.model.dictionary)
 
     def _model_file(self, role: str, given: str | None) -> str:
@@ -220,7 +251,8 @@ class Run:
         """Return the text files of a split, from the config or its source."""
         if self.config.corpus.source is None:
             return getattr(self.config.corpus, split).files
-        return [self._named("text").path(split)]
+        source, raw = self._named("text"), f"raw_{split}"
+        return [source.path(raw if self.is_transformer and raw in source.files else split)]
 
     @property
     def cuts_first(self) -> bool:

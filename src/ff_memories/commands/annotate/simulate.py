@@ -11,7 +11,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.types import read_types
 from ff_memories.patterns import distance, simulate
 from ff_memories.patterns.annotators import ANNOTATOR, SIMULATED
 from ff_memories.patterns.readers import csv_files
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     truth = tables.read(args.annotations).filter(annotator=ANNOTATOR)
     cases = distance.compared(
         distance.compositions(tables.read(args.refinement), config.seed), tables.read(args.examples),
-        store.read(args.corpus), Dictionary.read(args.dictionary), config.seed,
+        store.read(args.corpus), read_types(args.dictionary), config.seed,
     )  # fmt: skip
     label = dict(tables.read(args.distances).filter(annotator=ANNOTATOR).select("example", "label").iter_rows())
     judged = {case.item: label[case.example] for case in cases}

@@ -1,0 +1,171 @@
+"""A fast tokenizer of `tokenizers` (tokenizer.json) in the place of fairseq's dictionary.
+
+A sentence is encoded by itself, its words with one blank between them, without special tokens. No code runs that comes
+with the file.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Fast
+
+BLANK = "␣"  # how a token's leading blank is shown
+_UNREADABLE = "\ufffd"
+_EXTRA = "pip install -c constraints.txt -e '.[hf]'"
+
+
+class Tokenizer:
+    """Token types and their ids, with the same interface as ``dictionary.Dictionary``.
+
+    Args:
+        fast: the tokenizer.
+        vocab: how many types the model has; the tokenizer may name fewer. ``None``: as many as the tokenizer names.
+
+    Attributes:
+        counts: ``None``: how often types occurred in the training text is not known.
+    """
+
+    counts: ClassVar[None] = None
+
+    def __init__(self, fast: "Fast", vocab: int | None = None):
+        self.fast = fast
+        self._vocab = vocab
+
+    def __len__(self) -> int:
+        return self._vocab or 1 + max(self.fast.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    @cached_property
+    def _surfaces(self) -> list[str]:
+        """Each type's text, with the blank that it begins with; types that the tokenizer does not name are empty."""
+        out = [""] * len(self)
+        added = {number: str(token.content) for number, token in self.fast.get_added_tokens_decoder().items()}
+        decode = self.fast.decoder.decode if self.fast.decoder is not None else "".join
+        for token, number in self.fast.get_vocab(with_added_tokens=True).items():
+            if number >= len(out):
+                continue
+            if number in added:
+                out[number] = added[number]
+                continue
+            text = decode([token])
+            begins = token.startswith(("Ġ", "▁")) and not text.startswith(" ")
+            out[number] = token if _UNREADABLE in text else (" " if begins else "") + text
+        return out
+
+    @cached_property
+    def types(self) -> list[str]:
+        """The word or piece of every type, without the blank that it begins with."""
+        return [text.strip() or text.replace("\n", "\\n").replace("\t", "\\t") for text in self._surfaces]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of every type's text as it is shown; of equal ones the lowest."""
+        out: dict[str, int] = {}
+        for number in range(len(self)):
+            out.setdefault(self[number], number)
+        return out
+
+    def __getitem__(self, token: int) -> str:
+        """Return a type as it is shown: a leading blank as ``␣``, a type without a text by its number."""
+        text = self._surfaces[token]
+        if not text:
+            return f"<{token}>"
+        return BLANK + text[1:] if text.startswith(" ") and len(text) > 1 else text
+
+    def words(self, tokens: Sequence[int]) -> list[str]:
+        """Return the text of consecutive tokens as words: pieces of a word are put together."""
+        return self.fast.decode([int(token) for token in tokens], skip_special_tokens=False).split()
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Return the token ids of a sentence, given its words."""
+        return self.fast.encode(" ".join(words), add_special_tokens=False).ids
+
+    def never_trained(self) -> list[int]:
+        """Return the ids of the types that the tokenizer gives no text, in ascending order: a model pads its matrix."""
+        return [number for number, text in enumerate(self._surfaces) if not text]
+
+    @property
+    def unknown(self) -> int | None:
+        """The id for text that no type can write; ``None`` for a byte-level tokenizer, which can write all text."""
+        token = getattr(self.fast.model, "unk_token", None)
+        return None if token is None else self.fast.token_to_id(token)
+
+    @classmethod
+    def read(cls, path: str | Path, vocab: int | None = None) -> "Tokenizer":
+        """Read a tokenizer.json.
+
+        Raises:
+            UserError: `tokenizers` is not installed, the file is no tokenizer, or it names more types than the model.
+        """
+        require_file(path)
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such tokenizer", "give a folder with the model's tokenizer.json") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 at byte {error.start}", "fetch the file again") from None
+        return cls.of(text, str(path), vocab)
+
+    @classmethod
+    def of(cls, text: str, path: str, vocab: int | None = None) -> "Tokenizer":
+        """Make a tokenizer from the text of a tokenizer.json; ``path`` names it in messages. Errors as of ``read``."""
+        try:
+            from tokenizers import Tokenizer as Fast
+        except ImportError:
+            raise UserError(f"{path}: reading it needs the extra hf, which is not installed", _EXTRA) from None
+        try:
+            fast = Fast.from_str(text)
+        except Exception as error:  # the library raises plain Exception
+            raise UserError(f"{path}: not a readable tokenizer ({str(error)[:200]})", "fetch the file again") from None
+        fast.no_padding()
+        fast.no_truncation()
+        named = cls(fast)
+        if vocab is not None and len(named) > vocab:
+            raise UserError(
+                f"{path}: the tokenizer has {len(named)} types, the model {vocab}",
+                "give the tokenizer.json that was saved with the model",
+            )
+        return cls(fast, vocab)
+
+
+def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: str, where: str) -> int:
+    """Return the id of the token that every sentence begins with (``model.start``).
+
+    ``auto``: the beginning-of-sequence token that tokenizer_config.json or config.json names, or else the separator of
+    documents, ``<|endoftext|>``.
+
+    Raises:
+        UserError: there is none, or the tokenizer does not have it.
+    """
+    names: list[Any] = [given]
+    if given == "auto":
+        saved = _json(folder / "tokenizer_config.json")
+        bos = saved.get("bos_token")
+        names = [bos.get("content") if isinstance(bos, dict) else bos, "<|endoftext|>"]
+        number = config.get("bos_token_id")
+        if names[0] is None and isinstance(number, int) and 0 <= number < len(tokenizer):
+            return number
+    for name in names:
+        if isinstance(name, str) and (found := tokenizer.fast.token_to_id(name)) is not None:
+            return found
+    what = "names no token that a text begins with" if given == "auto" else f"has no token {given!r}"
+    raise UserError(f"{where}: the tokenizer {what}", "set model.start to a token of the tokenizer")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Return a JSON file's mapping; an empty one where there is none. Raises ``UserError`` where it is damaged."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path}: not readable as JSON ({error})", "fetch the file again") from None
+    if not isinstance(plain, dict):
+        raise UserError(f"{path}: not a mapping", "fetch the file again")
+    return plain

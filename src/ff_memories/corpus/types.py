@@ -1,0 +1,44 @@
+"""The token types of a run's model: fairseq's dictionary, or a tokenizer of its own."""
+
+import json
+from pathlib import Path
+
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import require_file, write_whole
+from ff_memories.corpus.dictionary import BOS, PAD, Dictionary
+from ff_memories.corpus.tokenizer import Tokenizer
+
+Types = Dictionary | Tokenizer
+
+
+def read_types(path: str | Path) -> Types:
+    """Read a ``dict.txt``, or a ``types.json`` that the model step wrote. Raises ``UserError`` where it is neither."""
+    path = Path(path)
+    if path.suffix != ".json":
+        return Dictionary.read(path)
+    require_file(path)
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        return Tokenizer.of(json.dumps(held["tokenizer"]), str(path), held["vocab"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: not the types of a model ({error})", rebuild_hint(path)) from None
+
+
+def write_types(tokenizer: Path, vocab: int, path: Path) -> None:
+    """Write a tokenizer.json with the number of types that its model has."""
+    held = {"vocab": vocab, "tokenizer": json.loads(tokenizer.read_text(encoding="utf-8"))}
+    write_whole(path, json.dumps(held, ensure_ascii=False) + "\n")
+
+
+def never_trained(path: Path | None) -> list[int]:
+    """Return ``never_trained`` of a file's types; without a file, what every dictionary has: ``<s>`` and ``<pad>``."""
+    return [BOS, PAD] if path is None else read_types(path).never_trained()
+
+
+def check_dictionary(path: str | Path, dictionary: Types, vocab: int) -> None:
+    """Raise ``UserError`` if a dictionary does not have ``vocab`` types, the model's number."""
+    if len(dictionary) != vocab:
+        raise UserError(
+            f"{path}: has {len(dictionary)} types, but the model has {vocab}",
+            "set model.dictionary to the dict.txt that the checkpoint was trained with",
+        )

@@ -1,0 +1,423 @@
+"""A language model of `transformers` as a stack of key-value memories, behind the same loop as ``decoder.Decoder``.
+
+`transformers`' own layers compute every number. Here is the loop around them, attention without padding (``packed``),
+and hooks that read each layer where its row of ``families`` says.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from pydantic import TypeAdapter, ValidationError
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from ff_memories.base import arithmetic
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.precision import Precision
+from ff_memories.base.seeds import generator
+from ff_memories.model import packed
+from ff_memories.model.converted import Description
+from ff_memories.model.decoder import Batch, Seen
+from ff_memories.model.families import Family, row
+from ff_memories.model.prefix_tree import Level, PrefixTree
+from ff_memories.model.products import linear
+from ff_memories.model.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class TransformerDescription(Description):
+    """What a model of `transformers` is.
+
+    Attributes:
+        model_type: its row in ``families``.
+        start: id of the token that every sentence begins with.
+        gated: whether coefficients are products of a gate, so that both signs matter.
+        signs: 2 where negative coefficients are memories of their own (``triggers.signs``), else 1.
+        config: its config.json, without what could name code.
+    """
+
+    model_type: str = ""
+    start: int = 0
+    gated: bool = False
+    signs: int = 1
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+class Stop(Exception):
+    """Ends a layer at its coefficients."""
+
+
+class _State(threading.local):
+    """What one thread's run is about: set by ``embed``, read by the layers."""
+
+    def __init__(self) -> None:
+        self.arguments: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.rows = 0
+        self.seen: dict[str, torch.Tensor] = {}
+        self.last = False
+
+
+class Layer:
+    """One block of the model, read by hooks."""
+
+    def __init__(self, module: Any, family: Family, index: int, state: _State, signs: int):
+        self.module, self.family, self.index, self.state, self.signs = module, family, index, state, signs
+        self.down = module.get_submodule(family.down)
+        self.after = None if family.norm_after is None else module.get_submodule(family.norm_after)
+        self.down.register_forward_pre_hook(self._coefficients)
+        (self.down if self.after is None else self.after).register_forward_hook(self._update)
+        if family.reads is not None:
+            module.get_submodule(family.reads).register_forward_pre_hook(self._residual)
+
+    def _residual(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        self.state.seen["residual"] = _rows(args[0])
+
+    def _coefficients(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        self.state.seen["coefficients"] = _rows(args[0])
+        if self.state.last:
+            raise Stop
+
+    def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        self.state.seen["update"] = _rows(out)
+
+    @property
+    def values(self) -> torch.Tensor:
+        """(memories, d): value i is row i; with both signs, -v_i is row d_m + i.
+
+        Behind a norm a value is multiplied by that norm's scale: what the model adds is a positive multiple of it.
+        """
+        v = self.down.weight if isinstance(self.down, Conv1D) else self.down.weight.t()
+        if self.after is not None:
+            v = v * scale_of(self.after)
+        v = v.detach()
+        return torch.cat([v, -v]) if self.signs == 2 else v
+
+    def __call__(
+        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        out: torch.Tensor | None = None,
+    ) -> Seen:  # fmt: skip
+        """Run the layer; arguments and result as of ``decoder.Layer``.
+
+        A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
+        """
+        state = self.state
+        state.seen, state.last = {}, last
+        args, kwargs = state.arguments[self.index]
+        fit = partial(_first_rows, rows=len(x), of=state.rows)
+        with packed.over(batch):
+            try:
+                found = self.module(x[None], *map(fit, args), **{name: fit(given) for name, given in kwargs.items()})
+            except Stop:
+                found = None
+        m = _float32(state.seen["coefficients"])
+        if found is None:
+            nothing = x[:0]
+            return Seen(state.seen.get("residual", x), m, nothing, nothing)
+        o = _rows(found[0] if isinstance(found, tuple) else found)
+        y = state.seen["update"]
+        r = state.seen["residual"] if "residual" in state.seen else o - y
+        return Seen(r, m, y[:needed], o[:needed])
+
+
+class Transformer:
+    """A language model of `transformers` for analysis; the same interface as ``decoder.Decoder``.
+
+    Args:
+        model: the loaded model, its attention function set.
+        description: what it is.
+        family: its row, which ``proof.prove`` confirmed.
+
+    Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
+    """
+
+    def __init__(self, model: Any, description: TransformerDescription, family: Family,
+                 precision: Precision = "float32"):  # fmt: skip
+        self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
+        self.source, self.start, self.signs = "", description.start, description.signs
+        self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
+        self.device = next(model.parameters()).device
+        self.path, stack = layers_of(model, description.layers)
+        self._state, self._alone = _State(), threading.Lock()
+        self._stack = stack
+        if arithmetic.portable() and self.device.type == "cpu":
+            multiply_portably(model)
+        self.layers = [Layer(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
+        self.embedding = model.get_input_embeddings().weight.detach()
+        self.vocabulary = vocabulary_of(model, description, family, precision)
+
+    @property
+    def memories(self) -> int:
+        """Memories per layer: d_m, or twice that with both signs."""
+        return self.signs * self.description.keys
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sentence the model takes, without the start token."""
+        return self.description.max_positions - 1
+
+    def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
+        """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
+        if len(sentences) and len(sentences[-1]) > self.max_tokens:
+            raise UserError(f"a sentence of {len(sentences[-1])} tokens; the model takes {self.max_tokens}")
+        return Batch.pack(sentences, self.device, self.start)
+
+    def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
+        """Return the input of the first layer (rows, d), and keep what the model gives each layer besides."""
+        with self._alone, caught(self.model, self.path, self._stack) as catchers:
+            self.model.base_model(input_ids=batch.tokens[None], position_ids=batch.positions[None], use_cache=False)
+        self._state.arguments = [(c.args, c.kwargs) for c in catchers]
+        self._state.rows = len(batch.tokens)
+        return _rows(catchers[0].x)
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return the last layer's output o^L (rows, d), before the model's final norm."""
+        x = self.embed(batch)
+        for layer in self.layers:
+            x = layer(x, batch).output
+        return x
+
+
+def load(
+    folder: Path,
+    description: TransformerDescription,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    precision: Precision = "float32",
+) -> Transformer:
+    """Load a model from a folder with ``model.safetensors``, which the model step wrote.
+
+    Args:
+        dtype: of all numbers; float64 is for tests. ``precision: bfloat16`` computes in bfloat16 throughout.
+
+    Raises:
+        UserError: the weights are not those of the description.
+    """
+    family = row(description.config, str(folder))
+    kind = torch.bfloat16 if precision == "bfloat16" else dtype
+    model = load_weights(folder, description.config, family, kind, packed.NAME if family.packed else "eager")
+    made = Transformer(model.to(device), description, family, precision)
+    made.source = str((folder / "model.safetensors").resolve())
+    return made
+
+
+def read_description(path: Path) -> TransformerDescription:
+    """Read a model.json. Raises ``UserError`` where it is not that of a model of `transformers`."""
+    try:
+        return TypeAdapter(TransformerDescription).validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValidationError) as error:
+        raise UserError(f"{path}: not a model's description ({str(error)[:200]})", rebuild_hint(path)) from None
+
+
+def load_weights(folder: Path, config: dict[str, Any], family: Family, dtype: torch.dtype | str, attention: str) -> Any:
+    """Load weights into the class that a row names.
+
+    Raises:
+        UserError: a weight is missing, unexpected or of another shape: `transformers` would draw it at random.
+    """
+    made = _class_config(config)
+    architecture = getattr(transformers, family.architecture)
+    verbosity = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        model, told = architecture.from_pretrained(
+            folder, config=made, dtype=dtype, attn_implementation=attention, use_safetensors=True,
+            local_files_only=True, output_loading_info=True,
+            generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
+        )  # fmt: skip
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        first = (str(error) or type(error).__name__).splitlines()[0][:300]
+        raise UserError(f"{folder}: not a readable {config['model_type']} model ({first})") from None
+    finally:
+        transformers.utils.logging.set_verbosity(verbosity)
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        if found := told.get(what):
+            names = ", ".join(sorted(map(str, found))[:3])
+            raise UserError(
+                f"{folder}: {len(found)} {what.replace('_', ' ')}: {names}",
+                "give the folder with all weights that `transformers` saved with this config.json",
+            )
+    return model.eval().requires_grad_(False)
+
+
+def describe(
+    model: Any, config: dict[str, Any], family: Family, start: int, signs: str, longest: int
+) -> TransformerDescription:
+    """Return what a loaded model is.
+
+    Args:
+        config: its config.json.
+        start: id of the token that every sentence begins with.
+        signs: ``triggers.signs``.
+        longest: tokens at most, whatever the model's positions.
+    """
+    made, head = model.config, model.get_output_embeddings().weight
+    layers = layers_of(model, made.num_hidden_layers)[1]
+    down = layers[0].get_submodule(family.down)
+    size = matrix(down)
+    if size is None or size[1] != head.shape[1]:
+        raise UserError(f"{family.down}: not a matrix to the model's width of {head.shape[1]}")
+    window = getattr(made, "sliding_window", None) if getattr(made, "use_sliding_window", True) else None
+    limits = [getattr(made, name, None) for name in ("max_position_embeddings", "seq_length")]
+    positions = min([n for n in (*limits, window, longest) if n])
+    unique = {p.data_ptr(): p.numel() for p in model.parameters()}
+    return TransformerDescription(
+        layers=len(layers), model=head.shape[1], keys=size[0], heads=made.num_attention_heads, vocab=head.shape[0],
+        input_cutoffs=(head.shape[0],), adaptive_input=False, output_cutoffs=(head.shape[0],), adaptive_output=False,
+        learned_positions=config["model_type"] in ("gpt2", "opt"), final_norm=True, max_positions=positions,
+        embedding_scale=1.0, parameters=sum(unique.values()), aliases={}, model_type=config["model_type"], start=start,
+        gated=family.gated, signs=2 if signs == "both" or (signs == "auto" and family.gated) else 1, config=config,
+    )  # fmt: skip
+
+
+def own_weights(model: Any) -> dict[str, torch.Tensor]:
+    """Return a model's weights as they are saved, tied ones once."""
+    out: dict[str, torch.Tensor] = {}
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    for name, tensor in model.state_dict().items():
+        place = (tensor.data_ptr(), tuple(tensor.shape))
+        if place not in seen:
+            seen.add(place)
+            out[name] = tensor
+    return out
+
+
+def fresh(own: Transformer, seed: int, draw: int) -> Transformer:
+    """Return a model as `transformers` draws its weights before training; ``draw``: which of several."""
+    description, family = own.description, own.family
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
+        made = _class_config(description.config)
+        model = getattr(transformers, family.architecture)._from_config(
+            made, attn_implementation=packed.NAME if family.packed else "eager", dtype=torch.float32
+        )
+    model = model.eval().requires_grad_(False).to(own.device, next(own.model.parameters()).dtype)
+    return Transformer(model, description, family, own.precision)
+
+
+def _class_config(config: dict[str, Any]) -> Any:
+    """Return a config.json as the object that its model class takes."""
+    return transformers.CONFIG_MAPPING[config["model_type"]](
+        **{name: value for name, value in config.items() if name not in ("model_type", "dtype", "torch_dtype")}
+    )
+
+
+def layers_of(model: nn.Module, depth: int) -> tuple[str, nn.ModuleList]:
+    """Return the name and the list of a model's blocks. Raises ``UserError`` where there is none of that depth."""
+    found = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == depth and len({type(part) for part in module}) == 1
+        and any(matrix(part) for part in module[0].modules())
+    ]  # fmt: skip
+    if not found:
+        raise UserError(f"{type(model).__name__}: no list of {depth} layers in it")
+    return found[-1]
+
+
+def matrix(module: nn.Module) -> tuple[int, int] | None:
+    """Return (inputs, outputs) of a module that multiplies by a matrix; ``None`` for others."""
+    if isinstance(module, nn.Linear):
+        return module.in_features, module.out_features
+    return (module.nx, module.nf) if isinstance(module, Conv1D) else None
+
+
+def scale_of(norm: Any) -> torch.Tensor:
+    """Return the scale (d,) of a norm. Raises ``UserError`` where it is neither its weight nor one plus that."""
+    weight = norm.weight.detach()
+    x = torch.full_like(weight, 1000.0)
+    x[1::2] = -1000.0
+    scale = (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.sign()
+    for candidate in (weight, 1 + weight):
+        if torch.allclose(candidate.float(), scale.float(), rtol=1e-2 if weight.dtype == torch.bfloat16 else 1e-4):
+            return candidate
+    raise UserError(f"{type(norm).__name__}: its scale is neither its weight nor one plus its weight")
+
+
+def vocabulary_of(model: Any, description: TransformerDescription, family: Family, precision: Precision) -> Vocabulary:
+    """Return the model's final norm and output layer as a vocabulary."""
+    head = model.get_output_embeddings()
+    found = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
+    norm = model.get_submodule(family.final_norm)
+    found.norm = norm
+    found.scale = scale_of(norm)
+    found.bias = None if head.bias is None else head.bias.detach()
+    found.cap = description.config.get("final_logit_softcapping")
+    return found
+
+
+class _Catcher(nn.Module):
+    """Stands in a layer's place while the model prepares its input; keeps what that layer would be given."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+        self.x = torch.empty(0)
+        self.args: tuple[Any, ...] = ()
+        self.kwargs: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:  # what the model looks up on its layers
+            return getattr(super().__getattr__("layer"), name)
+
+    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        self.x, self.args, self.kwargs = x, args, kwargs
+        return x
+
+
+@contextlib.contextmanager
+def caught(model: nn.Module, path: str, stack: nn.ModuleList) -> Iterator[list[_Catcher]]:
+    """Put catchers in the place of a model's layers."""
+    parent, _, name = path.rpartition(".")
+    holder = model.get_submodule(parent)
+    catchers = [_Catcher(layer) for layer in stack]
+    setattr(holder, name, nn.ModuleList(catchers))
+    try:
+        yield catchers
+    finally:
+        setattr(holder, name, stack)
+
+
+def multiply_portably(model: nn.Module) -> None:
+    """Make every matrix of a model multiply as ``products.linear`` does."""
+
+    def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+        weight = module.weight.t() if isinstance(module, Conv1D) else module.weight
+        return linear(x.flatten(0, -2), weight, module.bias).unflatten(0, x.shape[:-1])
+
+    for module in model.modules():
+        if matrix(module):
+            module.forward = partial(forward, module)
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    """Return (1, rows, n) as (rows, n)."""
+    return x.flatten(0, -2)
+
+
+def _float32(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _first_rows(given: Any, rows: int, of: int) -> Any:
+    """Return an argument of a layer for its first rows: tensors with a row per token are cut, others are not."""
+    if rows == of:
+        return given
+    if isinstance(given, tuple):
+        return tuple(_first_rows(part, rows, of) for part in given)
+    if isinstance(given, torch.Tensor):
+        if given.dim() > 1 and given.shape[1] == of:
+            return given[:, :rows]
+        if given.dim() == 1 and given.shape[0] == of:
+            return given[:rows]
+    return given

@@ -1,0 +1,82 @@
+"""Take in a model of `transformers`: check its files, prove where its memories are, and write the model info."""
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from ff_memories import config as configs
+from ff_memories.base.files import atomic_write, write_whole
+from ff_memories.base.parameters import Inputs, Output, Param
+from ff_memories.corpus.tokenizer import Tokenizer, start_of
+from ff_memories.corpus.types import write_types
+from ff_memories.inputs import model_folder
+from ff_memories.model import checkpoint, families, transformer
+from ff_memories.model.families import Family
+
+LONGEST = 65_535  # tokens, as tables count them
+
+
+def run(config: Param, files: Inputs, weights: Output, description: Output, info: Output, types: Output) -> None:
+    """Check a folder's model and write it in one file.
+
+    Args:
+        config: a run's config file, or its keys `model` and `triggers.signs` as JSON: no other key of `triggers`
+            changes the model
+        files: the folder's files
+        weights: model.safetensors
+        description: model.json
+        info: info.json: what this run's model is
+        types: types.json: its tokenizer, and how many types it has
+    """
+    folder, (model, signs) = files[0].parent, _asked(config)
+    model_folder.check_digests(folder, model.files)
+    plain = model_folder.read_config(folder / model_folder.CONFIG)
+    family = families.row(plain, str(folder / model_folder.CONFIG))
+    loaded = _load(folder, plain, family)
+    tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, loaded.get_output_embeddings().weight.shape[0])
+    start = start_of(folder, plain, tokenizer, model.start, str(folder))
+    shape = transformer.describe(loaded, plain, family, start, signs, LONGEST)
+    told = {
+        "scope": "model",
+        "model_sha256": model_folder.digests(folder, [path.name for path in files]),
+        "hub": model.hub,
+        "revision": model.revision,
+        "licence": model.licence,
+        **{k: v for k, v in asdict(shape).items() if k not in ("aliases", "config")},
+        "neurons": shape.keys,
+        "keys": shape.signs * shape.keys,
+        "start_token": tokenizer[start],
+    }
+    state = {name: tensor.contiguous() for name, tensor in transformer.own_weights(loaded).items()}
+    with atomic_write(weights) as partial:
+        save_file(state, partial, metadata={"format": "pt"})
+    write_whole(description, json.dumps(asdict(shape), indent=1) + "\n")
+    write_types(folder / model_folder.TOKENIZER, shape.vocab, types)
+    write_whole(info, json.dumps(told, indent=1, sort_keys=True) + "\n")
+
+
+def _asked(given: str) -> tuple[configs.Model, str]:
+    """Return the config's section on the model, and ``triggers.signs``."""
+    if not given.lstrip().startswith("{"):
+        whole = configs.load(given)
+        return whole.model, whole.triggers.signs
+    plain = json.loads(given)
+    return configs.Model.model_validate(plain["model"]), plain["triggers"]["signs"]
+
+
+def _load(folder: Path, plain: dict[str, Any], family: Family) -> Any:
+    """Load a folder's weights in their own type; a pickled file is read without running what is in it."""
+    pickled = folder / "pytorch_model.bin"
+    if pickled.is_file() and not list(folder.glob("*.safetensors")):
+        state = checkpoint.load_tensors(pickled)
+        with tempfile.TemporaryDirectory() as safe:
+            own = {name: tensor.clone().contiguous() for name, tensor in state.items()}
+            save_file(own, Path(safe) / "model.safetensors", metadata={"format": "pt"})
+            kind = next((t.dtype for t in own.values() if t.is_floating_point()), torch.float32)
+            return transformer.load_weights(Path(safe), plain, family, kind, "eager")
+    return transformer.load_weights(folder, plain, family, "auto", "eager")
