@@ -117,6 +117,8 @@ class Layer:
                 found = self.module(x[None], *map(fit, args), **{name: fit(given) for name, given in kwargs.items()})
             except Stop:
                 found = None
+            finally:
+                state.last = False
         m = _float32(state.seen["coefficients"])
         if found is None:
             nothing = x[:0]

@@ -1,0 +1,325 @@
+"""Prove by arithmetic that a row of ``families`` says what a loaded model computes.
+
+One forward pass of 22 tokens shows the input and output of every module that the row names. From these and from the
+weights, each of ``EQUATIONS`` is computed anew in every layer. A row that names a wrong module, norm, wiring or readout
+breaks one of them.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.seeds import generator
+from ff_memories.model import packed
+from ff_memories.model.decoder import Batch
+from ff_memories.model.families import Family
+from ff_memories.model.transformer import layers_of, matrix
+
+SENTENCES, ROWS = 2, 11  # what the forward pass runs over
+TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  # several families sum in float32
+PACKING = 5  # times as much between two ways of computing attention
+HINT = "the row of families.py is not this model's; ff-memories model-row FOLDER proposes one"
+
+EQUATIONS = {
+    "values": "y' = m V + b",
+    "norm behind": "the norm behind reads y'",
+    "coefficients": "m = f(K h), or f(G h) * K h in a gated layer, h the norm of what the row says it is",
+    "residual": "r = x + attention",
+    "output": "o = r + y",
+    "stream": "a layer reads the output of the layer below",
+    "packing": "a layer gives the same for packed sentences",
+    "readout": "logits = cap(head(norm(o)) + bias)",
+}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved, on which numbers.
+
+    Attributes:
+        architecture: class of the model.
+        layers, tokens: how many of each were looked at.
+        dtype: of the model's numbers.
+        tolerance: the largest error that was allowed.
+        errors: equation -> its largest error over layers and tokens, in parts of a token's largest number.
+    """
+
+    architecture: str
+    layers: int
+    tokens: int
+    dtype: str
+    tolerance: float
+    errors: dict[str, float]
+
+
+class Call(NamedTuple):
+    """One call of a module: its input and its output, (tokens, n) each."""
+
+    given: torch.Tensor
+    made: torch.Tensor
+
+
+class _Book:
+    """Compares, keeps the largest errors, and refuses one that is too large."""
+
+    def __init__(self, name: str, tolerance: float):
+        self.name, self.tolerance = name, tolerance
+        self.errors: dict[str, float] = {}
+
+    def refuse(self, where: str, what: str) -> UserError:
+        return UserError(f"{self.name}: {where}: {what}", HINT)
+
+    def check(self, equation: str, where: str, ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> None:
+        """Raise ``UserError`` unless two (tokens, n) agree; ``terms``: what they are sums of."""
+        if ours.shape != theirs.shape:
+            shapes = f"{ours.shape[-1]} numbers a token against {theirs.shape[-1]}"
+            raise self.refuse(where, f"{EQUATIONS[equation]} does not hold: {shapes}")
+        found, allowed = error(ours, theirs, *terms), self.tolerance * (PACKING if equation == "packing" else 1)
+        if not found <= allowed:
+            raise self.refuse(where, f"{EQUATIONS[equation]} does not hold: off by {found:.1g}, {allowed:g} is allowed")
+        self.errors[equation] = max(found, self.errors.get(equation, 0.0))
+
+
+@torch.no_grad()
+def prove(model: Any, family: Family) -> Proof:
+    """Prove that a row holds in every layer of a loaded model.
+
+    A model whose attention adds exactly nothing satisfies a sequential and a parallel row alike.
+
+    Args:
+        model: a causal language model of `transformers`, in float32, bfloat16 or float64, on any device.
+        family: its row.
+
+    Raises:
+        UserError: an equation does not hold; the message says which, in which layer and module.
+    """
+    dtype = next(model.parameters()).dtype
+    book = _Book(type(model).__name__, TOLERANCES[dtype])
+    layers = list(layers_of(model, model.config.get_text_config(decoder=True).num_hidden_layers)[1])
+    names = {name for name in (family.down, family.norm_after, family.reads) if name is not None}
+    modules: dict[Hashable, nn.Module] = {"": model}
+    for index, layer in enumerate(layers):
+        modules[index, ""] = layer
+        modules |= {(index, name): _part(book, index, layer, name) for name in names}
+        modules |= {(index, "." + name): child for name, child in layer.named_children()}
+    tokens = some_tokens(model)
+    with full_precision(), attention(model, "eager" if family.packed else None):
+        seen, logits = watch(model, tokens, modules)
+    below = None
+    for index, layer in enumerate(layers):
+        calls = {name: _one(book, index, name, seen[index, name]) for name in ("", *names)}
+        beside = [call.made for name, _ in layer.named_children() for call in seen[index, "." + name]]
+        _check_layer(book, f"layer {index + 1}", layer, family, calls, beside)
+        if below is not None:
+            book.check("stream", f"layer {index + 1}", calls[""].given, below)
+        below = calls[""].made
+    if family.packed:
+        with full_precision(), attention(model, packed.NAME):
+            _check_packing(book, model, tokens, layers, [seen[index, ""][0] for index in range(len(layers))])
+    _check_readout(book, model, family, below, logits)
+    return Proof(book.name, len(layers), tokens.numel(), str(dtype).removeprefix("torch."), book.tolerance, book.errors)
+
+
+def _check_layer(
+    book: _Book, where: str, layer: nn.Module, family: Family, calls: dict[str, Call], beside: list[torch.Tensor]
+) -> None:
+    """Check one layer; ``beside``: (tokens, n) outputs of the modules that it is made of."""
+    x, o = calls[""]
+    m, y = calls[family.down]
+    down = layer.get_submodule(family.down)
+    if matrix(down) is None:
+        raise book.refuse(f"{where}, {family.down}", "it is no matrix")
+    values, bias = values_of(down)
+    added = 0 if bias is None else _wide(bias)
+    book.check("values", f"{where}, {family.down}", _wide(m) @ _wide(values) + added, y)
+    if family.norm_after is not None:
+        given, after = calls[family.norm_after]
+        book.check("norm behind", f"{where}, {family.norm_after}", given, y)
+        y = after
+    if y.shape != o.shape:
+        book.check("output", f"{where}, {family.norm_after or family.down}", y, o)  # the shapes alone refuse it
+    r = _wide(o) - _wide(y) if family.reads is None else calls[family.reads].given
+    if family.reads is not None:
+        book.check("output", f"{where}, {family.reads} + {family.norm_after or family.down}", r + y, o, r, y)
+    elif family.wiring == "parallel":
+        sums = [x + part for part in beside if part.shape == x.shape]
+        nearest = min(sums, key=lambda s: error(s, r, y), default=x)
+        book.check("residual", where, nearest, r, y)
+    source = x if family.wiring == "parallel" else r.to(x.dtype)
+    formula = coefficients(where, book, layer, family, source)
+    book.check("coefficients", f"{where}, {family.gate or family.up}", formula, m)
+
+
+def coefficients(where: str, book: _Book, layer: nn.Module, family: Family, source: torch.Tensor) -> torch.Tensor:
+    """Return m (tokens, d_m) by the row's formula from what the feed-forward layer reads (tokens, d)."""
+
+    def run(name: str, x: torch.Tensor) -> torch.Tensor:
+        try:
+            return layer.get_submodule(name)(x)
+        except AttributeError:
+            raise book.refuse(where, f"it has no module {name}") from None
+        except RuntimeError as fault:
+            raise book.refuse(f"{where}, {name}", f"it takes no {tuple(x.shape)} numbers ({fault})") from None
+
+    h = source if family.norm is None else run(family.norm, source)
+    up = run(family.up, h)
+    if family.fused:
+        gate, up = up.chunk(2, dim=-1)
+        return run(family.activation, gate) * up
+    if family.gate is None:
+        return run(family.activation, up)
+    return run(family.activation, run(family.gate, h)) * up
+
+
+def _check_packing(
+    book: _Book, model: Any, tokens: torch.Tensor, layers: list[nn.Module], calls: list[Call]
+) -> None:  # fmt: skip
+    """Check every layer with the product's attention, each from the input that it had one sentence at a time."""
+    positions = torch.arange(ROWS, device=tokens.device).repeat(SENTENCES)
+    batch = Batch(tokens.flatten(), positions, ((0, SENTENCES, ROWS),))
+
+    def same_input(call: Call) -> Any:
+        return lambda _, args, kwargs: (
+            ((call.given[None], *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": call.given[None]})
+        )
+
+    handles = [
+        layer.register_forward_pre_hook(same_input(call), with_kwargs=True)
+        for layer, call in zip(layers, calls, strict=True)
+    ]
+    modules: dict[Hashable, nn.Module] = dict(enumerate(layers))
+    try:
+        with packed.over(batch):
+            seen, _ = watch(model, batch.tokens[None], modules, position_ids=positions[None])
+    finally:
+        for handle in handles:
+            handle.remove()
+    for index, call in enumerate(calls):
+        book.check("packing", f"layer {index + 1}", seen[index][0].made, call.made)
+
+
+def _check_readout(book: _Book, model: Any, family: Family, o: Any, logits: torch.Tensor) -> None:
+    try:
+        norm = model.get_submodule(family.final_norm)
+    except AttributeError:
+        raise book.refuse(f"{family.final_norm}", "the model has no such module") from None
+    book.check("readout", family.final_norm, readout(model, norm, o), logits)
+
+
+def readout(model: Any, norm: nn.Module, o: torch.Tensor) -> torch.Tensor:
+    """Return the logits (tokens, vocab) of the last layer's output (tokens, d) by the readout's formula."""
+    head = model.get_output_embeddings()
+    logits = F.linear(norm(o), head.weight, head.bias)
+    cap = getattr(model.config.get_text_config(decoder=True), "final_logit_softcapping", None)
+    return logits if cap is None else cap * torch.tanh(logits / cap)
+
+
+def some_tokens(model: Any) -> torch.Tensor:
+    """Return (sentences, rows) token ids, the same for every model of one vocabulary."""
+    vocab = model.get_input_embeddings().weight.shape[0]
+    drawn = generator(1, "proof").integers(0, vocab, (SENTENCES, ROWS))
+    return torch.from_numpy(drawn).to(model.get_input_embeddings().weight.device)
+
+
+def watch(
+    model: Any, tokens: torch.Tensor, modules: Mapping[Hashable, nn.Module], **more: torch.Tensor
+) -> tuple[dict[Hashable, list[Call]], torch.Tensor]:
+    """Run a model; return the calls of modules, and the logits (tokens, vocab).
+
+    Inputs and outputs are copied at once: some layers add in place.
+    """
+    seen: dict[Hashable, list[Call]] = {key: [] for key in modules}
+    given: list[torch.Tensor] = []
+    handles = []
+    for key, module in modules.items():
+
+        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given.append(_copy((*args, *kwargs.values())))
+
+        def leave(_: nn.Module, args: Any, made: Any, key: Hashable = key) -> None:
+            seen[key].append(Call(given.pop(), _copy(made)))
+
+        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        handles.append(module.register_forward_hook(leave))
+    try:
+        out = model(input_ids=tokens, use_cache=False, **more)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen, out.logits.flatten(0, -2)
+
+
+def _copy(given: Any) -> torch.Tensor:
+    """Return a copy of the first tensor in what a module takes or gives, a row per token."""
+    if isinstance(given, torch.Tensor):
+        return given.detach().flatten(0, -2).clone() if given.dim() > 1 else given.detach().clone()
+    if isinstance(given, Mapping):
+        given = tuple(given.values())
+    found = (part for part in given if isinstance(part, torch.Tensor)) if isinstance(given, tuple) else iter(())
+    return _copy(next(found, torch.empty(0)))
+
+
+def _part(book: _Book, index: int, layer: nn.Module, name: str) -> nn.Module:
+    try:
+        return layer.get_submodule(name)
+    except AttributeError:
+        raise book.refuse(f"layer {index + 1}", f"it has no module {name}") from None
+
+
+def _one(book: _Book, index: int, name: str, calls: list[Call]) -> Call:
+    if len(calls) != 1:
+        where = f"layer {index + 1}" + (f", {name}" if name else "")
+        raise book.refuse(where, f"it ran {len(calls)} times in one forward pass")
+    return calls[0]
+
+
+def values_of(down: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return V (d_m, d) and b (d,) of a matrix: y' = m V + b."""
+    return (down.weight if isinstance(down, Conv1D) else down.weight.t()), down.bias
+
+
+def error(ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> float:
+    """Return the largest difference of two (tokens, n), in parts of the largest number of its token.
+
+    Args:
+        terms: (tokens, n) each, what both are sums of: their numbers count among the largest.
+    """
+    ours, theirs = _wide(ours), _wide(theirs)
+    scale = torch.stack([_wide(x).abs().amax(-1) for x in (theirs, *terms)]).amax(0)
+    return float(((ours - theirs).abs().amax(-1) / scale.clamp_min(torch.finfo(scale.dtype).tiny)).max())
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+@contextmanager
+def attention(model: Any, name: str | None) -> Iterator[None]:
+    """Let a model compute with an attention function; ``None``: with its own."""
+    before = model.config._attn_implementation
+    if name is None or name == before:
+        yield
+        return
+    model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Multiply float32 numbers as such on GPUs too."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,107 @@
+"""Small models of `transformers` with random weights: one of every row of ``families``, and some that have none."""
+
+import copy
+from dataclasses import replace
+
+import torch
+import transformers
+
+from ff_memories.model import families, packed
+from ff_memories.model.transformer import Transformer, TransformerDescription, layers_of
+
+LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 64, 1
+
+_OLD = {"vocab_size": TYPES, "n_embd": MODEL, "n_layer": LAYERS, "n_head": HEADS, "n_inner": KEYS,
+        "n_positions": LONGEST, "bos_token_id": START, "eos_token_id": START}  # fmt: skip
+_NEW = {"vocab_size": TYPES, "hidden_size": MODEL, "intermediate_size": KEYS, "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS, "max_position_embeddings": LONGEST, "pad_token_id": None,
+        "bos_token_id": START, "eos_token_id": START}  # fmt: skip
+_LLAMA = _NEW | {"num_key_value_heads": 2}
+_GEMMA = _LLAMA | {"pad_token_id": 0, "head_dim": 16}
+_GEMMA2 = _GEMMA | {"query_pre_attn_scalar": 16, "sliding_window": LONGEST}
+
+CONFIGS = {  # name -> model_type and what its config says
+    "gpt2": ("gpt2", _OLD),
+    "opt": ("opt", {"vocab_size": TYPES, "hidden_size": MODEL, "ffn_dim": KEYS, "num_hidden_layers": LAYERS,
+                    "num_attention_heads": HEADS, "max_position_embeddings": LONGEST, "word_embed_proj_dim": MODEL}),
+    "gpt_neox": ("gpt_neox", _NEW),
+    "gpt_neox, sequential": ("gpt_neox", _NEW | {"use_parallel_residual": False}),
+    "llama": ("llama", _LLAMA),
+    "mistral": ("mistral", _LLAMA | {"head_dim": 12, "sliding_window": LONGEST}),
+    "qwen2": ("qwen2", _LLAMA),
+    "qwen3": ("qwen3", _LLAMA | {"head_dim": 16}),
+    "smollm3": ("smollm3", _LLAMA),
+    "olmo2": ("olmo2", _LLAMA),
+    "phi3": ("phi3", _LLAMA),
+    "gemma": ("gemma", _GEMMA),
+    "gemma2": ("gemma2", _GEMMA2),
+    "gemma3": ("gemma3_text", _GEMMA2),
+    "phi": ("phi", _NEW),
+    "gptj": ("gptj", _OLD | {"rotary_dim": 8}),
+    "falcon": ("falcon", {"vocab_size": TYPES, "hidden_size": MODEL, "ffn_hidden_size": KEYS,
+                          "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "bos_token_id": START,
+                          "eos_token_id": START, "max_position_embeddings": LONGEST}),
+    "bloom": ("bloom", {"vocab_size": TYPES, "hidden_size": MODEL, "n_layer": LAYERS, "n_head": HEADS,
+                        "bos_token_id": START, "eos_token_id": START, "pad_token_id": 0}),
+}  # fmt: skip
+
+
+def config(name, change=None):
+    """Return a family's small config as `transformers` holds it, for eager attention."""
+    kind, options = CONFIGS[name]
+    made = transformers.CONFIG_MAPPING[kind](**options | (change or {}))
+    made._attn_implementation = "eager"
+    return made
+
+
+def data(made):
+    """Return a config as config.json has it."""
+    return made.to_dict() | {"model_type": made.model_type}
+
+
+def family(name):
+    """Return a family's row."""
+    return families.row(data(config(name)), name)
+
+
+def model(name, dtype=torch.float32, seed=0, change=None):
+    """Return a family's model with random weights; every parameter counts. ``change``: of its config."""
+    made = getattr(transformers, family(name).architecture)(config(name, change))
+    return drawn(made, seed).to(dtype)
+
+
+def drawn(made, seed=0):
+    """Fill a model with random weights; scales of norms stay around theirs."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for p in made.parameters():
+            p.normal_(std=0.15) if p.dim() > 1 else p.add_(torch.randn_like(p) * 0.1)
+    return made.eval().requires_grad_(False)
+
+
+def layers_at(made):
+    """Return the name of a model's list of layers."""
+    return layers_of(made, made.config.num_hidden_layers)[0]
+
+
+def description(made):
+    """Return what a model is, as the model step writes it."""
+    c = made.config
+    keys = getattr(c, "intermediate_size", None) or getattr(c, "n_inner", None) or getattr(c, "ffn_dim", None)
+    keys = getattr(c, "ffn_hidden_size", None) or keys or 4 * c.hidden_size
+    return TransformerDescription(
+        layers=c.num_hidden_layers, model=c.hidden_size, keys=keys, heads=c.num_attention_heads, vocab=c.vocab_size,
+        input_cutoffs=(c.vocab_size,), adaptive_input=False, output_cutoffs=(c.vocab_size,), adaptive_output=False,
+        learned_positions=False, final_norm=True, max_positions=getattr(c, "max_position_embeddings", LONGEST),
+        embedding_scale=1.0, parameters=sum(p.numel() for p in made.parameters()), aliases={},
+        model_type=c.model_type, start=START, config=data(c),
+    )  # fmt: skip
+
+
+def analysed(made, row=None, signs=1, precision="float32"):
+    """Return a copy of a model with the product's loop around it."""
+    row = row or families.row(data(made.config), "tiny")
+    made = copy.deepcopy(made)
+    if row.packed:
+        made.set_attn_implementation(packed.NAME)
+    return Transformer(made, replace(description(made), gated=row.gated), row, signs, precision)
