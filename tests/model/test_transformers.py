@@ -29,7 +29,7 @@ def test_a_row_is_proved_in_every_precision(name, dtype):
     row = tiny.family(name)
     proof = prove(tiny.model(name, dtype), row)
     checked = {"values", "coefficients", "stream", "readout", "output" if row.reads else "residual"}
-    checked |= ({"norm behind"} if row.norm_after else set()) | ({"packing"} if row.packed else set())
+    checked |= ({"norm behind"} if row.norm_after else set()) | {"packing" if row.packed else "causal"}
     assert (proof.layers, proof.tokens, set(proof.errors)) == (tiny.LAYERS, 22, checked)
     assert max(proof.errors.values()) <= proof.tolerance or dtype == torch.bfloat16
     assert list(asdict(proof)["errors"].values()) == list(proof.errors.values())

@@ -11,33 +11,33 @@ from ff_memories.model.transformer import Transformer, TransformerDescription, l
 
 LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 64, 1
 
-_OLD = {"vocab_size": TYPES, "n_embd": MODEL, "n_layer": LAYERS, "n_head": HEADS, "n_inner": KEYS,
+OLD = {"vocab_size": TYPES, "n_embd": MODEL, "n_layer": LAYERS, "n_head": HEADS, "n_inner": KEYS,
         "n_positions": LONGEST, "bos_token_id": START, "eos_token_id": START}  # fmt: skip
-_NEW = {"vocab_size": TYPES, "hidden_size": MODEL, "intermediate_size": KEYS, "num_hidden_layers": LAYERS,
+NEW = {"vocab_size": TYPES, "hidden_size": MODEL, "intermediate_size": KEYS, "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS, "max_position_embeddings": LONGEST, "pad_token_id": None,
         "bos_token_id": START, "eos_token_id": START}  # fmt: skip
-_LLAMA = _NEW | {"num_key_value_heads": 2}
-_GEMMA = _LLAMA | {"pad_token_id": 0, "head_dim": 16}
-_GEMMA2 = _GEMMA | {"query_pre_attn_scalar": 16, "sliding_window": LONGEST}
+LLAMA = NEW | {"num_key_value_heads": 2}
+GEMMA = LLAMA | {"pad_token_id": 0, "head_dim": 16}
+GEMMA2 = GEMMA | {"query_pre_attn_scalar": 16, "sliding_window": LONGEST}
 
 CONFIGS = {  # name -> model_type and what its config says
-    "gpt2": ("gpt2", _OLD),
+    "gpt2": ("gpt2", OLD),
     "opt": ("opt", {"vocab_size": TYPES, "hidden_size": MODEL, "ffn_dim": KEYS, "num_hidden_layers": LAYERS,
                     "num_attention_heads": HEADS, "max_position_embeddings": LONGEST, "word_embed_proj_dim": MODEL}),
-    "gpt_neox": ("gpt_neox", _NEW),
-    "gpt_neox, sequential": ("gpt_neox", _NEW | {"use_parallel_residual": False}),
-    "llama": ("llama", _LLAMA),
-    "mistral": ("mistral", _LLAMA | {"head_dim": 12, "sliding_window": LONGEST}),
-    "qwen2": ("qwen2", _LLAMA),
-    "qwen3": ("qwen3", _LLAMA | {"head_dim": 16}),
-    "smollm3": ("smollm3", _LLAMA),
-    "olmo2": ("olmo2", _LLAMA),
-    "phi3": ("phi3", _LLAMA),
-    "gemma": ("gemma", _GEMMA),
-    "gemma2": ("gemma2", _GEMMA2),
-    "gemma3": ("gemma3_text", _GEMMA2),
-    "phi": ("phi", _NEW),
-    "gptj": ("gptj", _OLD | {"rotary_dim": 8}),
+    "gpt_neox": ("gpt_neox", NEW),
+    "gpt_neox, sequential": ("gpt_neox", NEW | {"use_parallel_residual": False}),
+    "llama": ("llama", LLAMA),
+    "mistral": ("mistral", LLAMA | {"head_dim": 12, "sliding_window": LONGEST}),
+    "qwen2": ("qwen2", LLAMA),
+    "qwen3": ("qwen3", LLAMA | {"head_dim": 16}),
+    "smollm3": ("smollm3", LLAMA),
+    "olmo2": ("olmo2", LLAMA),
+    "phi3": ("phi3", LLAMA),
+    "gemma": ("gemma", GEMMA),
+    "gemma2": ("gemma2", GEMMA2),
+    "gemma3": ("gemma3_text", GEMMA2),
+    "phi": ("phi", NEW),
+    "gptj": ("gptj", OLD | {"rotary_dim": 8}),
     "falcon": ("falcon", {"vocab_size": TYPES, "hidden_size": MODEL, "ffn_hidden_size": KEYS,
                           "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "bos_token_id": START,
                           "eos_token_id": START, "max_position_embeddings": LONGEST}),

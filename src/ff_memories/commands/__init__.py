@@ -8,4 +8,5 @@ GROUPS = {
     "Check and record it": ("verify", "compare", "adopt", "restore", "dvc-yaml"),
     "Share it": ("export", "annotate", "crate"),
     "Run a step of the workflow": ("step",),
+    "Extend it": ("model-row",),
 }

@@ -35,6 +35,7 @@ EQUATIONS = {
     "output": "o = r + y",
     "stream": "a layer reads the output of the layer below",
     "packing": "a layer gives the same for packed sentences",
+    "causal": "a token changes nothing before it",
     "readout": "logits = cap(head(norm(o)) + bias)",
 }
 
@@ -123,6 +124,9 @@ def prove(model: Any, family: Family) -> Proof:
     if family.packed:
         with full_precision(), attention(model, packed.NAME):
             _check_packing(book, model, tokens, layers, [seen[index, ""][0] for index in range(len(layers))])
+    else:
+        with full_precision():
+            _check_causal(book, model, tokens, logits)
     _check_readout(book, model, family, below, logits)
     return Proof(book.name, len(layers), tokens.numel(), str(dtype).removeprefix("torch."), book.tolerance, book.errors)
 
@@ -203,6 +207,15 @@ def _check_packing(
             handle.remove()
     for index, call in enumerate(calls):
         book.check("packing", f"layer {index + 1}", seen[index][0].made, call.made)
+
+
+def _check_causal(book: _Book, model: Any, tokens: torch.Tensor, logits: torch.Tensor) -> None:
+    """Check that tokens behind a sentence do not matter, so that it can be padded there."""
+    other = tokens.clone()
+    other[:, -1] = (tokens[:, -1] + 1) % model.get_input_embeddings().weight.shape[0]
+    _, found = watch(model, other, {})
+    before = lambda given: given.unflatten(0, (SENTENCES, ROWS))[:, :-1].flatten(0, 1)
+    book.check("causal", "its layers", before(found), before(logits))
 
 
 def _check_readout(book: _Book, model: Any, family: Family, o: Any, logits: torch.Tensor) -> None:

@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
 from torch import nn
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base import arithmetic
@@ -204,7 +207,8 @@ def load(
     """
     family = row(description.config, str(folder))
     kind = torch.bfloat16 if precision == "bfloat16" else dtype
-    model = load_weights(folder, description.config, family, kind, packed.NAME if family.packed else "eager")
+    attention = packed.NAME if family.packed else "eager"
+    model = load_weights(folder, description.config, family.architecture, kind, attention)
     made = Transformer(model.to(device), description, family, precision)
     made.source = str((folder / "model.safetensors").resolve())
     return made
@@ -218,24 +222,36 @@ def read_description(path: Path) -> TransformerDescription:
         raise UserError(f"{path}: not a model's description ({str(error)[:200]})", rebuild_hint(path)) from None
 
 
-def load_weights(folder: Path, config: dict[str, Any], family: Family, dtype: torch.dtype | str, attention: str) -> Any:
-    """Load weights into the class that a row names.
+def causal_class(kind: str, where: str) -> str:
+    """Return the class that `transformers` has for language models of a type. Raises ``UserError`` if it has none."""
+    if kind in transformers.CONFIG_MAPPING and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])
+    raise UserError(
+        f"{where}: transformers {transformers.__version__} has no causal language model of type {kind[:60]!r}",
+        "give a decoder, or install a version of `transformers` that has it",
+    )
+
+
+def load_weights(
+    folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str, attention: str
+) -> Any:
+    """Load weights into a class of `transformers`.
 
     Raises:
         UserError: a weight is missing, unexpected or of another shape: `transformers` would draw it at random.
     """
-    made = _class_config(config)
-    architecture = getattr(transformers, family.architecture)
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        model, told = architecture.from_pretrained(
+        made = _class_config(config)
+        model, told = getattr(transformers, architecture).from_pretrained(
             folder, config=made, dtype=dtype, attn_implementation=attention, use_safetensors=True,
-            local_files_only=True, output_loading_info=True,
+            local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True,
             generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
         )  # fmt: skip
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ArithmeticError,
+            SafetensorError, StrictDataclassError) as error:  # fmt: skip
         first = (str(error) or type(error).__name__).splitlines()[0][:300]
         raise UserError(f"{folder}: not a readable {config['model_type']} model ({first})") from None
     finally:

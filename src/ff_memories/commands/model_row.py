@@ -1,0 +1,43 @@
+"""Propose the row that a new type of `transformers` model needs, and prove it on one model's weights.
+
+    ff-memories model-row FOLDER
+
+The folder holds config.json and safetensors. The row says where the memories are; paste it into
+``src/ff_memories/model/families.py`` and give the type a model in ``tests/tools/tiny.py``.
+"""
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+
+from ff_memories.base.errors import UserError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="a model that `transformers` saved: config.json and *.safetensors")
+
+
+def run(args: argparse.Namespace) -> None:
+    if find_spec("transformers") is None:
+        raise UserError("`transformers` is not installed", 'pip install -c constraints.txt -e ".[hf]"')
+    import torch
+
+    from ff_memories.model import config_file, transformer
+    from ff_memories.model.families import FAMILIES, LEFT_OUT
+    from ff_memories.model.finder import as_python, propose
+    from ff_memories.model.proof import EQUATIONS, prove
+
+    config = config_file.read(args.folder)
+    kind = config["model_type"]
+    if kind in LEFT_OUT:
+        raise UserError(f"{args.folder}: {kind} is {LEFT_OUT[kind]}", "give a decoder with one feed-forward layer each")
+    architecture = transformer.causal_class(kind, str(args.folder))
+    model = transformer.load_weights(args.folder, config, architecture, torch.float32, "eager")
+    row = propose(model)
+    proof = prove(model, row)
+    print(f"# {kind}, {proof.layers} layers, {proof.tokens} tokens, {proof.dtype}: at most {proof.tolerance:g} allowed")
+    for name, found in proof.errors.items():
+        print(f"#   {EQUATIONS[name]}: off by {found:.0e}")
+    if kind in FAMILIES:
+        print(f"# families.py has {'this row' if row in FAMILIES[kind] else 'other rows for this type'}")
+    print(as_python(kind, row))

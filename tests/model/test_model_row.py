@@ -1,0 +1,165 @@
+"""A row is proposed for models without one, and what no row can say is refused with its reason."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import tiny
+import torch
+import transformers
+from refusing import says
+from safetensors.torch import load_file, save_file
+
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.model import families
+from ff_memories.model.finder import as_python, propose
+from ff_memories.model.proof import prove
+
+
+@pytest.mark.parametrize("name", tiny.CONFIGS)
+def test_the_finder_finds_the_row_of_every_family(name):
+    assert propose(tiny.model(name)) == replace(tiny.family(name), choices=())
+
+
+def saved(folder, kind, options):
+    """Save a small model of a type in a folder as `transformers` does; return the folder."""
+    made = transformers.CONFIG_MAPPING[kind](**options)
+    model = getattr(transformers, transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])(made)
+    tiny.drawn(model).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("gpt2"), *tiny.CONFIGS["gpt2"])
+
+
+def copied(folder, to, **config):
+    """Copy a model's files and change its config."""
+    for file in folder.iterdir():
+        (to / file.name).write_bytes(file.read_bytes())
+    content = json.loads((to / "config.json").read_text()) | config
+    (to / "config.json").write_text(json.dumps(content))
+    return to
+
+
+def printed(capsys, folder):
+    """Return what the command prints about a folder."""
+    with pytest.raises(SystemExit) as end:
+        main(["model-row", str(folder)])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+NEW = {  # types without a row: one that takes our attention, and one that does not
+    "starcoder2": tiny.LLAMA,
+    "codegen": tiny.OLD | {"rotary_dim": 8},
+}
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_the_command_prints_a_row_that_families_takes_as_it_is(kind, tmp_path, capsys, monkeypatch):
+    assert kind not in families.FAMILIES
+    said = printed(capsys, saved(tmp_path, kind, NEW[kind]))
+    assert f"# {kind}, 3 layers, 22 tokens, float32: at most 1e-05 allowed" in said
+    assert "#   y' = m V + b: off by" in said
+    rows = eval("{" + said + "\n}", {"Family": families.Family})
+    monkeypatch.setitem(families.FAMILIES, kind, rows[kind])
+    config = json.loads((tmp_path / "config.json").read_text())
+    row = families.row(config, "here")
+    assert row.packed == (kind == "starcoder2")
+    model = getattr(transformers, row.architecture).from_pretrained(tmp_path, attn_implementation="eager")
+    assert max(prove(model, row).errors.values()) < 1e-5
+
+
+def test_the_command_says_that_a_row_is_there_already(gpt2, capsys):
+    said = printed(capsys, gpt2)
+    assert "# families.py has this row" in said and as_python("gpt2", tiny.family("gpt2")) in said
+
+
+def test_attention_that_adds_nothing_leaves_the_wiring_open():
+    made = tiny.model("gpt2")
+    for layer in made.transformer.h:
+        layer.attn.c_proj.weight.zero_()
+        layer.attn.c_proj.bias.zero_()
+    prove(made, tiny.family("gpt2"))  # given, the row holds
+    with pytest.raises(UserError, match="attention adds nothing, so it cannot be told what the memories read"):
+        propose(made)
+
+
+NONE = {  # type -> config and why no row says where its memories are
+    "granitemoe": (tiny.LLAMA, "a mixture of experts"),
+    "bert": (tiny.NEW, "bert is an encoder"),
+    "opt": (tiny.CONFIGS["opt"][1] | {"do_layer_norm_before": False}, "it reads neither what its output is added to"),
+    "granite": (tiny.LLAMA | {"logits_scaling": 3.0}, "its logits are not those of its output layer"),
+    "cohere": (tiny.LLAMA | {"logit_scale": 0.5}, "its logits are not those of its output layer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NONE)
+def test_a_model_that_no_row_describes_is_refused_with_the_reason(kind, tmp_path, capsys):
+    options, why = NONE[kind]
+    assert why in says(capsys, "model-row", saved(tmp_path, kind, options))
+
+
+CONFIGS: dict[str, tuple[dict, str]] = {
+    "code of the model's": ({"auto_map": {"AutoModel": "modeling.Evil"}}, "auto_map names code"),
+    "a hub's kernel": ({"attn_implementation": "who/what"}, "attn_implementation names code"),
+    "a hub's kernel, as saved": ({"_attn_implementation": "who/what"}, "_attn_implementation names code"),
+    "a kernel further in": ({"text_config": {"_attn_implementation_internal": "who/what"}}, "names code"),
+    "experts of a hub": ({"_experts_implementation": "who/what"}, "_experts_implementation names code"),
+    "quantised": ({"quantization_config": {"bits": 4}}, "the weights are quantised"),
+    "an unknown type": ({"model_type": "gpt99"}, "no causal language model of type 'gpt99'"),
+    "no type": ({"model_type": None}, "no JSON object with a model_type"),
+    "other sizes": ({"n_layer": 4}, "missing keys"),
+    "more weights than layers": ({"n_layer": 2}, "unexpected keys"),
+    "another width": ({"n_embd": 52}, "mismatched keys"),
+    "impossible sizes": ({"n_head": 7}, "not a readable gpt2 model"),
+    "a number that is none": ({"n_embd": "many"}, "not a readable gpt2 model"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CONFIGS)
+def test_a_config_that_is_not_the_weights_or_names_code_is_refused(what, gpt2, tmp_path, capsys):
+    change, why = CONFIGS[what]
+    assert why in says(capsys, "model-row", copied(gpt2, tmp_path, **change))
+
+
+def without(folder, name):
+    (folder / name).unlink()
+
+
+def pickled(folder):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    without(folder, "model.safetensors")
+
+
+def short_of_one(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("transformer.h.1.mlp.c_fc.weight")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def cut(folder):
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:5000])
+
+
+FILES = {
+    "no config": (lambda f: without(f, "config.json"), "config.json: no such file"),
+    "no weights": (lambda f: without(f, "model.safetensors"), "not a readable gpt2 model"),
+    "pickled weights": (pickled, "not a readable gpt2 model"),
+    "a weight missing": (short_of_one, "1 missing keys: transformer.h.1.mlp.c_fc.weight"),
+    "cut weights": (cut, "not a readable gpt2 model"),
+    "no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: no JSON"),
+    "a list": (lambda f: (f / "config.json").write_text("[]"), "no JSON object with a model_type"),
+    "nested without end": (lambda f: (f / "config.json").write_text("[" * 10**5), "config.json: no JSON"),
+    "a large config": (lambda f: (f / "config.json").write_text(" " * (2 << 20)), "larger than 1 MiB"),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_files_that_are_no_model_are_refused(what, gpt2, tmp_path, capsys):
+    spoil, why = FILES[what]
+    spoil(copied(gpt2, tmp_path))
+    assert why in says(capsys, "model-row", tmp_path)
