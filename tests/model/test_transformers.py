@@ -2,18 +2,34 @@
 
 from dataclasses import asdict, replace
 
+import numpy as np
+import polars as pl
 import pytest
 import tiny
 import torch
 from tiny import CONFIGS
 
 from ff_memories.base.errors import UserError
-from ff_memories.model import packed
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories import mutations
+from ff_memories.model import packed, transformer
 from ff_memories.model.families import FAMILIES
 from ff_memories.model.products import attention
 from ff_memories.model.proof import TOLERANCES, prove
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-6}  # several families compute parts of a layer in float32
+LENGTHS = [1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, tiny.LONGEST - 1]
+
+
+def off(ours, theirs):
+    """Return the largest difference, in parts of the largest number."""
+    assert ours.shape == theirs.shape
+    return float((ours - theirs).abs().max() / theirs.abs().max())
+
+
+def sentences_of(lengths=LENGTHS, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(2, tiny.TYPES, n) for n in lengths]
 
 
 # ------------------------------------------------------------------------------------------------ proof of the rows
@@ -118,3 +134,121 @@ def test_a_layer_that_adds_something_besides_is_refused(name, equation):
     layer.forward = lambda *args, **kwargs: plain(*args, **kwargs) + 0.01
     with pytest.raises(UserError, match=equation):
         prove(made, tiny.family(name))
+
+
+# ------------------------------------------------------------------------ parity with `transformers`' own forward
+
+
+@pytest.mark.parametrize("dtype", EXACT, ids=str)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_is_seen_is_what_transformers_computes_one_sentence_at_a_time(name, dtype):
+    made, sentences = tiny.model(name, dtype), sentences_of()
+    ours = tiny.analysed(made)
+    assert ours.forests == tiny.family(name).packed and ours.dtype == dtype
+    seen, o = tiny.run(ours, sentences)
+    alone = [tiny.alone(made, tiny.family(name), sentence) for sentence in sentences]
+    for index, layer in enumerate(seen):
+        for part in ("residual", "coefficients", "update", "output"):
+            truth = torch.cat([getattr(layers[index], part) for layers, _ in alone])
+            assert off(getattr(layer, part), truth) < EXACT[dtype], (index, part)
+    logits = torch.cat([logits for _, logits in alone])
+    read = ours.vocabulary.log_probabilities(ours.vocabulary.output(o), whole=True)
+    assert off(read, torch.log_softmax(logits, -1)) < EXACT[dtype]
+    assert torch.equal(ours.vocabulary.read(o).top, logits.argmax(-1))
+    assert torch.equal(ours.forward(ours.pack(sentences)), o)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_sentence_gives_the_same_alone_in_any_batch_and_in_any_order(name):
+    ours, sentences = tiny.analysed(tiny.model(name)), sentences_of()
+    rows = [len(s) + 1 for s in sentences]
+    together = [part.split(rows) for part in (layer.coefficients for layer in tiny.run(ours, sentences)[0])]
+    others = [[13], [0], [2, 3], [3, 2], [6, 4, 5, 7], [1, 8, 10, 9, 12]]
+    for chosen in others:
+        seen, _ = tiny.run(ours, [sentences[i] for i in chosen])
+        for layer, before in zip(seen, together, strict=True):
+            assert off(layer.coefficients, torch.cat([before[i] for i in chosen])) < 1e-5
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_last_layer_stops_at_its_coefficients(name):
+    ours, sentences = tiny.analysed(tiny.model(name)), sentences_of([2, 4, 4])
+    (*_, below, last), _ = tiny.run(ours, sentences)
+    batch = ours.pack(sentences)
+    x = ours.embed(batch)
+    for layer in ours.layers[:-1]:
+        x = layer(x, batch).output
+    ran = []
+    ours.layers[-1].down.register_forward_hook(lambda *_: ran.append(1))
+    seen = ours.layers[-1](x, batch, last=True)
+    assert not ran and len(seen.update) == len(seen.output) == 0
+    assert torch.equal(x, below.output) and torch.equal(seen.coefficients, last.coefficients)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_updates_are_the_sums_of_the_values(name):
+    """Behind a norm up to a positive factor for each token."""
+    made = tiny.model(name)
+    ours = tiny.analysed(made)
+    for layer, seen in zip(ours.layers, tiny.run(ours, sentences_of([3, 9]))[0], strict=True):
+        total = seen.coefficients @ layer.values
+        if layer.after is None:
+            bias = layer.down.bias
+            assert off(total if bias is None else total + bias, seen.update) < 1e-5
+        else:
+            assert torch.cosine_similarity(total, seen.update).min() > 1 - 1e-5
+    both = tiny.analysed(made, signs=2).layers[0].values
+    assert torch.equal(both, torch.cat([ours.layers[0].values, -ours.layers[0].values]))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_mutated_prefixes_give_what_each_gives_alone(name, threads):
+    """As a forest, or as plain sentences where the family takes no attention function of ours."""
+    made, rng = tiny.model(name), np.random.default_rng(3)
+    sentences = [rng.integers(2, 6, n) for n in (4, 9, 14, 9, 20)]  # few types: much begins alike
+    corpus = Corpus(np.concatenate(sentences).astype(np.int32), np.cumsum([0, *map(len, sentences)]), len(sentences))
+    n = 60
+    sentence = rng.integers(0, len(sentences), n)
+    position = np.array([rng.integers(1, len(sentences[s]) + 1) for s in sentence])
+    rows = pl.DataFrame({
+        "layer": rng.integers(1, tiny.LAYERS + 1, n), "key": rng.integers(0, tiny.KEYS, n), "sentence": sentence,
+        "position": position, "removed": [rng.integers(1, p + 1) for p in position],
+    })  # fmt: skip
+    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, rows, 40, threads)
+    truth, known = [], {}
+    for layer, key, s, p, removed in rows.iter_rows():
+        prefix = tuple(np.delete(sentences[s][:p], removed - 1))
+        if prefix not in known:
+            known[prefix] = tiny.alone(made, tiny.family(name), np.array(prefix, dtype=np.int64))[0]
+        truth.append(float(known[prefix][layer - 1].coefficients[-1, key]))
+    np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-5 * np.abs(truth).max())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "gptj", "falcon"])
+def test_a_model_in_bfloat16_runs_on_a_cpu(name):
+    made, sentences = tiny.model(name, torch.bfloat16), sentences_of()
+    seen, o = tiny.run(tiny.analysed(made, precision="bfloat16"), sentences)
+    alone = [tiny.alone(made, tiny.family(name), sentence)[0] for sentence in sentences]
+    for index, layer in enumerate(seen):
+        assert layer.coefficients.dtype == torch.float32
+        truth = torch.cat([layers[index].coefficients for layers in alone]).float()
+        assert off(layer.coefficients, truth) < 0.05
+    read = tiny.analysed(made, precision="bfloat16").vocabulary.read(o)
+    assert torch.isfinite(read.probability).all()
+
+
+def test_a_sentence_longer_than_the_model_takes_is_refused():
+    ours = tiny.analysed(tiny.model("gpt2"))
+    assert ours.max_tokens == tiny.LONGEST - 1
+    with pytest.raises(UserError, match="a sentence of 60 tokens; the model takes 59"):
+        ours.pack(sentences_of([60]))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3", "gptj"])
+def test_a_model_is_loaded_from_the_folder_that_transformers_saved(name, tmp_path):
+    made, sentences = tiny.model(name), sentences_of()
+    made.save_pretrained(tmp_path)
+    loaded = transformer.load(tmp_path, tiny.description(made))
+    seen, plain = tiny.run(loaded, sentences)[1], tiny.run(tiny.analysed(made), sentences)[1]
+    assert torch.equal(seen, plain) and loaded.source == str((tmp_path / "model.safetensors").resolve())

@@ -2,14 +2,16 @@
 
 import copy
 from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
 import torch
 import transformers
 
 from ff_memories.model import families, packed
 from ff_memories.model.transformer import Transformer, TransformerDescription, layers_of
 
-LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 64, 1
+LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 60, 1
 
 OLD = {"vocab_size": TYPES, "n_embd": MODEL, "n_layer": LAYERS, "n_head": HEADS, "n_inner": KEYS,
         "n_positions": LONGEST, "bos_token_id": START, "eos_token_id": START}  # fmt: skip
@@ -105,3 +107,64 @@ def analysed(made, row=None, signs=1, precision="float32"):
     if row.packed:
         made.set_attn_implementation(packed.NAME)
     return Transformer(made, replace(description(made), gated=row.gated), row, signs, precision)
+
+
+class Truth(NamedTuple):
+    """What `transformers` computes in a layer for one sentence by itself, (tokens, n) each."""
+
+    residual: torch.Tensor
+    coefficients: torch.Tensor
+    update: torch.Tensor
+    output: torch.Tensor
+
+
+@torch.no_grad()
+def alone(made, row, sentence):
+    """Run one sentence, its start token in front, with eager attention; return each layer's truth and the logits.
+
+    The residual is what the norm reads or, beside parallel attention, the layer's input plus attention's output.
+    """
+    seen, hooks = [{} for _ in range(made.config.num_hidden_layers)], []
+    first = lambda found: (found[0] if isinstance(found, tuple) else found).detach().flatten(0, -2).clone()
+
+    def keep(module, own, name, ours):
+        def read(_, args, kwargs):
+            own[name] = first(args or kwargs["hidden_states"])
+
+        def found(_, args, out):
+            own[name] = first(out)
+
+        hooks.append(
+            module.register_forward_pre_hook(read, with_kwargs=True) if ours else module.register_forward_hook(found)
+        )
+
+    for own, layer in zip(seen, made.get_submodule(layers_at(made)), strict=True):
+        keep(layer.get_submodule(row.down), own, "m", True)
+        keep(layer.get_submodule(row.norm_after or row.down), own, "y", False)
+        keep(layer, own, "x", True)
+        keep(layer, own, "o", False)
+        if row.reads:
+            keep(layer.get_submodule(row.reads), own, "r", True)
+        else:
+            keep(next(m for n, m in layer.named_children() if "att" in n and "norm" not in n), own, "a", False)
+    tokens = torch.from_numpy(np.concatenate([[START], sentence]).astype(np.int64))
+    try:
+        out = made(input_ids=tokens[None].to(made.device), use_cache=False, output_hidden_states=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for own, below, above in zip(seen, out.hidden_states[:-1], out.hidden_states[1:], strict=True):
+        assert torch.equal(own["x"], below[0])
+        assert own is seen[-1] or torch.equal(own["o"], above[0])  # the last one stands behind the final norm
+    truths = [Truth(own["r"] if "r" in own else own["x"] + own["a"], own["m"], own["y"], own["o"]) for own in seen]
+    return truths, out.logits[0]
+
+
+def run(analysed_model, sentences):
+    """Return what the product sees in each layer for sentences that come by length, and the last layer's output."""
+    batch, seen = analysed_model.pack(sentences), []
+    x = analysed_model.embed(batch)
+    for layer in analysed_model.layers:
+        seen.append(layer(x, batch))
+        x = seen[-1].output
+    return seen, x

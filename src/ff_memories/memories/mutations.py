@@ -19,6 +19,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.model import prefix_tree
 from ff_memories.model.buffers import retry_smaller, sliced
 from ff_memories.model.decoder import LanguageModel, at
+from ff_memories.model.padded import PlainPaths
 
 NOTHING = 0  # `removed` of the sentence as it is
 
@@ -108,10 +109,15 @@ def mutated_coefficients(
 
     def run(part: slice) -> None:
         own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
-        trees = prefix_tree.PrefixTree(
-            paths[part], path[own] - part.start, position[own], layer[own], decoder.device, decoder.start
-        )
-        out[own] = _read(decoder, trees, layer[own], key[own])
+        reads = path[own] - part.start, position[own], layer[own]
+        trees: prefix_tree.PrefixTree | PlainPaths
+        if decoder.forests:
+            trees = prefix_tree.PrefixTree(paths[part], *reads, decoder.device, decoder.start)
+            x = decoder.embed(trees)
+        else:
+            trees = PlainPaths(paths[part], *reads, decoder.pack)
+            x = decoder.embed(trees.batch)
+        out[own] = _read(decoder, x, trees, layer[own], key[own])
         with one_at_a_time:
             progress.step(len(own))
 
@@ -119,7 +125,7 @@ def mutated_coefficients(
         with torch.inference_mode():  # a setting of the thread
             retry_smaller(run, part, part.stop - part.start, sliced, "text")
 
-    parts, one_at_a_time = list(prefix_tree.cut(paths, batch_tokens)), Lock()
+    parts, one_at_a_time = list(prefix_tree.cut(paths, batch_tokens, decoder.forests)), Lock()
     with Progress(len(rows), "mutated triggers", "mutations") as progress:
         if threads == 1 or decoder.device.type != "cpu":
             for part in parts:
@@ -156,15 +162,17 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
     return paths, place[text]
 
 
-def _read(decoder: LanguageModel, trees: prefix_tree.PrefixTree, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Run a forest; return the coefficients of its reads."""
+def _read(
+    decoder: LanguageModel, x: torch.Tensor, trees: prefix_tree.PrefixTree | PlainPaths,
+    layer: np.ndarray, key: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Run a forest, or plain paths, from the first layer's input (rows, d); return the coefficients of its reads."""
     send = lambda array: torch.from_numpy(array).to(decoder.device)
     out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)
-    x = decoder.embed(trees)
     for index, block in enumerate(decoder.layers[: trees.depth]):
-        level = trees.level(index + 1)
+        level, rows = trees.level(index + 1), trees.level_rows(index + 1)
         last = index + 1 == trees.depth
-        seen = block(x[: level.rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
+        seen = block(x[:rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
         here = np.flatnonzero(layer == index + 1)
         out[send(here)] = at(seen.coefficients, send(trees.row[here]), send(key[here]))
         x = seen.output

@@ -208,6 +208,7 @@ class Decoder:
 
     Attributes:
         start: id of the token that every sentence begins with.
+        forests: whether layers take forests of prefixes (``prefix_tree``).
 
     Args:
         dtype: of all numbers; float64 is for tests.
@@ -216,6 +217,7 @@ class Decoder:
     """
 
     start, signs = EOS, 1
+    forests = True
 
     def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
                  dtype: torch.dtype = torch.float32, precision: Precision = "float32"):  # fmt: skip

@@ -27,9 +27,13 @@ def common_prefixes(paths: list[np.ndarray]) -> np.ndarray:
     return out
 
 
-def cut(paths: list[np.ndarray], budget: int) -> Iterator[slice]:
-    """Cut paths in lexicographic order into forests of at most ``budget`` rows; a longer path stands alone."""
-    shared, first, rows = common_prefixes(paths), 0, 0
+def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[slice]:
+    """Cut paths in lexicographic order into forests of at most ``budget`` rows; a longer path stands alone.
+
+    ``forests``: whether paths share what they begin with; else every path has all its rows.
+    """
+    shared = common_prefixes(paths) if forests else np.zeros(len(paths), dtype=np.int64)
+    first, rows = 0, 0
     for i, path in enumerate(paths):
         new = len(path) - shared[i]
         if i > first and rows + new > budget:

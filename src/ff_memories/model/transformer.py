@@ -1,7 +1,8 @@
 """A language model of `transformers` as a stack of key-value memories, behind the same loop as ``decoder.Decoder``.
 
-`transformers`' own layers compute every number. Here is the loop around them, attention without padding (``packed``),
-and hooks that read each layer where its row of ``families`` says.
+`transformers`' own layers compute every number. Here is the loop around them, and hooks that read each layer where its
+row of ``families`` says. Sentences run without padding (``packed``); where a family takes no attention function of
+ours, they are padded behind (``padded``).
 """
 
 import contextlib
@@ -30,6 +31,7 @@ from ff_memories.model import packed
 from ff_memories.model.converted import Description
 from ff_memories.model.decoder import Batch, Seen
 from ff_memories.model.families import Family, row
+from ff_memories.model.padded import Band, bands
 from ff_memories.model.prefix_tree import Level, PrefixTree
 from ff_memories.model.products import linear
 from ff_memories.model.vocabulary import Vocabulary
@@ -54,6 +56,9 @@ class TransformerDescription(Description):
     config: dict[str, Any] = field(default_factory=dict)
 
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input
+
+
 class Stop(Exception):
     """Ends a layer at its coefficients."""
 
@@ -62,7 +67,8 @@ class _State(threading.local):
     """What one thread's run is about: set by ``embed``, read by the layers."""
 
     def __init__(self) -> None:
-        self.arguments: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.arguments: list[Arguments] = []  # of each layer
+        self.bands: list[tuple[Band, list[Arguments]]] = []  # the same of each band
         self.rows = 0
         self.seen: dict[str, torch.Tensor] = {}
         self.last = False
@@ -81,15 +87,15 @@ class Layer:
             module.get_submodule(family.reads).register_forward_pre_hook(self._residual)
 
     def _residual(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
-        self.state.seen["residual"] = _rows(args[0])
+        self.state.seen["residual"] = args[0]
 
     def _coefficients(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
-        self.state.seen["coefficients"] = _rows(args[0])
+        self.state.seen["coefficients"] = args[0]
         if self.state.last:
             raise Stop
 
     def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
-        self.state.seen["update"] = _rows(out)
+        self.state.seen["update"] = out
 
     @property
     def values(self) -> torch.Tensor:
@@ -111,29 +117,61 @@ class Layer:
 
         A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
         """
-        state = self.state
-        state.seen, state.last = {}, last
-        args, kwargs = state.arguments[self.index]
-        fit = partial(_first_rows, rows=len(x), of=state.rows)
+        fit = partial(_first_rows, rows=len(x), of=self.state.rows)
+        args, kwargs = self.state.arguments[self.index]
         with packed.over(batch):
-            try:
-                found = self.module(x[None], *map(fit, args), **{name: fit(given) for name, given in kwargs.items()})
-            except Stop:
-                found = None
-            finally:
-                state.last = False
-        m = _float32(state.seen["coefficients"])
-        if found is None:
-            nothing = x[:0]
-            return Seen(state.seen.get("residual", x), m, nothing, nothing)
-        o = _rows(found[0] if isinstance(found, tuple) else found)
-        y = state.seen["update"]
-        r = state.seen["residual"] if "residual" in state.seen else o - y
-        return Seen(r, m, y[:needed], o[:needed])
+            found = self.run(
+                x[None], (tuple(map(fit, args)), {name: fit(given) for name, given in kwargs.items()}), last
+            )
+        return _seen({name: part.flatten(0, -2) for name, part in found.items()}, x, needed)
+
+    def run(self, x: torch.Tensor, arguments: Arguments, last: bool) -> dict[str, torch.Tensor]:
+        """Run the model's own layer on (sentences, tokens, d); return what the hooks read and, if not last, o."""
+        self.state.seen, self.state.last = {}, last
+        args, kwargs = arguments
+        try:
+            found = self.module(x, *args, **kwargs)
+            self.state.seen["output"] = found[0] if isinstance(found, tuple) else found
+        except Stop:
+            pass
+        finally:
+            self.state.last = False
+        return self.state.seen
+
+
+class PaddedLayer(Layer):
+    """A block of a model that takes no attention function: it runs band after band (``padded``), and no forest."""
+
+    def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        super()._update(_, args, out.clone())  # Falcon adds attention to it in place
+
+    def __call__(
+        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        out: torch.Tensor | None = None,
+    ) -> Seen:  # fmt: skip
+        """Run the layer; as ``Layer``."""
+        parts = []
+        for band, arguments in self.state.bands:
+            found = self.run(band.spread(x), arguments[self.index], last)
+            parts.append({name: band.gather(part) for name, part in found.items()})
+        return _seen({name: torch.cat([part[name] for part in parts]) for name in parts[0]}, x, needed)
+
+
+def _seen(found: dict[str, torch.Tensor], x: torch.Tensor, needed: int | None) -> Seen:
+    """Return what a layer's hooks read, (rows, n) each; ``x`` (rows, d): its input."""
+    m = _float32(found["coefficients"])
+    if "output" not in found:
+        nothing = x[:0]
+        return Seen(found.get("residual", x), m, nothing, nothing)
+    o, y = found["output"], found["update"]
+    return Seen(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
 
 
 class Transformer:
     """A language model of `transformers` for analysis; the same interface as ``decoder.Decoder``.
+
+    Attributes:
+        forests: whether layers take forests of prefixes (``prefix_tree``), or plain batches alone.
 
     Args:
         model: the loaded model, its attention function set.
@@ -154,7 +192,9 @@ class Transformer:
         self._stack = stack
         if arithmetic.portable() and self.device.type == "cpu":
             multiply_portably(model)
-        self.layers = [Layer(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
+        self.forests = family.packed
+        kind = Layer if family.packed else PaddedLayer
+        self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
         self.embedding = model.get_input_embeddings().weight.detach()
         self.vocabulary = vocabulary_of(model, description, family, precision)
 
@@ -176,11 +216,24 @@ class Transformer:
 
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d), and keep what the model gives each layer besides."""
-        with self._alone, caught(self.model, self.path, self._stack) as catchers:
-            self.model.base_model(input_ids=batch.tokens[None], position_ids=batch.positions[None], use_cache=False)
-        self._state.arguments = [(c.args, c.kwargs) for c in catchers]
-        self._state.rows = len(batch.tokens)
-        return _rows(catchers[0].x)
+        state = self._state
+        state.rows = len(batch.tokens)
+        if self.forests:
+            x, state.arguments = self._begin(batch.tokens[None], position_ids=batch.positions[None])
+            return x.flatten(0, -2)
+        assert isinstance(batch, Batch), "a family without packing runs no forest"
+        state.bands, parts = [], []
+        for band in bands(batch, self.description.max_positions):
+            x, arguments = self._begin(band.spread(batch.tokens))
+            state.bands.append((band, arguments))
+            parts.append(band.gather(x))
+        return torch.cat(parts)
+
+    def _begin(self, tokens: torch.Tensor, **more: torch.Tensor) -> tuple[torch.Tensor, list[Arguments]]:
+        """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
+        with self._alone, caught(self.model, self.path, self._stack, not self.forests) as catchers:
+            self.model.base_model(input_ids=tokens, use_cache=False, **more)
+        return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Return the last layer's output o^L (rows, d), before the model's final norm."""
@@ -375,9 +428,9 @@ def vocabulary_of(model: Any, description: TransformerDescription, family: Famil
 class _Catcher(nn.Module):
     """Stands in a layer's place while the model prepares its input; keeps what that layer would be given."""
 
-    def __init__(self, layer: nn.Module):
+    def __init__(self, layer: nn.Module, pair: bool):
         super().__init__()
-        self.layer = layer
+        self.layer, self.pair = layer, pair
         self.x = torch.empty(0)
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
@@ -388,17 +441,20 @@ class _Catcher(nn.Module):
         except AttributeError:  # what the model looks up on its layers
             return getattr(super().__getattr__("layer"), name)
 
-    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor | tuple[torch.Tensor, None]:
         self.x, self.args, self.kwargs = x, args, kwargs
-        return x
+        return (x, None) if self.pair else x
 
 
 @contextlib.contextmanager
-def caught(model: nn.Module, path: str, stack: nn.ModuleList) -> Iterator[list[_Catcher]]:
-    """Put catchers in the place of a model's layers."""
+def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> Iterator[list[_Catcher]]:
+    """Put catchers in the place of a model's layers.
+
+    ``pairs``: whether layers return their attention weights as well, as those do that take no attention function.
+    """
     parent, _, name = path.rpartition(".")
     holder = model.get_submodule(parent)
-    catchers = [_Catcher(layer) for layer in stack]
+    catchers = [_Catcher(layer, pairs) for layer in stack]
     setattr(holder, name, nn.ModuleList(catchers))
     try:
         yield catchers
@@ -416,11 +472,6 @@ def multiply_portably(model: nn.Module) -> None:
     for module in model.modules():
         if matrix(module):
             module.forward = partial(forward, module)
-
-
-def _rows(x: torch.Tensor) -> torch.Tensor:
-    """Return (1, rows, n) as (rows, n)."""
-    return x.flatten(0, -2)
 
 
 def _float32(x: torch.Tensor) -> torch.Tensor:
