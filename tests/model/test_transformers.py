@@ -1,5 +1,6 @@
 """Models of `transformers`: what is read from them is what they compute, and a row that says otherwise is refused."""
 
+import math
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -7,12 +8,14 @@ import polars as pl
 import pytest
 import tiny
 import torch
+import transformers
+from opt import as_decoder
 from tiny import CONFIGS
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import mutations
-from ff_memories.model import packed, transformer
+from ff_memories.memories import batching, mutations, trigger_table, triggers
+from ff_memories.model import families, packed, transformer
 from ff_memories.model.families import FAMILIES
 from ff_memories.model.products import attention
 from ff_memories.model.proof import TOLERANCES, prove
@@ -60,6 +63,13 @@ def test_a_proof_leaves_the_model_as_it_was():
     with pytest.raises(UserError):
         prove(made, replace(tiny.family("llama"), norm=None))
     assert made.config._attn_implementation == packed.NAME
+
+
+def test_a_proof_holds_beside_the_loop_that_reads_the_same_model():
+    ours = tiny.analysed(tiny.model("gpt2"))
+    batch = ours.pack(sentences_of([3]))
+    ours.layers[0](ours.embed(batch), batch, last=True)
+    prove(ours.model, tiny.family("gpt2"))
 
 
 WRONG: dict[str, tuple[str, dict, str]] = {  # model -> what its row is made to say, and what the refusal names
@@ -252,3 +262,146 @@ def test_a_model_is_loaded_from_the_folder_that_transformers_saved(name, tmp_pat
     loaded = transformer.load(tmp_path, tiny.description(made))
     seen, plain = tiny.run(loaded, sentences)[1], tiny.run(tiny.analysed(made), sentences)[1]
     assert torch.equal(seen, plain) and loaded.source == str((tmp_path / "model.safetensors").resolve())
+
+
+# ------------------------------------------------------------------------------------------------- closed forms and OPT
+
+TYPES = 32  # and as many dimensions: a token's vector is its own axis
+TRIGGER, PROMOTED, KEY = 7, 11, 5
+GATE, UP, BIAS, VALUE = 0.8, -0.5, -0.3, 3.0
+
+
+def planted(name):
+    """Return a model of one layer without attention where one key responds to one token; its up matrix is set later."""
+    options: dict = {"vocab_size": TYPES, "bos_token_id": 1, "eos_token_id": 1, "tie_word_embeddings": False}
+    if name == "gpt2":
+        options |= {"n_embd": TYPES, "n_layer": 1, "n_head": 4, "n_inner": 40, "layer_norm_epsilon": 1e-12,
+                    "activation_function": "gelu"}  # fmt: skip
+    else:
+        options |= {"hidden_size": TYPES, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 4,
+                    "num_key_value_heads": 2, "rms_norm_eps": 1e-12}  # fmt: skip
+    row = FAMILIES[name][0]
+    made = getattr(transformers, row.architecture)(transformers.CONFIG_MAPPING[name](**options)).double().eval()
+    for parameter_name, parameter in made.named_parameters():
+        parameter.requires_grad_(False)
+        parameter.zero_() if parameter.dim() > 1 or "bias" in parameter_name else parameter.fill_(1.0)
+    made.get_input_embeddings().weight.copy_(torch.eye(TYPES))
+    made.get_output_embeddings().weight.copy_(torch.eye(TYPES))
+    return made
+
+
+def seen_of(made):
+    """Prove the row, which is given, and run a sentence whose second token is the trigger."""
+    row = FAMILIES[made.config.model_type][0]
+    prove(made, row)
+    ours = tiny.analysed(made)
+    (seen,), o = tiny.run(ours, [np.array([2, TRIGGER, 3])])
+    return seen, ours.vocabulary.read(o), ours
+
+
+def test_a_memory_planted_behind_gelu_has_its_closed_form_where_it_is_negative_too():
+    made = planted("gpt2")
+    mlp = made.transformer.h[0].mlp
+    mlp.c_fc.weight[TRIGGER, KEY], mlp.c_fc.bias[KEY], mlp.c_proj.weight[KEY, PROMOTED] = GATE, BIAS, VALUE
+    seen, read, ours = seen_of(made)
+    root = (TYPES - 1) ** 0.5  # LayerNorm makes of a token's axis root there and -1 / root elsewhere
+    gelu = lambda x: x * 0.5 * (1 + math.erf(x / 2**0.5))
+    here, elsewhere = gelu(GATE * root + BIAS), gelu(-GATE / root + BIAS)
+    assert elsewhere < 0 < here
+    m = seen.coefficients
+    assert m[:, KEY].tolist() == pytest.approx([elsewhere, elsewhere, here, elsewhere], abs=1e-9)
+    assert seen.update[:, PROMOTED].tolist() == pytest.approx((m[:, KEY] * VALUE).tolist(), abs=1e-9)
+    assert int(read.top[2]) == PROMOTED and int(m.count_nonzero()) == 4
+    assert int(ours.vocabulary.predict(ours.layers[0].values[KEY : KEY + 1]).top) == PROMOTED
+
+
+@pytest.mark.parametrize("up", [UP, -UP], ids=["negative", "positive"])
+def test_a_memory_planted_behind_a_gate_has_its_closed_form_in_both_signs(up):
+    made = planted("llama")
+    mlp = made.model.layers[0].mlp
+    mlp.gate_proj.weight[KEY, TRIGGER], mlp.up_proj.weight[KEY, TRIGGER] = GATE, up
+    mlp.down_proj.weight[PROMOTED, KEY] = VALUE
+    seen, read, ours = seen_of(made)
+    root = TYPES**0.5  # RMSNorm makes of a token's axis root there, and nothing elsewhere
+    here = GATE * root / (1 + math.exp(-GATE * root)) * up * root
+    m = seen.coefficients
+    assert m[:, KEY].tolist() == pytest.approx([0, 0, here, 0], rel=1e-6)  # RMSNorm computes in float32
+    assert int(m.count_nonzero()) == 1 and math.copysign(1, here) == math.copysign(1, up)
+    assert float(seen.update[2, PROMOTED]) == pytest.approx(here * VALUE, rel=1e-6)
+    assert (int(read.top[2]) == PROMOTED) == (up > 0)  # a negative coefficient demotes what the value promotes
+    lowest = ours.vocabulary.log_probabilities(ours.vocabulary.output(seen.output[2:3]), whole=True).argmin()
+    assert (int(lowest) == PROMOTED) == (up < 0)
+    both = tiny.analysed(made, signs=2)
+    assert int(both.vocabulary.predict(-both.layers[0].values[len(m[0]) + KEY][None]).top) == PROMOTED
+
+
+def opt(dtype):
+    """Return OPT as `transformers` runs it and as the product's own decoder does, and a corpus."""
+    made, rng = tiny.model("opt", dtype), np.random.default_rng(5)
+    sentences = [rng.integers(4, tiny.TYPES, n) for n in rng.integers(2, 40, 120)]
+    tokens = np.concatenate(sentences).astype(np.int32)
+    corpus = Corpus(tokens, np.cumsum([0, *map(len, sentences)]), len(sentences))
+    return tiny.analysed(made, start=2), as_decoder(made, dtype), corpus
+
+
+@pytest.mark.parametrize("dtype", EXACT, ids=str)
+def test_opt_through_transformers_and_through_the_products_own_decoder_is_one_model(dtype):
+    theirs, ours, corpus = opt(dtype)
+    sentences = sorted((corpus.sentence(s) for s in range(20)), key=len)
+    for one, other in zip(tiny.run(theirs, sentences)[0], tiny.run(ours, sentences)[0], strict=True):
+        assert max(off(a, b) for a, b in zip(one, other, strict=True)) < EXACT[dtype] / 10
+    o = ours.forward(ours.pack(sentences))
+    found = [model.vocabulary.log_probabilities(model.vocabulary.output(o)) for model in (theirs, ours)]
+    assert off(*found) < EXACT[dtype] / 10
+
+
+@pytest.mark.parametrize("per_sentence", ["best", "all"])
+def test_opt_has_the_same_triggers_both_ways(per_sentence):
+    *models, corpus = opt(torch.float32)
+    frames = []
+    for model in models:
+        best = triggers.trigger_examples(model, corpus, batching.blocks(corpus.lengths), top=10, batch_tokens=512,
+                                         per_sentence=per_sentence)  # fmt: skip
+        frames.append(trigger_table.table(best, corpus))
+    one, other = (frame.select("layer", "key", "rank", "sentence", "position", "next_token") for frame in frames)
+    assert one.height == other.height > 1000
+    np.testing.assert_allclose(frames[0]["coefficient"], frames[1]["coefficient"], rtol=1e-5, atol=1e-5)
+    differ = int((one != other).select(pl.any_horizontal(pl.all())).to_series().sum())
+    assert differ <= 4  # two prefixes may be equal but for rounding, and change places
+
+
+# -------------------------------------------------------------------------------------------- what no row is there for
+
+REFUSED: dict[str, tuple[dict, str]] = {
+    "experts": ({"model_type": "mixtral"}, "mixtral is a mixture of experts: which memories exist"),
+    "an encoder": ({"model_type": "bert"}, "bert is an encoder: its prefixes and next tokens are not defined"),
+    "an encoder-decoder": ({"model_type": "t5"}, "t5 is an encoder-decoder"),
+    "a state-space model": ({"model_type": "mamba"}, "mamba is a state-space or recurrent model"),
+    "an unknown type": ({"model_type": "gpt99"}, "no row says where the memories of 'gpt99' models are"),
+    "no type": ({}, "no model_type"),
+    "a type that is none": ({"model_type": ["gpt2"]}, "no model_type"),
+    "a norm behind the sum": ({"model_type": "opt", "do_layer_norm_before": False}, "do_layer_norm_before is False"),
+    "Falcon, sequential": ({"model_type": "falcon", "parallel_attn": False}, "parallel_attn is False"),
+    "Falcon with two norms": ({"model_type": "falcon", "new_decoder_architecture": True}, "with new_decoder_arch"),
+    "BLOOM's other residual": (
+        {"model_type": "bloom", "apply_residual_connection_post_layernorm": True}, "are read with apply_residual",
+    ),
+    "NeoX, neither": ({"model_type": "gpt_neox", "use_parallel_residual": "yes"}, "use_parallel_residual is 'yes'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_model_without_a_row_is_refused_with_the_reason(what):
+    config, why = REFUSED[what]
+    with pytest.raises(UserError, match="fix: ") as refused:
+        families.row(config, "folder/config.json")
+    assert why in str(refused.value) and str(refused.value).startswith("folder/config.json: ")
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_an_option_of_the_config_chooses_the_row(parallel):
+    row = families.row({"model_type": "gpt_neox", "use_parallel_residual": parallel}, "here")
+    assert row.wiring == ("parallel" if parallel else "sequential")
+    name = "gpt_neox, sequential" if parallel else "gpt_neox"  # each row refuses the other's model
+    with pytest.raises(UserError, match=r"layer 1, mlp.dense_h_to_4h: m = f\(K h\).* does not hold"):
+        prove(tiny.model(name), replace(row, reads=None))

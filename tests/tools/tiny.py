@@ -20,7 +20,7 @@ NEW = {"vocab_size": TYPES, "hidden_size": MODEL, "intermediate_size": KEYS, "nu
         "bos_token_id": START, "eos_token_id": START}  # fmt: skip
 LLAMA = NEW | {"num_key_value_heads": 2}
 GEMMA = LLAMA | {"pad_token_id": 0, "head_dim": 16}
-GEMMA2 = GEMMA | {"query_pre_attn_scalar": 16, "sliding_window": LONGEST}
+GEMMA2 = GEMMA | {"query_pre_attn_scalar": 24, "sliding_window": LONGEST}
 
 CONFIGS = {  # name -> model_type and what its config says
     "gpt2": ("gpt2", OLD),
@@ -100,13 +100,13 @@ def description(made):
     )  # fmt: skip
 
 
-def analysed(made, row=None, signs=1, precision="float32"):
+def analysed(made, row=None, signs=1, precision="float32", start=START):
     """Return a copy of a model with the product's loop around it."""
     row = row or families.row(data(made.config), "tiny")
     made = copy.deepcopy(made)
     if row.packed:
         made.set_attn_implementation(packed.NAME)
-    return Transformer(made, replace(description(made), gated=row.gated), row, signs, precision)
+    return Transformer(made, replace(description(made), gated=row.gated, start=start), row, signs, precision)
 
 
 class Truth(NamedTuple):
