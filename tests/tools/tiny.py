@@ -106,7 +106,7 @@ def analysed(made, row=None, signs=1, precision="float32", start=START):
     made = copy.deepcopy(made)
     if row.packed:
         made.set_attn_implementation(packed.NAME)
-    return Transformer(made, replace(description(made), gated=row.gated, start=start), row, signs, precision)
+    return Transformer(made, replace(description(made), gated=row.gated, start=start, signs=signs), row, precision)
 
 
 class Truth(NamedTuple):

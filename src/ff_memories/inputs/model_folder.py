@@ -1,56 +1,15 @@
-"""A folder with a model of `transformers`: config.json, weights and tokenizer.json, read as data and never run.
-
-What could name code, or a model that is not what its weights say, is refused before `transformers` sees it.
-"""
+"""A folder with a model of `transformers`: which of its files a run reads, and their digests."""
 
 import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ff_memories.base.errors import UserError
 
 CONFIG, TOKENIZER, INDEX = "config.json", "tokenizer.json", "model.safetensors.index.json"
 OTHERS = ("tokenizer_config.json", "special_tokens_map.json")  # read where they are there
-_CODE = ("auto_map", "attn_implementation", "experts_implementation", "custom_pipelines")
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_experts_per_tok")
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read a config.json as data.
-
-    Raises:
-        UserError: the file is no mapping, or it names code, quantised weights or experts.
-    """
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file", "give a folder that `transformers` saved a model in") from None
-    except (ValueError, OSError, RecursionError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error})", "fetch the file again") from None
-    if not isinstance(config, dict):
-        raise UserError(f"{path}: not a mapping", "fetch the file again")
-    for name, value in _entries(config):
-        if any(word in name for word in _CODE) and value:
-            raise UserError(f"{path}: refused, {name} can name code to run", f"remove {name} if the model needs none")
-        if name == "quantization_config" and value:
-            raise UserError(f"{path}: the weights are quantised", "use the checkpoint in float32, float16 or bfloat16")
-        if name in _EXPERTS and isinstance(value, int) and value > 1:
-            raise UserError(
-                f"{path}: a mixture of experts ({name}: {value}); which memories exist depends on the token",
-                "use a dense model",
-            )
-    return config
-
-
-def _entries(config: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Yield the entries of a mapping and of the mappings in it."""
-    for name, value in config.items():
-        yield name, value
-        if isinstance(value, dict):
-            yield from _entries(value)
 
 
 def files_of(folder: str | Path) -> list[str]:

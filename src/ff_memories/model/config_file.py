@@ -2,12 +2,14 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError
 
 LARGEST = 1 << 20  # bytes
+EXPERTS = re.compile(r"(num_local|num|n_routed|moe_num)_experts")
 CODE = re.compile(r"auto_map|custom_pipelines|.*(attn|experts)_implementation.*")
 
 
@@ -28,18 +30,27 @@ def read(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path}: no JSON ({fault})") from None
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise UserError(f"{path}: no JSON object with a model_type", "give the config.json that `transformers` saved")
-    for key in _keys(content):
+    for key, value in _entries(content):
+        if not value or isinstance(value, bool):
+            continue
         if CODE.fullmatch(key):
             raise UserError(f"{path}: {key} names code, and no code of a model's is run", f"remove {key} from the file")
         if key == "quantization_config":
             raise UserError(f"{path}: the weights are quantised", "give the model in float32, float16 or bfloat16")
+        if EXPERTS.fullmatch(key) and isinstance(value, int) and value > 1:
+            raise UserError(
+                f"{path}: a mixture of experts ({key}: {value}); which memories exist depends on the token",
+                "use a dense model",
+            )
     return content
 
 
-def _keys(content: Any) -> list[str]:
-    """Return the keys of an object and of those within it."""
+def _entries(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of an object and of those within it."""
     if isinstance(content, list):
-        return [key for part in content for key in _keys(part)]
-    if isinstance(content, dict):
-        return [key for name, part in content.items() for key in (name, *_keys(part))]
-    return []
+        for part in content:
+            yield from _entries(part)
+    elif isinstance(content, dict):
+        for name, part in content.items():
+            yield name, part
+            yield from _entries(part)

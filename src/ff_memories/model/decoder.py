@@ -113,6 +113,7 @@ class LanguageModel(Protocol):
     Attributes:
         start: id of the token that every sentence begins with.
         signs: 1, or 2 where the coefficients' negative values are memories of their own.
+        forests: whether layers take a ``PrefixTree``.
         source: the file of the weights, where they come from one.
     """
 
@@ -122,6 +123,7 @@ class LanguageModel(Protocol):
     dtype: torch.dtype
     start: int
     signs: int
+    forests: bool
     embedding: torch.Tensor
     vocabulary: Vocabulary
 

@@ -1,6 +1,7 @@
 """Take in a model of `transformers`: check its files, prove where its memories are, and write the model info."""
 
 import json
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -15,8 +16,9 @@ from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.corpus.types import write_types
 from ff_memories.inputs import model_folder
-from ff_memories.model import checkpoint, families, transformer
+from ff_memories.model import checkpoint, config_file, families, transformer
 from ff_memories.model.families import Family
+from ff_memories.model.proof import prove
 
 LONGEST = 65_535  # tokens, as tables count them
 
@@ -35,7 +37,7 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     """
     folder, (model, signs) = files[0].parent, _asked(config)
     model_folder.check_digests(folder, model.files)
-    plain = model_folder.read_config(folder / model_folder.CONFIG)
+    plain = config_file.read(folder)
     family = families.row(plain, str(folder / model_folder.CONFIG))
     loaded = _load(folder, plain, family)
     tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, loaded.get_output_embeddings().weight.shape[0])
@@ -53,6 +55,13 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         "start_token": tokenizer[start],
     }
     state = {name: tensor.contiguous() for name, tensor in transformer.own_weights(loaded).items()}
+    proof = prove(loaded.float(), family)
+    worst = max(proof.errors, key=proof.errors.__getitem__)
+    print(
+        f"{folder}: {len(proof.errors)} equations hold in all {proof.layers} layers; largest relative error "
+        f"{proof.errors[worst]:.0e}: {worst}",
+        file=sys.stderr,
+    )
     with atomic_write(weights) as partial:
         save_file(state, partial, metadata={"format": "pt"})
     write_whole(description, json.dumps(asdict(shape), indent=1) + "\n")
@@ -78,5 +87,5 @@ def _load(folder: Path, plain: dict[str, Any], family: Family) -> Any:
             own = {name: tensor.clone().contiguous() for name, tensor in state.items()}
             save_file(own, Path(safe) / "model.safetensors", metadata={"format": "pt"})
             kind = next((t.dtype for t in own.values() if t.is_floating_point()), torch.float32)
-            return transformer.load_weights(Path(safe), plain, family, kind, "eager")
-    return transformer.load_weights(folder, plain, family, "auto", "eager")
+            return transformer.load_weights(Path(safe), plain, family.architecture, kind, "eager")
+    return transformer.load_weights(folder, plain, family.architecture, "auto", "eager")
