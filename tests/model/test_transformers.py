@@ -10,6 +10,7 @@ import tiny
 import torch
 import transformers
 from opt import as_decoder
+from second_device import SecondDevice
 from tiny import CONFIGS
 
 from ff_memories.base.errors import UserError
@@ -246,6 +247,23 @@ def test_a_model_in_bfloat16_runs_on_a_cpu(name):
         assert off(layer.coefficients, truth) < 0.05
     read = tiny.analysed(made, precision="bfloat16").vocabulary.read(o)
     assert torch.isfinite(read.probability).all()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_model_runs_and_is_proved_where_it_lies(name):
+    """On a device that refuses tensors of another one."""
+    made, sentences = tiny.model(name), sentences_of([3, 5, 5, 9])
+    plain, _ = tiny.run(tiny.analysed(made), sentences)
+    with SecondDevice():
+        there = tiny.analysed(made, device="cuda:1")
+        prove(there.model, tiny.family(name))
+        with torch.inference_mode():
+            seen, o = tiny.run(there, sentences)
+            assert str(there.vocabulary.read(o).top.device) == "cuda:1"
+        assert all(str(part.device) == "cuda:1" for layer in seen for part in layer)
+        found = [layer.coefficients.cpu() for layer in seen]
+    for ours, layer in zip(found, plain, strict=True):
+        assert off(ours, layer.coefficients) < 1e-5
 
 
 def test_a_sentence_longer_than_the_model_takes_is_refused():

@@ -100,12 +100,13 @@ def description(made):
     )  # fmt: skip
 
 
-def analysed(made, row=None, signs=1, precision="float32", start=START):
+def analysed(made, row=None, signs=1, precision="float32", start=START, device="cpu"):
     """Return a copy of a model with the product's loop around it."""
     row = row or families.row(data(made.config), "tiny")
     made = copy.deepcopy(made)
     if row.packed:
         made.set_attn_implementation(packed.NAME)
+    made.to(device)
     return Transformer(made, replace(description(made), gated=row.gated, start=start, signs=signs), row, precision)
 
 
