@@ -10,7 +10,7 @@ import polars as pl
 import torch
 
 from benchmarks import methods
-from benchmarks.subjects import Size, random_corpus
+from benchmarks.subjects import Size, random_corpus, random_transformer
 from benchmarks.timing import Measured, Profile, clock, in_turns, peak_memory, ratio
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching, composition, mutations, triggers, values
@@ -355,5 +355,25 @@ def fastest_product(decoder: Decoder) -> float:
     return float(2 * n**3 / min(taken[1:]) / 1e12)  # the first one warms up
 
 
+def against_transformers(at: Subject) -> list[dict[str, Any]]:
+    """The pass on models of `transformers`, over their own forward; and padding, hooks and a plain search over ours."""
+    size, corpus, rows = at.size, at.corpus(at.size.cold), []
+    for kind in ("gpt2", "llama"):
+        model: Any = random_transformer(kind, size, str(at.decoder.device))
+        plain, rounds = methods.plain_transformers(model, corpus), []
+        for _ in range(at.rounds):
+            padded, _ = methods.padded_transformers(model, corpus, size.top)
+            best = methods.lists(model, size.top)
+            ours = methods.engine(model, corpus, size.top, "best", best)
+            ways = {"plain": plain, "ours": ours, "padded": padded}
+            rounds.append(in_turns(ways, plans(corpus, at.batch_tokens), {"ours": best.finish}))
+        one = lambda name, above, below, most, least, kind=kind, rounds=rounds: at.row(
+            f"{kind}: {name}", ratio(rounds, above, below), most, "ratio", size.cold, least
+        )
+        rows.append(one("per sentence / transformers' forward", "ours", "plain", 1.1, None))
+        rows.append(one("transformers, padded, hook and cache / ours", "padded", "ours", None, 1.8))
+    return rows
+
+
 MEASURES = (trigger_pass, matrix_products, against_fairseq, growth, vocabulary, layers, mutated)
-MORE = (long_pass,)  # made where they are asked for
+MORE = (long_pass, against_transformers)  # made where they are asked for

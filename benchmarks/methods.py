@@ -18,16 +18,18 @@ from ff_memories.memories import batching
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.memories.trigger_table import POSITIONS, Prefixes
 from ff_memories.memories.triggers import run_batch
+from ff_memories.model import packed
 from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.products import linear
+from ff_memories.model.transformer import Transformer
 
 Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]
 
 
-def pack(decoder: Decoder, corpus: Corpus, part: batching.Plan) -> Batch:
-    return Batch.pack([corpus.sentence(s)[:HIGH] for s in part.sentences], decoder.device)
+def pack(decoder: Decoder | Transformer, corpus: Corpus, part: batching.Plan) -> Batch:
+    return decoder.pack([corpus.sentence(s)[:HIGH] for s in part.sentences])
 
 
 def forward(
@@ -111,7 +113,7 @@ def hook_and_cache(decoder: Decoder, corpus: Corpus, top: int) -> Method:
 class Running:
     """The plain running lists, (t, d_m) per layer."""
 
-    def __init__(self, decoder: Decoder, top: int):
+    def __init__(self, decoder: Decoder | Transformer, top: int):
         shape, device = decoder.description, decoder.device
         self.top, self.seen = top, 0
         self.value = [torch.zeros(top, shape.keys, device=device) for _ in range(shape.layers)]
@@ -212,3 +214,43 @@ def fairseq(decoder: Decoder, corpus: Corpus, budget: int) -> Fairseq:
     rows = lambda s: torch.cat([eos, torch.from_numpy(corpus.sentence(s)[:HIGH].astype("int64"))])
     batches = [data_utils.collate_tokens([rows(s) for s in group], PAD).to(decoder.device) for group in groups]
     return Fairseq(model.decoder, batches)
+
+
+def plain_transformers(model: Transformer, corpus: Corpus) -> Method:
+    """`transformers`' own loop over our packed rows, without hooks of its layers: nothing is read."""
+
+    def run(part: batching.Plan) -> None:
+        batch = pack(model, corpus, part)
+        with packed.over(batch):
+            model.model.base_model(input_ids=batch.tokens[None], position_ids=batch.positions[None], use_cache=False)
+
+    return run
+
+
+def padded_transformers(model: Transformer, corpus: Corpus, top: int) -> tuple[Method, Running]:
+    """As one does it with `transformers` alone: pad a batch, hook every layer, and search what the hooks saw."""
+    keep, shape = Running(model, top), model.description
+    cache: dict[int, torch.Tensor] = {}
+
+    def run(part: batching.Plan) -> None:
+        sentences = [torch.from_numpy(corpus.sentence(s)[:HIGH].astype("int64")) for s in part.sentences]
+        rows = [torch.cat([torch.tensor([shape.start]), sentence]) for sentence in sentences]
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(model.device)
+        lengths = torch.tensor([len(row) for row in rows], device=model.device)
+        inside = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
+        hooks = [
+            layer.down.register_forward_pre_hook(lambda _, inputs, i=i: cache.__setitem__(i, inputs[0]))
+            for i, layer in enumerate(model.layers)
+        ]
+        model.model.set_attn_implementation("sdpa")
+        model.model.base_model(input_ids=tokens, attention_mask=inside.long(), use_cache=False)
+        model.model.set_attn_implementation(packed.NAME)
+        for hook in hooks:
+            hook.remove()
+        number = keep.number(int(inside.sum()))
+        for layer in list(cache):
+            coefficients = cache.pop(layer)[inside]
+            found = coefficients.topk(min(top, len(coefficients)), dim=0)
+            keep.add(layer, found.values, number[found.indices])
+
+    return run, keep

@@ -1,15 +1,19 @@
 """What is measured: models with random weights, and sentences of made-up tokens with the lengths of real ones."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+import transformers
 
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.store import Corpus
+from ff_memories.model import families, packed
 from ff_memories.model.converted import Description, Weights
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.loading import use_precision
+from ff_memories.model.transformer import Transformer, TransformerDescription
 
 MEAN_LENGTH, SPREAD = 24, 0.6  # tokens of a sentence of WikiText-103, and the standard deviation of their logarithm
 
@@ -91,3 +95,25 @@ def random_corpus(tokens: int, vocab: int, seed: int = 1, longest: int = 500) ->
     chance = 1 / np.arange(1, vocab - 3)
     words = rng.choice(np.arange(4, vocab), size=int(lengths.sum()), p=chance / chance.sum()).astype(np.int32)
     return Corpus(words, np.concatenate([[0], np.cumsum(lengths)]), len(lengths))
+
+
+def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1) -> Transformer:
+    """Return a model of `transformers` of these dimensions, GPT-2's or Llama's, with the weights it begins with."""
+    vocab, d, m = size.cutoffs[-1], size.model, size.keys
+    options: dict[str, Any] = {"vocab_size": vocab, "bos_token_id": 2, "eos_token_id": 2}
+    shapes: dict[str, dict[str, Any]] = {
+        "gpt2": {"n_embd": d, "n_layer": size.layers, "n_head": size.heads, "n_inner": m, "n_positions": 512},
+        "llama": {"hidden_size": d, "num_hidden_layers": size.layers, "num_attention_heads": size.heads,
+                  "num_key_value_heads": max(1, size.heads // 2), "intermediate_size": m,
+                  "max_position_embeddings": 512},
+    }  # fmt: skip
+    config = transformers.CONFIG_MAPPING[kind](**options, **shapes[kind])
+    config._attn_implementation = packed.NAME
+    family = families.row({"model_type": kind}, kind)
+    torch.manual_seed(seed)
+    model = getattr(transformers, family.architecture)(config).eval().requires_grad_(False).to(device)
+    description = TransformerDescription(
+        size.layers, d, m, size.heads, vocab, (vocab,), False, (vocab,), False, kind == "gpt2", True, 512, 1.0,
+        sum(p.numel() for p in model.parameters()), {}, kind, 2, family.gated,
+    )  # fmt: skip
+    return Transformer(model, description, family)

@@ -1,6 +1,7 @@
 """The benchmark measures every row once, and its baselines find what the engine finds."""
 
 import time
+from typing import Any
 
 import polars as pl
 import pytest
@@ -10,7 +11,7 @@ from pipeline import step
 from benchmarks import methods, page
 from benchmarks.__main__ import main
 from benchmarks.measures import OURS, SHARE, plans
-from benchmarks.subjects import SIZES, random_corpus, random_decoder
+from benchmarks.subjects import SIZES, random_corpus, random_decoder, random_transformer
 from benchmarks.timing import Profile, peak_memory
 from ff_memories import tables
 from ff_memories.memories.topk import TopTriggers
@@ -70,6 +71,31 @@ def test_fairseqs_forward_takes_the_same_sentences_and_its_hooks_find_the_top_of
         every = torch.cat(rows)
         assert len(every) == theirs.rows
         torch.testing.assert_close(kept.value[layer], every.topk(SIZE.top, dim=0).values)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_transformers_padded_and_hooked_finds_what_the_engine_finds(subject, kind):
+    model: Any = random_transformer(kind, SIZE)
+    corpus = subject[1]
+    best = TopTriggers(SIZE.layers, SIZE.keys, SIZE.top)
+    padded, kept = methods.padded_transformers(model, corpus, SIZE.top)
+    ways = [methods.engine(model, corpus, SIZE.top, "all", best), padded, methods.plain_transformers(model, corpus)]
+    with torch.inference_mode():
+        for part in plans(corpus, 256):
+            for way in ways:
+                way(part)
+    best.finish()
+    seen = []
+    with torch.inference_mode():
+        for part in plans(corpus, 256):
+            methods.forward(model, methods.pack(model, corpus, part), lambda _, m: seen.append(m))
+    for layer in range(SIZE.layers):
+        every = torch.cat(seen[layer :: SIZE.layers]).clamp(min=0)  # <s> too, which is no prefix
+        torch.testing.assert_close(kept.value[layer], every.topk(SIZE.top, dim=0).values)
+        entries, rank = best.ranked(layer)
+        ours = torch.zeros(SIZE.top, SIZE.keys)
+        ours[rank - 1, entries.key] = entries.coefficient
+        assert (kept.value[layer] >= ours - 1e-5).all() and (ours > 0).any()
 
 
 def test_a_profile_counts_what_is_called_within_for_the_part_that_does_it():
