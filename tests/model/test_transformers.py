@@ -147,6 +147,18 @@ def test_a_layer_that_adds_something_besides_is_refused(name, equation):
         prove(made, tiny.family(name))
 
 
+@pytest.mark.parametrize("name", ["gpt_neox", "gpt2"])
+def test_a_dimension_of_large_numbers_hides_nothing_in_the_others(name):
+    made = tiny.model(name)
+    made.get_input_embeddings().weight[:, 7] += 10_000
+    layer = made.get_submodule(f"{tiny.layers_at(made)}.1")
+    plain = layer.forward
+    prove(made, tiny.family(name))
+    layer.forward = lambda *args, **kwargs: plain(*args, **kwargs) + 0.01 * torch.eye(tiny.MODEL)[3]
+    with pytest.raises(UserError, match=r"layer 2.* does not hold"):
+        prove(made, tiny.family(name))
+
+
 # ------------------------------------------------------------------------ parity with `transformers`' own forward
 
 

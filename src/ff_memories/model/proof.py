@@ -49,7 +49,8 @@ class Proof:
         layers, tokens: how many of each were looked at.
         dtype: of the model's numbers.
         tolerance: the largest error that was allowed.
-        errors: equation -> its largest error over layers and tokens, in parts of a token's largest number.
+        errors: equation -> its largest error over layers and tokens, in parts of a token's largest number (of sums: of
+            the largest term).
     """
 
     architecture: str
@@ -153,9 +154,9 @@ def _check_layer(
     if family.reads is not None:
         book.check("output", f"{where}, {family.reads} + {family.norm_after or family.down}", r + y, o, r, y)
     elif family.wiring == "parallel":
-        sums = [x + part for part in beside if part.shape == x.shape]
-        nearest = min(sums, key=lambda s: error(s, r, y), default=x)
-        book.check("residual", where, nearest, r, y)
+        parts = [part for part in beside if part.shape == x.shape]
+        part = min(parts, key=lambda part: error(x + part, r, x, part, y, o), default=x)
+        book.check("residual", where, x + part, r, x, part, y, o)
     source = x if family.wiring == "parallel" else r.to(x.dtype)
     formula = coefficients(where, book, layer, family, source)
     book.check("coefficients", f"{where}, {family.gate or family.up}", formula, m)
@@ -302,11 +303,14 @@ def error(ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> flo
     """Return the largest difference of two (tokens, n), in parts of the largest number of its token.
 
     Args:
-        terms: (tokens, n) each, what both are sums of: their numbers count among the largest.
+        terms: (tokens, n) each, what both are sums of. With them each number has a scale of its own, the largest of its
+            terms: one dimension with large numbers, as language models have, hides nothing in the others.
     """
     ours, theirs = _wide(ours), _wide(theirs)
-    scale = torch.stack([_wide(x).abs().amax(-1) for x in (theirs, *terms)]).amax(0)
-    return float(((ours - theirs).abs().amax(-1) / scale.clamp_min(torch.finfo(scale.dtype).tiny)).max())
+    scale = torch.stack([_wide(x).abs() for x in (theirs, *terms)]).amax(0)
+    if not terms:
+        scale = scale.amax(-1, keepdim=True)
+    return float(((ours - theirs).abs() / scale.clamp_min(torch.finfo(scale.dtype).tiny)).max())
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
