@@ -131,6 +131,7 @@ class Model(Section):
         "auto",
         description="token that every sentence of a `transformers` model begins with: auto (the tokenizer's own, or "
         "<|endoftext|>) | a token",
+        json_schema_extra={"only": "transformers"},
     )
     sha256: str | None = Field(
         None, pattern=r"^[0-9a-f]{64}$", description="expected SHA-256 of the checkpoint; null: no check"
@@ -220,6 +221,7 @@ class Triggers(Section):
         "auto",
         description="coefficients whose size counts: positive (paper) | both: negative ones are triggers of the "
         "memory's negative value | auto: both for gated layers (SwiGLU), else positive",
+        json_schema_extra={"only": "transformers"},
     )
 
 
@@ -465,7 +467,7 @@ def usual(keys: dict[str, FieldInfo] | None = None) -> dict[str, Any]:
     for name, field in (keys or Config.model_fields).items():
         if field.is_required():
             out[name] = usual(below) if (below := keys_of(field)) else (field.examples or [None])[0]
-        elif field.default is not None and field.default_factory is None:
+        elif field.default is not None and field.default_factory is None and not field.json_schema_extra:
             out[name] = field.default
     return out
 

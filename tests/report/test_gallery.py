@@ -256,8 +256,8 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
     tables.write(values.head(5), tmp_path / "values.parquet")
     (tmp_path / "dict.txt").write_text("only 1\n")
     for change, says in [
-        ({"info": tmp_path / "info.json"}, "beyond layer"),
-        ({"values": tmp_path / "values.parquet"}, "values: 5 rows, the model has"),
+        ({"info": tmp_path / "info.json"}, "beyond the model's last"),
+        ({"values": tmp_path / "values.parquet"}, "values: 5 rows, but the model has"),
         ({"dictionary": tmp_path / "dict.txt"}, "fewer token types"),
         ({"triggers": tmp_path / "none" / "triggers.parquet"}, "no such table"),
     ]:

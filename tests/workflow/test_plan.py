@@ -36,7 +36,7 @@ def paper_plan(speed=SPEED):
 
 def test_every_planned_step_is_a_rule():
     text = "".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
-    rules = set(re.findall(r"^rule (\w+):", text, re.MULTILINE))
+    rules = set(re.findall(r"^ *rule (\w+):", text, re.MULTILINE))
     for step in paper_plan():
         for name in step.rule.split(", "):
             assert any(rule.startswith(name.rstrip("s")) for rule in rules), name

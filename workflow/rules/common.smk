@@ -25,7 +25,9 @@ if workflow.config_settings.config:
         "--configfile"
     )
 if len(workflow.config_settings.configfiles) > 1:
-    raise WorkflowError("--configfile: give only one config file; a run cannot merge several")
+    raise WorkflowError(
+        "--configfile: give only one config file; a run cannot merge several"
+    )
 if not workflow.config_settings.configfiles:
 
     configfile: "config/config.yaml"

@@ -34,10 +34,10 @@ rule train_transformer:
         curve="results/train/{model}.csv",
     log:
         "results/train/{model}.log",
-    conda:
-        "../envs/environment.yaml"
     wildcard_constraints:
         model="demo_[a-z0-9]+",
+    conda:
+        "../envs/environment.yaml"
     threads: 2
     params:
         work="results/train/work-{model}",
