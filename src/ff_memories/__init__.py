@@ -7,7 +7,7 @@ __all__ = ["load_model", "memory_coefficients", "trigger_examples", "value_predi
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public functions on first use, so that importing the package stays fast."""
+    """Import the public functions on first use, so importing the package stays fast."""
     if name in __all__:
         return getattr(importlib.import_module("ff_memories.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

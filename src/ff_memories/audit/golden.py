@@ -40,7 +40,7 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
         decoder: the model.
         ids: the text (``stream``).
         context, counted: numbers of tokens; the first window has no context.
-        windows: number of windows, spread evenly; ``None``: all, so that every token counts once.
+        windows: number of windows, spread evenly; ``None``: all, so every token counts once.
     """
     starts = np.arange(0, len(ids), counted)
     if windows is not None and windows < len(starts):

@@ -3,7 +3,7 @@
 A float32 sum of d products is off by about sqrt(d) roundings of its largest terms, each 6e-8 of them; over sixteen
 layers this adds up to about 1e-6. Batches, threads, instruction sets and devices change the order of the terms, and
 thus the last bits. In tf32 and bfloat16, a different last bit can round a factor the other way in the next layer, so
-that after a few layers two runs differ from each other as much as from the exact numbers. Measured on the demo model,
+after a few layers two runs differ from each other as much as from the exact numbers. Measured on the demo model,
 with 16 layers of 512 keys, in units of a factor's rounding: 2 for a layer's largest coefficient, 12 for a
 log-probability.
 

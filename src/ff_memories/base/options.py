@@ -1,4 +1,4 @@
-"""Parse numbers on the command line, so that a bad one stops the command before it loads anything."""
+"""Parse numbers on the command line, so a bad one stops the command before it loads anything."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""Random draws: one generator per purpose, each seeded from the config, so that no draw affects another."""
+"""Random draws: one generator per purpose, each seeded from the config, so no draw affects another."""
 
 import zlib
 

@@ -27,7 +27,7 @@ PREDICTED = ("top_token", "top_probability", "next_token_rank")
 
 
 def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
-    """Return the table ``values`` with other predictions in place of the values' own.
+    """Return the table ``values`` with other predictions than the values' own.
 
     Args:
         targets: triggers with their ``target`` (``targets.targets``).

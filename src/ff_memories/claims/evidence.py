@@ -35,7 +35,7 @@ class Evidence:
         seed: of the bootstrap; without one, measurements have no intervals and no tests.
         mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
-        one_softmax: whether r, y and o share one softmax with linear logits, so that the logits add up.
+        one_softmax: whether r, y and o share one softmax with linear logits, so the logits add up.
         stop_words: token ids.
         near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).
     """

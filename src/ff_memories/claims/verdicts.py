@@ -18,7 +18,7 @@ JUDGED = ("reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails"
 FEWEST = 10  # units that a test needs; resamples of fewer are not informative
 OF_TYPES = ("values", "composition")  # checks that depend on the types among which values predict
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
-# Imported by name, so that the imports show what a verdict depends on.
+# Imported by name, so the imports show what a verdict depends on.
 CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutations, patterns, refinement)}
 
 

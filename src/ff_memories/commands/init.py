@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"{args.config.parent}: no such folder")
     data["model"] |= {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
-    data["figures"] = {name: {} for name in FIGURES}  # listed, so that DVC notices when options are added
+    data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     for setting in args.set:
         _set(data, setting)
     text = render(data)

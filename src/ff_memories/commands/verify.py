@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         else "a surrogate model: these are not results of the paper's own model"
     )
     print(f"{given.results}, {about}", flush=True)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so that temporary files go
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so temporary files go
     begun = time.monotonic()
     parts = verify(
         args.configfile, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True)

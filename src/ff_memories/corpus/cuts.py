@@ -41,7 +41,7 @@ def texts(files: list[Path], most: int | None) -> Iterator[list[str]]:
 
 
 def find(splits: list[tuple[list[Path], int | None]], segmenter: Segmenter, shard: int, shards: int) -> Cuts:
-    """Cut the paragraphs of one shard: every ``shards``-th one, so that all shards take about equally long."""
+    """Cut the paragraphs of one shard: every ``shards``-th one, so all shards take about equally long."""
     mine, total = [], 0
     for files, most in splits:
         for number, paragraph in enumerate(texts(files, most)):

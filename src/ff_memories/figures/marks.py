@@ -34,7 +34,7 @@ THIN: Options = {"color": INK, "strokeWidth": 0.6}
 
 
 def x_title(context: FigureContext, title: str) -> list[str]:
-    """Return the x axis title, with the surrogate mark, so that an image cropped to its axes still shows it."""
+    """Return the x axis title, with the surrogate mark, so an image cropped to its axes still shows it."""
     room = context.width - 45  # the width left for the axes
     return [*wrapped(title, room, 8), *(wrapped(SURROGATE_MARK, room, 8) if context.surrogate else [])]
 
@@ -49,7 +49,7 @@ def wrapped(text: str, points: float, size: float) -> list[str]:
 
 
 def balanced(text: str, points: float, size: float) -> list[str]:
-    """Return the text in as few lines as fit, of similar length, so that no word stands alone on the last line."""
+    """Return the text in as few lines as fit, of similar length, so no word stands alone on the last line."""
     lines = wrapped(text, points, size)
     while len(narrower := wrapped(text, points - size, size)) == len(lines) > 1:
         lines, points = narrower, points - size
@@ -112,7 +112,7 @@ def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
 
 
 def thin(context: FigureContext) -> float:
-    """Return the line width of a layer's marks, thinner for many layers so that the marks stay visible."""
+    """Return the line width of a layer's marks, thinner for many layers so the marks stay visible."""
     return min(0.7, context.width / context.layers / 12)
 
 

@@ -82,7 +82,7 @@ def shipped(checkpoint: Path, target: Path) -> None:
     for name, tensor in loaded["model"].items():
         own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
         state[name] = halves.setdefault(own, tensor.half() if tensor.is_floating_point() else tensor)
-    # keep the keys that fairseq's loader expects, so that its tools can read the file too
+    # keep the keys that fairseq's loader expects, so its tools can read the file too
     rest = {"optimizer_history": loaded["optimizer_history"], "last_optimizer_state": None, "extra_state": {"epoch": 0}}
     torch.save({"args": loaded["args"], "model": state, **rest}, target)
 

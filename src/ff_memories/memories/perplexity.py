@@ -1,4 +1,4 @@
-"""How well the run's model predicts its validation text: what any claim about the model is to be read with."""
+"""Measure how well the run's model predicts its validation text: read every claim with this number in mind."""
 
 import math
 from typing import Any

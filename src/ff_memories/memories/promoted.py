@@ -26,7 +26,7 @@ def top_tokens(
     """Return the ``n`` most probable tokens of every value, and their probabilities: (L * d_m, n) int64, float32.
 
     Args:
-        values: the ``values`` table, whose top token and probability come first, so that no page shows another.
+        values: the ``values`` table, whose top token and probability come first, so no page shows another.
         n: at most; of a smaller vocabulary all tokens.
     """
     rows = max(1, LOGITS // vocabulary.size)

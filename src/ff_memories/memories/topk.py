@@ -3,7 +3,7 @@
 Prefixes with the same tokens have the same coefficient, but float32 products of differently shaped batches differ in
 their last bits. So equal prefixes are recognised by a hash of their tokens and share the largest coefficient computed
 for any of them: they are exact ties, and ties go to the earlier sentence, then to the shorter prefix. Whatever lies
-within the precision's ``SLACK`` of a key's t-th coefficient is held until the end, so that no order of merging changes
+within the precision's ``SLACK`` of a key's t-th coefficient is held until the end, so no order of merging changes
 the outcome.
 """
 
@@ -143,7 +143,7 @@ class TopTriggers:
         """Compact all that is logged."""
         for layer, settled in enumerate(self._settled):
             if not settled and self._cuts:
-                self._cut(layer)  # so that less is to be levelled and sorted
+                self._cut(layer)  # less is left to level and sort
             self._compact(layer)
 
     def state(self) -> tuple[list[Entries], torch.Tensor, list[int]]:

@@ -107,7 +107,7 @@ def run_batch(
     decoder: LanguageModel, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int,
     high: int, per_sentence: str, depth: int, space: ScratchBuffer,
 ) -> None:  # fmt: skip
-    """One forward pass up to layer ``depth``: offer every coefficient that reaches its key's gate."""
+    """Run a batch up to layer ``depth``, and offer every coefficient that reaches its key's gate."""
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
     rows = BatchRows(part, prefixes, batch, low, decoder.signs)
@@ -161,7 +161,7 @@ class BatchRows:
     def along(self, coefficients: torch.Tensor, sentence: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         """Return the coefficients along sentences, (hits, longest): behind a sentence's end those of what follows it.
 
-        Sentences, hence hits, come by length, so that there is always enough that follows.
+        Sentences, hence hits, come by length, so there is always enough that follows.
         """
         (rows, keys), longest = coefficients.shape, int(self.length[sentence[-1]])
         windows = coefficients.as_strided((rows - longest + 1, keys, longest), (keys, 1, keys))

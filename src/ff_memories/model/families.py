@@ -29,7 +29,7 @@ class Family:
         wiring: see ``Wiring``.
         reads: the module whose input is r; ``None``: r = o - y.
         final_norm: the norm before the output layer.
-        packed: whether the family takes an attention function of ours, so that sentences run without padding.
+        packed: whether the family takes an attention function of ours, so sentences run without padding.
         choices: options of ``config.json`` that the row needs, and their value.
     """
 
@@ -49,7 +49,7 @@ class Family:
 
     @property
     def gated(self) -> bool:
-        """Whether coefficients are f(gate) * up, so that both signs matter."""
+        """Whether coefficients are f(gate) * up, so both signs matter."""
         return self.gate is not None or self.fused
 
 

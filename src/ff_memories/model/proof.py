@@ -211,7 +211,7 @@ def _check_packing(
 
 
 def _check_causal(book: _Book, model: Any, tokens: torch.Tensor, logits: torch.Tensor) -> None:
-    """Check that tokens behind a sentence do not matter, so that it can be padded there."""
+    """Check that tokens behind a sentence do not matter, so it can be padded there."""
     other = tokens.clone()
     other[:, -1] = (tokens[:, -1] + 1) % model.get_input_embeddings().weight.shape[0]
     _, found = watch(model, other, {})

@@ -44,7 +44,7 @@ class TransformerDescription(Description):
     Attributes:
         model_type: its row in ``families``.
         start: id of the token that every sentence begins with.
-        gated: whether coefficients are products of a gate, so that both signs matter.
+        gated: whether coefficients are products of a gate, so both signs matter.
         signs: 2 where negative coefficients are memories of their own (``triggers.signs``), else 1.
         config: its config.json, without what could name code.
     """

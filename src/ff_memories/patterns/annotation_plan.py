@@ -1,6 +1,6 @@
 """Plan what annotators see, and in which order: sampled keys, some of them twice, and foils, all in one format.
 
-An item's name combines its identity (`kind`, layer, key) with a hash of its prefixes, so that a label stays with the
+An item's name combines its identity (`kind`, layer, key) with a hash of its prefixes, so a label stays with the
 text it was given for: after a new extraction, items with unchanged prefixes keep their names.
 """
 

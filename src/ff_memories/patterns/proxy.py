@@ -1,4 +1,4 @@
-"""Annotate sampled keys automatically (E2), by counting, in place of the paper's human annotators."""
+"""Annotate sampled keys automatically (E2), by counting, where the paper asked human annotators."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Predict tokens from values as the released agreement script does: with projections never loaded and dropout on.
 
-Here a seed determines both (``model.random_projections``), so that their effect on ranks can be shown over many seeds.
+Here a seed determines both (``model.random_projections``), so their effect on ranks can be shown over many seeds.
 """
 
 from collections.abc import Iterator

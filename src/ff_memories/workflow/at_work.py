@@ -20,7 +20,7 @@ RWLOCK = Path(".dvc/tmp/rwlock")  # DVC's record of the files that it is working
 def take_over() -> None:
     """Remove the locks of a Snakemake that was killed in this folder, unless another one may be running here.
 
-    If one may be, the records of the killed ones stay, so that a later run can tell that their locks are stale.
+    If one may be, the records of the killed ones stay, so a later run can tell that their locks are stale.
     """
     RUNNING.mkdir(parents=True, exist_ok=True)
     own = RUNNING / name(os.getpid())

@@ -1,6 +1,6 @@
 """Export a run as an RO-Crate: its files and their provenance, as a Provenance Run Crate (Workflow Run RO-Crate).
 
-Files that show text, or that are not here, are described with their digest but left out, so that a crate can be shared
+Files that show text, or that are not here, are described with their digest but left out, so a crate can be shared
 with anybody.
 """
 

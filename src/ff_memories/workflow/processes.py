@@ -1,4 +1,4 @@
-"""Make processes end with another process, however it ends, so that a killed run leaves none behind."""
+"""Make processes end with another process, however it ends, so a killed run leaves none behind."""
 
 import os
 import platform

@@ -107,7 +107,7 @@ def _link(folder: Path, paths: set[str]) -> None:
 
 
 def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: int) -> None:
-    """Run Snakemake inside the folder, so that outputs which name the config's path, like the report, do not change."""
+    """Run Snakemake inside the folder, so outputs which name the config's path, like the report, do not change."""
     snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", Path("Snakefile").resolve()]
     options = ["--configfile", config, "--cores", str(cores), "--keep-going"]
     rules = sorted({task.rule for task in todo})

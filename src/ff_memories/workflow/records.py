@@ -89,11 +89,11 @@ def sound(found: Any, job: Any) -> bool:
 
 
 def write(found: Any, job: Any, now: float, due: bool) -> None:
-    """Write a job's record as if it had just finished; with ``due``, make the record differ so that the job reruns."""
+    """Write a job's record as if it had just finished; with ``due``, make the record differ so the job reruns."""
     forget(found, job)
     known = found.persistence
     for out in job.output:
-        if os.path.lexists(out) and not due:  # one time for all, so that no output is older than its input
+        if os.path.lexists(out) and not due:  # one time for all, so no output is older than its input
             if os.path.isdir(out):
                 stamp(out).touch()
             os.utime(stamp(out), (now, now), follow_symlinks=False)

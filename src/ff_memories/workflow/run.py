@@ -51,7 +51,7 @@ class Run:
             )
 
     def check_inputs(self) -> list[str]:
-        """Check inputs before the first job, so that no job fails on them hours later.
+        """Check inputs before the first job, so no job fails on them hours later.
 
         A missing input is not an error, because the files made from it may exist. If a job needs it, Snakemake stops
         before the first job.
@@ -317,7 +317,7 @@ def refuse_odd_paths(*paths: str) -> None:
 
 
 def name_inputs(rules: Iterable[Any]) -> None:
-    """Add the names of every rule's inputs to its ``params``, so that a rule reruns if it reads other files.
+    """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
 
     Snakemake's own trigger would also react to the number of shards, which changes no result.
     """
@@ -329,7 +329,7 @@ def find_producers_by_path(rules: Iterable[Any]) -> None:
     """Make Snakemake find the rule for an input by its path alone, even if the input is ``rules.X.output``.
 
     Snakemake binds such an input to rule X, and then runs X even if ``--allowed-rules`` excludes it, for example
-    because a pulled table is older than its inputs. A path is looked up only among the allowed rules, so that a stage
+    because a pulled table is older than its inputs. A path is looked up only among the allowed rules, so a stage
     of ``dvc.yaml`` runs only its own rule.
     """
     for rule in rules:

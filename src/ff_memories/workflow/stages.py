@@ -1,4 +1,4 @@
-"""Derive dvc.yaml from the Snakefile, so that the workflow is declared once, in Snakemake's rules.
+"""Derive dvc.yaml from the Snakefile, so the workflow is declared once, in Snakemake's rules.
 
 Reading a workflow's jobs uses private parts of Snakemake's API, so Snakemake is pinned. A test that compares dvc.yaml
 with the Snakefile fails if they change.
@@ -24,7 +24,7 @@ from ff_memories.workflow.configfile import option
 DEFAULT = Path("config/config.yaml")
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 # The outputs that a run shares. All others show text, if only as token ids, or can be rebuilt in seconds: DVC records
-# their hashes but keeps no copy, so that `dvc push` cannot publish them.
+# their hashes but keeps no copy, so `dvc push` cannot publish them.
 SHARED = re.compile(
     r"/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$"
     r"|/model/(info|model)\.json$|/summary\.md$"
@@ -96,7 +96,7 @@ def declaration(configfile: Path | None = None) -> dict[str, Any]:
     """Return dvc.yaml's content for the default run, or for the run of another config file.
 
     Every job is a stage. It depends on its inputs, the sources of its step and config keys. Its command contains a
-    digest of the rule's shell command, so that editing the command reruns the stage. Outputs persist: Snakemake removes
+    digest of the rule's shell command, so editing the command reruns the stage. Outputs persist: Snakemake removes
     them itself, after checking that no other Snakemake is working on them.
     """
     with workflow(configfile, forceall=True) as found:
@@ -127,7 +127,7 @@ def _stages(jobs: list[Any]) -> dict[str, dict[str, Any]]:
 
 
 def _whole(file: str) -> str:
-    """Return the folder of an annotators' file, so that another file in it changes the stage but not dvc.yaml."""
+    """Return the folder of an annotators' file, so another file in it changes the stage but not dvc.yaml."""
     return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 

@@ -1,1 +1,1 @@
-"""Annotation forms, separate from their scoring, so that a change to a form changes no result."""
+"""Annotation forms, separate from their scoring, so a change to a form changes no result."""
