@@ -278,7 +278,7 @@ def test_every_column_of_every_table_has_a_rule():
     [
         (("nowhere", "results/small"), "nowhere: no such folder or dvc.lock"),
         (("config/config.yaml", "results/small"), "neither a run's folder nor a dvc.lock"),
-        (("config", "results/small"), "config: no tables of a run"),
+        (("config", "results/small"), "config: has no tables of a run"),
     ],
 )
 def test_what_is_no_run_is_refused(recomputed, arguments, says):

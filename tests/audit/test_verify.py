@@ -197,7 +197,7 @@ def test_another_environment_is_told_and_proves_nothing(here):
     (here / "constraints.txt").write_text(re.sub(r"(?m)^polars==.*$", "polars==0.0.1", text))
     found = check("environment")["environment"]
     assert len(found.faults) == 1
-    assert re.fullmatch(r"polars [\d.]+, locked 0\.0\.1", found.faults[0])
+    assert re.fullmatch(r"polars [\d.]+, expected 0\.0\.1", found.faults[0])
     assert verified([found])
     assert next(page(found)).startswith("note")
 

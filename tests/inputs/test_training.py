@@ -111,7 +111,7 @@ def test_a_trained_model_becomes_the_demos_input_with_its_hashes_pinned(tmp_path
         assert (tmp_path / "data/demo" / name).read_bytes() == (trained / name).read_bytes()
     assert {path.name for path in (tmp_path / "data/demo").glob("*.dvc")} == {"model.pt.dvc", "dict.txt.dvc"}
     (tmp_path / "my.yaml").write_text("model:\n  sha256: null\n")
-    assert "my.yaml: no model.dictionary_sha256 to pin" in promote(capsys)[1]
+    assert "my.yaml: no key model.dictionary_sha256 to pin" in promote(capsys)[1]
 
 
 def test_a_tool_that_fails_says_so():

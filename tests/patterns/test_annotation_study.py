@@ -91,7 +91,7 @@ def test_a_fault_in_a_file_stops_the_run_and_nothing_is_scored(study):
     done = snakemake(folder, str(table.relative_to(folder)), check=False)
     log = (folder / "results/planted/logs/patterns.log").read_text()
     file.write_text(text)
-    assert done.returncode and "simulated-1.csv, row 2: 'shalow' is no type of pattern; write shallow" in log
+    assert done.returncode and "simulated-1.csv, row 2: 'shalow' is not a type of pattern; write shallow" in log
     assert not table.exists() or table.read_bytes() == before
 
 

@@ -69,7 +69,7 @@ def test_an_empty_file_of_trigger_examples_is_refused(tmp_path, capsys):
     (tmp_path / "triggers.jsonl").touch()
     with pytest.raises(AssertionError, match="ended with 2"):
         step("export-texts", "--jsonl", tmp_path / "triggers.jsonl", "--out", tmp_path / "texts")
-    assert "triggers.jsonl: empty" in capsys.readouterr().err
+    assert "triggers.jsonl: the file is empty" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["triggers.jsonl"]
 
 
@@ -91,10 +91,10 @@ PROJECTIONS = {
     "a list for a tensor": (saved(SOFTMAX | {"class_proj": [1.0]}), "it is not a dictionary of tensors"),
     "a number for a name": (saved(SOFTMAX | {3: torch.ones(1)}), "it is not a dictionary of tensors"),
     "another name": (saved({"classes": torch.ones(2, 16)}), "class_proj"),
-    "another shape": (saved(SOFTMAX | {"tail.0": torch.ones(8)}), "tail.0 is (8,), the model's "),
+    "another shape": (saved(SOFTMAX | {"tail.0": torch.ones(8)}), "tail.0 has shape (8,), the model's has "),
     "more than is stored": (saved(SOFTMAX | {"tail.0": torch.ones(1).expand(8, 16)}), "more than is stored"),
-    "whole numbers": (saved(SOFTMAX | {"class_proj": torch.ones(2, 16).long()}), "class_proj is not of finite"),
-    "NaN": (saved(SOFTMAX | {"class_proj": torch.full((2, 16), math.nan)}), "class_proj is not of finite"),
+    "whole numbers": (saved(SOFTMAX | {"class_proj": torch.ones(2, 16).long()}), "class_proj has entries that"),
+    "NaN": (saved(SOFTMAX | {"class_proj": torch.full((2, 16), math.nan)}), "class_proj has entries that"),
 }
 
 

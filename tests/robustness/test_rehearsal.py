@@ -14,8 +14,8 @@ def test_the_papers_config_fetches_converts_and_refuses_other_weights_by_name(tm
     refused, done, asked, _ = rehearse(tmp_path, TINY, sentences=40, targets=("--", wanted))
     assert refused.returncode
     said = refused.stdout + refused.stderr
-    assert "this is not adaptive_lm_wiki103.v2 as it is known" in said, said
-    assert "parameters" in said and "it has 246,933,504 (G1)" in said
+    assert "this is not the known adaptive_lm_wiki103.v2" in said, said
+    assert "parameters" in said and "expected 246,933,504 (G1)" in said
     assert done.returncode == 0, done.stderr[-4000:]
     project = tmp_path / "project"
     assert json.loads((project / "results/paper/model/info.json").read_text())["scope"] == "surrogate"
