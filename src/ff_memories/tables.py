@@ -2,6 +2,10 @@
 
 Tables are Parquet files, byte-identical from run to run. Token columns are dictionary ids, so tables contain no corpus
 text; text is joined when a table is shown.
+
+In a run with both signs (``triggers.signs``), tables of keys have a further key column ``sign``: 1 for the memory with
+value v_i, -1 for the one with value -v_i and the coefficients' signs changed. The steps count such memories as keys:
+``read`` returns key ``d_m + i`` for key i with sign -1, and ``write`` takes it apart again.
 """
 
 from collections.abc import Collection
@@ -15,11 +19,13 @@ from ff_memories.base.files import atomic_write
 from ff_memories.base.precision import ROUNDOFF, Precision
 
 PRECISION = "extraction.precision"  # the key in a file's metadata
-LAYER, KEY, RANK = pl.UInt8, pl.UInt16, pl.UInt16
+NEURONS = "d_m"  # likewise, of a table with both signs
+LAYER, KEY, RANK, SIGN = pl.UInt8, pl.UInt16, pl.UInt16, pl.Int8
 SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 MUTATION = pl.Enum(["first", "last", "random"])
 KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
 SPLIT = pl.Enum(["train", "validation"])
+MOST_NEURONS = 1 << 15  # with both signs, so keys still fit their type
 Columns = dict[str, pl.DataType | type[pl.DataType]]
 
 
@@ -33,9 +39,14 @@ class Schema:
     nullable: frozenset[str] = frozenset()
     optional: Columns = field(default_factory=dict)
 
+    @property
+    def may_be_null(self) -> frozenset[str]:
+        """The columns that may hold nulls: a sign where its key may."""
+        return self.nullable | ({"sign"} if "key" in self.nullable else frozenset())
+
     def of(self, names: Collection[str]) -> Columns | None:
         """Return the columns with these names; ``None`` if they do not fit this table."""
-        every = self.columns | self.optional
+        every = self.columns | ({"sign": SIGN} if "key" in self.columns else {}) | self.optional
         return (
             {n: t for n, t in every.items() if n in names}
             if self.columns.keys() <= set(names) <= every.keys()
@@ -266,24 +277,40 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
         raise ValueError(f"columns {sorted(frame.columns)} instead of {sorted(schema.columns)}")
     frame = frame.select(pl.col(c).cast(t, strict=True) for c, t in columns.items())
     for column in frame.columns:
-        if column not in schema.nullable and frame[column].null_count():
+        if column not in schema.may_be_null and frame[column].null_count():
             raise ValueError(f"{frame[column].null_count()} nulls in {column!r}")
         if frame[column].dtype.is_float() and frame[column].is_nan().any():
             raise ValueError(f"NaN in {column!r}")
-    if frame.select(schema.key).is_duplicated().any():
-        raise ValueError(f"several rows for the same {', '.join(schema.key)}")
-    return frame.sort(schema.key, maintain_order=True)
+    key = [name for n in schema.key for name in ((n, "sign") if n == "key" and "sign" in columns else (n,))]
+    if frame.select(key).is_duplicated().any():
+        raise ValueError(f"several rows for the same {', '.join(key)}")
+    return frame.sort(key, maintain_order=True)
 
 
-def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32") -> None:
+def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32", neurons: int | None = None) -> None:
     """Check a table against its schema and write it atomically, sorted by its key.
 
-    If ``precision`` is not float32, the file's metadata record it.
+    Args:
+        precision: if it is not float32, the file's metadata record it.
+        neurons: d_m, where keys count both signs; the metadata record it.
     """
+    said = {} if precision == "float32" else {PRECISION: str(precision)}
+    if neurons is not None:
+        sign = pl.when(pl.col("key").is_not_null()).then(1 - 2 * (pl.col("key") >= neurons).cast(SIGN)).alias("sign")
+        frame, said = frame.with_columns(sign, pl.col("key") % neurons), said | {NEURONS: str(neurons)}
     frame = conform(frame, TABLES[name_of(path)])
-    said: dict[str, str] | None = None if precision == "float32" else {PRECISION: precision}
     with atomic_write(path) as partial:
-        frame.write_parquet(partial, compression="zstd", compression_level=9, row_group_size=1 << 17, metadata=said)
+        frame.write_parquet(
+            partial, compression="zstd", compression_level=9, row_group_size=1 << 17, metadata=said or None
+        )
+
+
+def neurons_of(path: str | Path) -> int | None:
+    """Return d_m where a table counts both signs, else ``None``. Raises ``UserError`` if its metadata are damaged."""
+    said = pl.read_parquet_metadata(path).get(NEURONS)
+    if said is not None and not (said.isdecimal() and 0 < int(said) <= MOST_NEURONS):
+        raise UserError(f"{path}: {NEURONS} is {said!r} in its metadata", rebuild_hint(path))
+    return None if said is None else int(said)
 
 
 def precision_of(path: str | Path) -> Precision:
@@ -314,9 +341,15 @@ def read(path: str | Path) -> pl.DataFrame:
         raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
     if dict(frame.schema) != schema.of(frame.columns):
         raise UserError(f"{path}: does not have the columns of the table {name_of(path)!r}", rebuild_hint(path))
-    if lacking := [name for name in frame.columns if frame[name].null_count() and name not in schema.nullable]:
+    if lacking := [name for name in frame.columns if frame[name].null_count() and name not in schema.may_be_null]:
         raise UserError(f"{path}: missing values in {', '.join(lacking)}", rebuild_hint(path))
-    return frame
+    if "sign" not in frame.columns:
+        return frame
+    neurons = neurons_of(path)
+    if neurons is None or not frame["sign"].drop_nulls().is_in([1, -1]).all() or (frame["key"] >= neurons).any():
+        raise UserError(f"{path}: its signs do not fit its keys", rebuild_hint(path))
+    folded = pl.when(pl.col("sign") > 0).then("key").otherwise(pl.col("key") + neurons).cast(KEY).alias("key")
+    return frame.with_columns(folded).drop("sign").sort(schema.key, maintain_order=True)
 
 
 def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:

@@ -80,3 +80,28 @@ def test_a_card_that_is_none_is_refused_by_name(tmp_path, content, said):
         read_info(path)
     path.write_text(json.dumps(CARD))
     assert read_info(path) == CARD
+
+
+def test_keys_of_both_signs_are_told_apart_on_the_disk_and_counted_on_in_memory(tmp_path):
+    frame = pl.DataFrame({"layer": 1, "key": [0, 0, 2, 3, 5], "token_rank": [0, 1, 0, 0, 0], "token": 7,
+                          "probability": 0.5})  # fmt: skip
+    path = tmp_path / "promoted.parquet"
+    tables.write(frame, path, neurons=3)
+    held = pl.read_parquet(path)
+    assert held.select("key", "sign").rows() == [(0, -1), (0, 1), (0, 1), (2, -1), (2, 1)]
+    assert tables.neurons_of(path) == 3
+    assert tables.read(path)["key"].to_list() == [0, 0, 2, 3, 5]
+    assert tables.read(path)["key"].dtype == tables.KEY
+    tables.write(frame, path)
+    assert "sign" not in pl.read_parquet(path).columns and tables.neurons_of(path) is None
+    assert tables.read(path)["key"].to_list() == frame["key"].to_list()
+
+
+@pytest.mark.parametrize("change", [{"sign": pl.lit(2, pl.Int8)}, {"key": pl.lit(9, pl.UInt16)}])
+def test_a_sign_that_does_not_fit_its_key_is_refused(tmp_path, change):
+    path = tmp_path / "promoted.parquet"
+    frame = pl.DataFrame({"layer": 1, "key": [0], "token_rank": 0, "token": 7, "probability": 0.5})
+    tables.write(frame, path, neurons=3)
+    pl.read_parquet(path).with_columns(**change).write_parquet(path, metadata={tables.NEURONS: "3"})
+    with pytest.raises(UserError, match="signs do not fit"):
+        tables.read(path)

@@ -19,6 +19,7 @@ def save(best: TopTriggers, path: str | Path) -> None:
     arrays = {name: getattr(every, name).cpu().contiguous() for name in COLUMNS}
     arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
     shape = {"keys": best.keys, "top": best.top, "copies": best.copies, "precision": best.precision}
+    shape |= {} if best.neurons is None else {"neurons": best.neurons}
     with atomic_write(path) as partial:
         save_file(arrays, partial, metadata={"shape": json.dumps(shape)})  # one entry: several come in any order
 

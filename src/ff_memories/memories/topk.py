@@ -92,10 +92,13 @@ class TopTriggers:
         layers, keys, top: L, d_m and t.
         copies: how many prefixes with the same tokens a list may hold: t, or 1 for ``duplicates: drop``.
         precision: ``extraction.precision`` of the coefficients.
+        neurons: d_m, where keys count both signs.
     """
 
     def __init__(self, layers: int, keys: int, top: int, copies: int | None = None,
-                 device: torch.device | str = "cpu", precision: Precision = "float32"):  # fmt: skip
+                 device: torch.device | str = "cpu", precision: Precision = "float32",
+                 neurons: int | None = None):  # fmt: skip
+        self.neurons = neurons
         self.precision, self._slack = precision, SLACK[precision]
         self.top, self.copies = top, top if copies is None else copies
         self.keys = keys

@@ -64,7 +64,7 @@ def trigger_examples(
     shape, prefixes = decoder.description, Prefixes.of(corpus)
     low, high = POSITIONS[positions]
     copies = 1 if duplicates == "drop" else top
-    best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision)
+    best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision, decoder.neurons)
     depth = shape.layers
     if keys is not None:  # nothing reaches the gate of a key that is not asked for
         asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)

@@ -140,6 +140,10 @@ class LanguageModel(Protocol):
         """Memories per layer: d_m, or twice that with both signs."""
 
     @property
+    def neurons(self) -> int | None:
+        """d_m with both signs, which tables then tell from keys; else ``None``."""
+
+    @property
     def max_tokens(self) -> int:
         """The longest sentence the model takes, without the start token."""
 
@@ -249,6 +253,11 @@ class Decoder:
     def memories(self) -> int:
         """Memories per layer, d_m."""
         return self.description.keys
+
+    @property
+    def neurons(self) -> None:
+        """``None``: ReLU has no negative coefficients."""
+        return None
 
     @property
     def max_tokens(self) -> int:

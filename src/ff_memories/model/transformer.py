@@ -35,6 +35,7 @@ from ff_memories.model.padded import Band, bands
 from ff_memories.model.prefix_tree import Level, PrefixTree
 from ff_memories.model.products import linear
 from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.tables import MOST_NEURONS
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,11 @@ class Transformer:
         return self.signs * self.description.keys
 
     @property
+    def neurons(self) -> int | None:
+        """d_m with both signs, which tables then tell from keys; else ``None``."""
+        return self.description.keys if self.signs == 2 else None
+
+    @property
     def max_tokens(self) -> int:
         """The longest sentence the model takes, without the start token."""
         return self.description.max_positions - 1
@@ -336,6 +342,12 @@ def describe(
     size = matrix(down)
     if size is None or size[1] != head.shape[1]:
         raise UserError(f"{family.down}: not a matrix to the model's width of {head.shape[1]}")
+    both = signs == "both" or (signs == "auto" and family.gated)
+    if both and size[0] > MOST_NEURONS:
+        raise UserError(
+            f"triggers.signs: {size[0]:,} memories per layer are too many for both signs, at most {MOST_NEURONS:,}",
+            "set triggers.signs: positive",
+        )
     window = getattr(made, "sliding_window", None) if getattr(made, "use_sliding_window", True) else None
     limits = [getattr(made, name, None) for name in ("max_position_embeddings", "seq_length")]
     positions = min([n for n in (*limits, window, longest) if n])
@@ -345,7 +357,7 @@ def describe(
         input_cutoffs=(head.shape[0],), adaptive_input=False, output_cutoffs=(head.shape[0],), adaptive_output=False,
         learned_positions=config["model_type"] in ("gpt2", "opt"), final_norm=True, max_positions=positions,
         embedding_scale=1.0, parameters=sum(unique.values()), aliases={}, model_type=config["model_type"], start=start,
-        gated=family.gated, signs=2 if signs == "both" or (signs == "auto" and family.gated) else 1, config=config,
+        gated=family.gated, signs=2 if both else 1, config=config,
     )  # fmt: skip
 
 

@@ -14,4 +14,4 @@ def run(config: Settings, triggers: Input, corpus: Input, dictionary: Input, pla
         tables.read(triggers), store.read(corpus), read_types(dictionary), options.keys_per_layer, options.top,
         config.seed,
     )  # fmt: skip
-    tables.write(annotation_plan.table(shown), plan)
+    tables.write(annotation_plan.table(shown), plan, neurons=tables.neurons_of(triggers))

@@ -102,7 +102,8 @@ def run(
         (composition, made["composition"]), (refinement, made["refinement"]), (annotations, found),
         (labels, labelled), (distances, judged),
     ):  # fmt: skip
-        tables.write(frame, path, decoder.precision)
+        neurons = decoder.neurons if "key" in frame.columns else None
+        tables.write(frame, path, decoder.precision, neurons)
     write_whole(perplexity, json.dumps(said, indent=1) + "\n")
 
 

@@ -26,8 +26,13 @@ def run(
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     shaded = found.filter(pl.col("rank") <= config.gallery.shaded)
-    tables.write(shades.table(decoder, text, shaded, execution.batch_tokens), shading, decoder.precision)
+    tables.write(
+        shades.table(decoder, text, shaded, execution.batch_tokens), shading, decoder.precision, decoder.neurons
+    )
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
     tables.write(
-        promotion.table(decoder, reading, tables.read(values), config.gallery.tokens), promoted, decoder.precision
+        promotion.table(decoder, reading, tables.read(values), config.gallery.tokens),
+        promoted,
+        decoder.precision,
+        decoder.neurons,
     )

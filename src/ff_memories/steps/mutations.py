@@ -36,4 +36,4 @@ def run(
     threads = execution.threads if arithmetic.portable() else 1
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens, threads)
     tables.write_counts("mutations", chosen.counts, counts)
-    tables.write(mutants.table(chosen.rows, mutated), mutations, decoder.precision)
+    tables.write(mutants.table(chosen.rows, mutated), mutations, decoder.precision, decoder.neurons)

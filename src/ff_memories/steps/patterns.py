@@ -74,7 +74,8 @@ def run(
         scores: pl.DataFrame(rows, schema=tables.TABLES["annotation_scores"].columns, orient="row"),
     }  # fmt: skip
     for path, frame in new.items():
-        tables.write(pl.concat([machine[tables.name_of(path)], frame]), path)
+        table = pl.concat([machine[tables.name_of(path)], frame])
+        tables.write(table, path, neurons=tables.neurons_of(triggers) if "key" in table.columns else None)
     gone = sorted({(s.annotator, s.item, s.file) for s in [*unfit, *unfit_too]})
     write_whole(stale, csv_text(["annotator", "item", "file"], gone))
     everybody = {r.annotator for r in [*given, *judged]}

@@ -50,8 +50,8 @@ def run(
         "prefixes_short_of_the_sample": len(keys) * options.top - len(labelled),
     }
     tables.write_counts("proxy", reasons, counts)
-    tables.write(patterns, annotations)
-    tables.write(labelled, labels)
+    tables.write(patterns, annotations, neurons=decoder.neurons)
+    tables.write(labelled, labels, neurons=decoder.neurons)
     planted = quality.cases(annotator, text, found, options.top, seed, generator(seed, "planted patterns"))
     rows = [(ANNOTATOR, *row) for row in quality.scores(annotator, planted)]
     rows += [(ANNOTATOR, *row) for row in scoring.of_annotator(patterns, labelled, seed)]

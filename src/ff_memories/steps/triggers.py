@@ -41,7 +41,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
         "sentences_without_prefix": int((trigger_table.available(text, options.positions) == 0).sum()),
     }
     tables.write_counts("triggers", reasons, counts)
-    tables.write(table, triggers, best.precision)
+    tables.write(table, triggers, best.precision, best.neurons)
     remove_others(shards)
 
 

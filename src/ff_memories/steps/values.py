@@ -26,5 +26,8 @@ def run(
     text = store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     tables.write(
-        predictions.table(decoder, vocabulary, found, text, options.target, options.types), values, decoder.precision
+        predictions.table(decoder, vocabulary, found, text, options.target, options.types),
+        values,
+        decoder.precision,
+        decoder.neurons,
     )
