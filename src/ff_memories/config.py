@@ -296,7 +296,11 @@ class Composition(Section):
         examples=["auto"],
         description="the prediction that memories agree with: ffn (top(y); paper) | output (top(o); released)",
     )
-    memories: Literal["active", "all"] = Field(examples=["active"], description="memories that can agree: active | all")
+    memories: Literal["active", "all", "share:0.9"] = Field(
+        examples=["active"],
+        description="memories that can agree: active (positive coefficient; paper) | all | share:0.9 (the fewest that "
+        "add 90 % of the layer's energy, the sum of squared coefficients times value lengths)",
+    )
     stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
         examples=["sklearn"],
         description="stop words: sklearn, spacy (the package's list) | top50, top100 (the most frequent types)",

@@ -121,11 +121,12 @@ TABLES = {
         frozenset({"next_token"}),
     ),
     "composition": Schema(
-        "E8-E10: how many memories are active, and how many agree with their layer's prediction",
+        "E8-E10: how many memories are active, and how many agree with their layer's prediction; `effective` is the "
+        "participation ratio of their energies",
         ("example", "layer"),
         {"example": EXAMPLE, "layer": LAYER, "active": pl.UInt16, "ffn_top": TOKEN, "output_top": TOKEN,
          "agreeing_memories": pl.UInt16},
-        optional=_both({"agreeing_memories": pl.UInt16}),
+        optional={"effective": pl.Float32} | _both({"agreeing_memories": pl.UInt16}),
     ),
     "agreeing": Schema(
         "E10 by layer: how often stop words and short prefixes occur when some memory agrees, and in all cases",

@@ -50,9 +50,9 @@ def same(one, other):
 def test_what_is_remembered_is_what_would_be_computed(model, monkeypatch):
     runs, run = [], composition._run
 
-    def counted(decoder, prefixes):
+    def counted(decoder, prefixes, memories):
         runs.append(len(prefixes))
-        return run(decoder, prefixes)
+        return run(decoder, prefixes, memories)
 
     monkeypatch.setattr(composition, "_run", counted)
     alone = [observed(model, *choice) for choice in CHOICES]
@@ -76,5 +76,5 @@ def test_a_model_without_a_file_is_not_remembered(model):
     with composition.remembering():
         decoder = Decoder.load(folder / "model.safetensors", folder / "model.json")
         decoder.source = ""
-        composition._looked_at(decoder, [corpus.sentence(0)[:1]])
+        composition._looked_at(decoder, [corpus.sentence(0)[:1]], "active")
         assert composition._kept == {}

@@ -21,6 +21,7 @@ from ff_memories.memories.refinement import kinds
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 
+SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
 # shortest prefix, and what is added to N for the longest
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
 
@@ -65,6 +66,7 @@ class Observation:
     """What was seen at every example and layer: (examples, layers) each, ``model_top`` (examples,)."""
 
     active: np.ndarray
+    effective: np.ndarray
     agreeing: dict[str, np.ndarray]
     residual_top: np.ndarray
     ffn_top: np.ndarray
@@ -76,9 +78,9 @@ class Observation:
     def empty(cls, examples: int, layers: int, types: Iterable[str]) -> "Observation":
         """Return room for what will be seen; ``types``: among which values predict."""
         ids = lambda: np.zeros((examples, layers), dtype=np.int64)
-        probability = np.zeros((examples, layers), dtype=np.float32)
+        numbers = lambda: np.zeros((examples, layers), dtype=np.float32)
         agreeing = {name: ids() for name in types}
-        return cls(ids(), agreeing, ids(), ids(), ids(), probability, np.zeros(examples, dtype=np.int64))
+        return cls(ids(), numbers(), agreeing, ids(), ids(), ids(), numbers(), np.zeros(examples, dtype=np.int64))
 
 
 def observe(
@@ -91,7 +93,8 @@ def observe(
         examples: ``sentence`` and ``position``.
         value_tops: (layers, d_m) top token of every value, for each choice of ``values.types``.
         layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
-        memories: ``active`` ones may agree (coefficient > 0), or ``all``.
+        memories: ``active`` memories may agree (coefficient > 0), ``all``, or those of ``share:0.9``: the fewest that
+            have 90 % of the sum of (m_i |v_i|)^2.
     """
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     seen = Observation.empty(len(examples), decoder.description.layers, value_tops)
@@ -100,7 +103,8 @@ def observe(
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
-        states, read = _looked_at(decoder, prefixes)
+        states, read = _looked_at(decoder, prefixes, memories)
+        seen.effective[part] = states.effective.cpu().numpy()
         seen.ffn_top[part], seen.output_top[part], seen.residual_top[part], seen.residual_probability[part] = read
         seen.model_top[part] = seen.output_top[part, -1]
         says = seen.ffn_top if layer_prediction == "ffn" else seen.output_top
@@ -109,9 +113,7 @@ def observe(
             seen.active[part, index] = active.sum(1).cpu().numpy()
             for name, own in tops.items():
                 same = own[index] == said
-                seen.agreeing[name][part, index] = (
-                    (same & active if memories == "active" else same).sum(1).cpu().numpy()
-                )
+                seen.agreeing[name][part, index] = (same if memories == "all" else same & active).sum(1).cpu().numpy()
 
     with torch.inference_mode(), Progress(len(examples), "examples", "composition") as progress:
         for part in batching.sequences(position, order, batch_tokens):
@@ -126,12 +128,14 @@ class States:
 
     Attributes:
         residual, update: (prefixes, layers, d), r and y; the layer's output is r + y.
-        fires: of each layer (prefixes, d_m), which coefficients are positive.
+        fires: of each layer (prefixes, memories), which ones count as active.
+        effective: (prefixes, layers), the effective number of memories (``effective_memories``).
     """
 
     residual: torch.Tensor
     update: torch.Tensor
     fires: list[torch.Tensor]
+    effective: torch.Tensor
 
 
 Read = tuple[
@@ -155,27 +159,55 @@ def remembering() -> Iterator[None]:
         _kept = before
 
 
-def _looked_at(decoder: LanguageModel, prefixes: list[np.ndarray]) -> tuple[States, Read]:
+def _looked_at(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str) -> tuple[States, Read]:
     """Return what the model computes at prefixes, and what it then predicts: as it was kept, or anew."""
     kind = decoder.vocabulary.kind
     if _kept is None or not decoder.source:
-        states = _run(decoder, prefixes)
+        states = _run(decoder, prefixes, memories)
         return states, _read(decoder, states)
     text = hashlib.blake2b(b"".join(len(p).to_bytes(4, "little") + p.tobytes() for p in prefixes)).hexdigest()
-    key = (decoder.source, decoder.precision, str(decoder.device), text)
+    chosen = memories if memories in SHARES else ""
+    key = (decoder.source, decoder.precision, str(decoder.device), chosen, text)
     if key not in _kept:
-        _kept[key] = _run(decoder, prefixes), {}
+        _kept[key] = _run(decoder, prefixes, memories), {}
     states, readings = _kept[key]
     if kind not in readings:
         readings[kind] = _read(decoder, states)
     return states, readings[kind]
 
 
-def _run(decoder: LanguageModel, prefixes: list[np.ndarray]) -> States:
+def effective_memories(energies: torch.Tensor) -> torch.Tensor:
+    """Return the effective number of memories (rows,): (sum e)^2 / sum e^2, the participation ratio; 0 without any.
+
+    Args:
+        energies: (rows, d_m), e_i = (m_i |v_i|)^2, how much each memory adds to the layer.
+    """
+    e = energies.double()
+    return (e.sum(1).square() / e.square().sum(1).clamp(min=torch.finfo(torch.double).tiny)).float()
+
+
+def fewest_with(energies: torch.Tensor, share: float) -> torch.Tensor:
+    """Return (rows, d_m) bool: the fewest memories whose energies have at least a share of the row's sum."""
+    ordered, index = energies.double().sort(1, descending=True)
+    before = ordered.cumsum(1) - ordered
+    needed = (before < share * ordered.sum(1, keepdim=True)) & (ordered > 0)
+    return torch.zeros_like(needed).scatter_(1, index, needed)
+
+
+def _active(m: torch.Tensor, energies: torch.Tensor, memories: str, signs: int) -> torch.Tensor:
+    """Return (rows, memories) bool: which memories count as active."""
+    positive, negative = m > 0, m < 0
+    if memories in SHARES:
+        chosen = fewest_with(energies, SHARES[memories])
+        positive, negative = positive & chosen, negative & chosen
+    return positive if signs == 1 else torch.cat([positive, negative], 1)
+
+
+def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str) -> States:
     """Run prefixes, which come by length, through all layers."""
     batch = decoder.pack(prefixes)
     last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
-    residuals, updates, fires = [], [], []
+    residuals, updates, fires, effective = [], [], [], []
     x = decoder.embed(batch)
     for layer in decoder.layers:
         seen = layer(x, batch)
@@ -183,8 +215,10 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray]) -> States:
         residuals.append(seen.residual[last])
         updates.append(seen.update[last])
         m = seen.coefficients[last]
-        fires.append(m > 0 if decoder.signs == 1 else torch.cat([m > 0, m < 0], 1))
-    return States(torch.stack(residuals, 1), torch.stack(updates, 1), fires)
+        energies = (m * layer.values[: m.shape[1]].float().norm(dim=1)).square()
+        fires.append(_active(m, energies, memories, decoder.signs))
+        effective.append(effective_memories(energies))
+    return States(torch.stack(residuals, 1), torch.stack(updates, 1), fires, torch.stack(effective, 1))
 
 
 def _read(decoder: LanguageModel, states: States) -> Read:
@@ -219,6 +253,7 @@ def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str
             {
                 **key,
                 "active": flat(seen.active),
+                "effective": flat(seen.effective),
                 "ffn_top": tops["ffn_top"],
                 "output_top": tops["output_top"],
                 **{
