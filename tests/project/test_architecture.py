@@ -41,6 +41,7 @@ KNOWN = {  # who may import a library: the others need neither its time nor its 
     "requests": "inputs",
     "tokenizers": "corpus inputs",
     "transformers": "inputs model",
+    "huggingface_hub": "inputs model",
     "jinja2": "base report",
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import transformers
 
+from ff_memories.inputs import training_transformers
 from ff_memories.model import families, packed
 from ff_memories.model.transformer import Transformer, TransformerDescription, layers_of
 
@@ -21,6 +22,7 @@ NEW = {"vocab_size": TYPES, "hidden_size": MODEL, "intermediate_size": KEYS, "nu
 LLAMA = NEW | {"num_key_value_heads": 2}
 GEMMA = LLAMA | {"pad_token_id": 0, "head_dim": 16}
 GEMMA2 = GEMMA | {"query_pre_attn_scalar": 24, "sliding_window": LONGEST}
+WORDS = "The cat runs far away. A dog sings to the red bird! Does the green bird sleep? It does, far away.\n" * 20
 
 CONFIGS = {  # name -> model_type and what its config says
     "gpt2": ("gpt2", OLD),
@@ -169,3 +171,23 @@ def run(analysed_model, sentences):
         seen.append(layer(x, batch))
         x = seen[-1].output
     return seen, x
+
+
+def save(folder, name="gpt2", types=300, seed=0, text=WORDS, shard=None, **change):
+    """Write a family's model to a folder as `transformers` does, with a byte-level BPE tokenizer of its own.
+
+    Args:
+        types: what the model has; the tokenizer has as many, or fewer where the text yields no more merges.
+        text: what the tokenizer learns from.
+        shard: the largest weights file, such as ``50KB``; default: one file.
+        change: of its config.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "text").write_text(text, encoding="utf-8")
+    learned = training_transformers.tokenizer(folder / "text", types)
+    (folder / "text").unlink()
+    made = model(name, seed=seed, change={"vocab_size": types, **change})
+    transformers.utils.logging.disable_progress_bar()
+    made.save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))
+    learned.save_pretrained(folder)
+    return folder

@@ -4,6 +4,7 @@
 localrules:
     fetch_text,
     fetch_model,
+    fetch_hub,
     fetch_pipeline,
 
 
@@ -37,6 +38,20 @@ rule fetch_model:
         registry=registry(),
     shell:
         "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
+
+
+rule fetch_hub:
+    """Fetch the files of the model that the config pins on the Hugging Face hub, and check them."""
+    output:
+        run_.hub_files,
+    log:
+        run_.path("logs", "fetch_hub.log"),
+    conda:
+        "../envs/environment.yaml"
+    params:
+        model=run_.hub_model,
+    shell:
+        "ff-memories fetch --hub {params.model:q} 2> {log}"
 
 
 rule fetch_pipeline:

@@ -1,16 +1,21 @@
-"""Download, check and unpack the sources that a config names. `--list` shows all known sources."""
+"""Download, check and unpack the sources that a config names, and its model's files from the Hugging Face hub.
+
+`--list` shows all known sources.
+"""
 
 import argparse
+import json
 
 from ff_memories.base.errors import UserError
-from ff_memories.config import load
-from ff_memories.inputs import registry
+from ff_memories.config import Model, load
+from ff_memories.inputs import hub, registry
 from ff_memories.inputs.fetch import fetch, missing
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
-    parser.add_argument("--configfile", help="fetch the sources of this config")
+    parser.add_argument("--configfile", help="fetch the sources and the model of this config")
+    parser.add_argument("--hub", metavar="JSON", help="fetch a model from the hub, given as a config's section `model`")
     parser.add_argument(
         "--registry",
         nargs="?",
@@ -24,18 +29,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     names, others = list(args.names), args.registry
+    models = [Model.model_validate(json.loads(args.hub))] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
+        models += [config.model]
         others = others or config.sources.registry
         pipeline = config.corpus.segmenter.removeprefix("spacy:")  # other pipelines are installed packages
         named = config.source_names()
         names += [name for name in named if name != pipeline or name in registry.sources(others)]
+    pinned = [hub.Pinned(m.hub, m.revision, m.files, m.licence) for m in models if m.hub and m.revision]
     if args.list:
         for name, source in registry.sources(others).items():
             state = "missing" if missing(source) else "present"
             print(f"{name}\t{source.kind}\t{source.folder}\t{state}\t{source.licence}\t{source.citation}")
+        for model in pinned:
+            state = "missing" if hub.missing(model) else "present"
+            print(f"{model.name}\tmodel\t{model.folder}\t{state}\t{model.licence}\tcommit {model.revision}")
         return
-    if not names:
+    if not names and not pinned:
         raise UserError(
             "no source given", "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
         )
@@ -44,6 +55,11 @@ def run(args: argparse.Namespace) -> None:
         source = registry.source(name, others)
         try:
             fetch(name, source, offline=args.offline)
+        except UserError as error:
+            faults.append(str(error))
+    for model in pinned:
+        try:
+            hub.fetch(model, offline=args.offline)
         except UserError as error:
             faults.append(str(error))
     if faults:

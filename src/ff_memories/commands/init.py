@@ -1,4 +1,4 @@
-"""Write the config for a run on your own checkpoint and texts."""
+"""Write the config for a run on your own model and texts: a model of `transformers`, or a fairseq checkpoint."""
 
 import argparse
 from pathlib import Path
@@ -11,12 +11,20 @@ from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
+from ff_memories.inputs import hub, model_folder
+from ff_memories.workflow.run import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="config file to write")
-    parser.add_argument("--checkpoint", required=True, help="a fairseq transformer_lm checkpoint")
-    parser.add_argument("--dictionary", required=True, help="the checkpoint's dict.txt")
+    parser.add_argument(
+        "--model",
+        help="a model of `transformers`: its name on the Hugging Face hub (EleutherAI/pythia-160m), or a folder "
+        "(./folder)",
+    )
+    parser.add_argument("--revision", help="branch, tag or commit on the hub; default: the main branch")
+    parser.add_argument("--checkpoint", help="a fairseq transformer_lm checkpoint")
+    parser.add_argument("--dictionary", help="the checkpoint's dict.txt")
     texts = {
         "train": "training text files, searched for triggers",
         "validation": "validation text files, on which the layers are observed (section 5)",
@@ -38,23 +46,61 @@ def run(args: argparse.Namespace) -> None:
     if args.config.exists() and not args.force:
         raise UserError(f"{args.config}: the file already exists", "choose another name, or overwrite it with --force")
     require_file(args.config)
+    _refuse_combinations(args)
     for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
-        if not Path(path).is_file():
+        if path is not None and not Path(path).is_file():
             raise UserError(f"{path}: no such file")
     data = config.usual() | {"run": args.config.stem}
     if data["run"] == "demo":
         raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder")
-    data["model"] |= {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
+    if args.model is None:
+        data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
+    else:
+        for setting in args.set:  # the model is checked with its start token
+            _set(data, setting)
+        data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
     for setting in args.set:
         _set(data, setting)
     text = render(data)
-    config.parse(config.yaml_of(text, str(args.config)), str(args.config))
+    Run(config.yaml_of(text, str(args.config)), str(args.config))
     write_whole(args.config, text)
     print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
+
+
+def _refuse_combinations(args: argparse.Namespace) -> None:
+    fairseq = [f"--{name}" for name in ("checkpoint", "dictionary") if getattr(args, name) is not None]
+    if args.model is not None:
+        if fairseq:
+            raise UserError(f"--model and {fairseq[0]}: a run has one model", f"leave out --model or {fairseq[0]}")
+        if args.revision is not None and _is_folder(args.model):
+            raise UserError(f"--revision: {args.model} is a folder, not a name on the hub", "leave out --revision")
+        return
+    if args.revision is not None:
+        raise UserError("--revision needs --model with a name on the hub", "leave out --revision")
+    if len(fairseq) < 2:
+        given = f"{fairseq[0]} alone names no model" if fairseq else "no model given"
+        raise UserError(given, "give --model, or --checkpoint and --dictionary")
+
+
+def _is_folder(model: str) -> bool:
+    """Return whether ``--model`` is a folder here: it begins as a path does, or there is such a folder."""
+    return model.startswith((".", "/", "~")) or Path(model).is_dir()
+
+
+def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
+    """Return the config's keys of a model of `transformers`, after checking what can be checked without its weights."""
+    if not _is_folder(model):
+        pinned = hub.resolve(model, revision, start)
+        print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
+        return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
+    folder = Path(model).expanduser()
+    files = model_folder.files_of(folder)
+    model_folder.check(folder, start, str(folder))
+    return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
 
 
 def _set(data: dict[str, Any], setting: str) -> None:
@@ -85,6 +131,12 @@ def render(data: dict[str, Any]) -> str:
 
 
 def _line(key: str, value: object, field: FieldInfo | None, indent: str) -> str:
-    shown = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
     comment = f"  # {field.description}" if field is not None and field.description else ""
-    return f"{indent}{key}: {shown}{comment}"
+    if isinstance(value, dict) and value and all(isinstance(part, str) for part in value.values()):
+        below = [f"{indent}  {_plain(name)}: {_plain(part)}" for name, part in value.items()]
+        return "\n".join([f"{indent}{key}:{comment}", *below])
+    return f"{indent}{key}: {_plain(value)}{comment}"
+
+
+def _plain(value: object) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()

@@ -2,12 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
+from ff_memories.corpus.tokenizer import Tokenizer, start_of
+from ff_memories.model import config_file, families
 
 CONFIG, TOKENIZER, INDEX = "config.json", "tokenizer.json", "model.safetensors.index.json"
+SINGLE, PICKLED = "model.safetensors", "pytorch_model.bin"
 OTHERS = ("tokenizer_config.json", "special_tokens_map.json")  # read where they are there
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
 
@@ -21,36 +25,73 @@ def files_of(folder: str | Path) -> list[str]:
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "give a folder that `transformers` saved a model in")
-    here = {path.name for path in folder.iterdir() if path.is_file()}
+    return chosen({path.name for path in folder.iterdir() if path.is_file()}, str(folder), lambda: folder / INDEX)
+
+
+def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list[str]:
+    """Return those of a model's files that a run reads, sorted.
+
+    Args:
+        here: the names of all its files.
+        where: the model, for messages.
+        index: gets the index of shards, which is asked for only where it is read.
+
+    Raises:
+        UserError: weights, a shard of them, the config or the tokenizer are missing.
+    """
     found = [name for name in (CONFIG, TOKENIZER, *OTHERS) if name in here]
-    for name, what in ((CONFIG, "config"), (TOKENIZER, "fast tokenizer")):
+    for name, what in ((CONFIG, "model's config"), (TOKENIZER, "fast tokenizer")):
         if name not in here:
+            maker = "tokenizer" if name == TOKENIZER else "model"
             raise UserError(
-                f"{folder}: no {name}, the model's {what}", f"save it there: {what.split()[-1]}.save_pretrained(folder)"
+                f"{where}: no {name}, the {what}", f"save it with `transformers`: {maker}.save_pretrained(folder)"
             )
+    if SINGLE in here:  # as `transformers`, which then reads no shards
+        return sorted([*found, SINGLE])
     if INDEX in here:
-        shards = _shards(folder / INDEX)
-        if missing := sorted(shards - here):
-            raise UserError(f"{folder}: {INDEX} names {missing[0]}, which is not there", "fetch all files of the model")
+        shards = _shards(index(), where)
+        if missing := sorted(shards.difference(here)):
+            raise UserError(f"{where}: {INDEX} names {missing[0]}, which is not there", "get all files of the model")
         return sorted([*found, INDEX, *shards])
-    weights = sorted(name for name in here if name.endswith(".safetensors"))
-    if weights:
-        if weights != ["model.safetensors"]:
-            raise UserError(f"{folder}: {weights[0]}, but no {INDEX} that says what is in it", _SAFE)
-        return sorted([*found, *weights])
-    if "pytorch_model.bin" in here:
-        return sorted([*found, "pytorch_model.bin"])
-    raise UserError(f"{folder}: no weights", _SAFE)
+    if weights := sorted(name for name in here if name.endswith(".safetensors")):
+        raise UserError(f"{where}: {weights[0]}, but no {INDEX} that says what is in it", _SAFE)
+    if PICKLED in here:
+        return sorted([*found, PICKLED])
+    if parts := sorted(name for name in here if re.fullmatch(r"pytorch_model-\d+-of-\d+\.bin", name)):
+        raise UserError(f"{where}: {parts[0]}: of pickled weights, only a single {PICKLED} is read", _SAFE)
+    raise UserError(f"{where}: no weights", _SAFE)
 
 
-def _shards(index: Path) -> set[str]:
+def check(folder: Path, start: str, where: str) -> None:
+    """Refuse what the model step would refuse, as far as config.json and the tokenizer tell.
+
+    Args:
+        folder: has both files; its weights are not looked at.
+        start: ``model.start``.
+        where: the model, for messages.
+
+    Raises:
+        UserError: the model's family has no row, config.json names code or experts, the weights are quantised, or the
+            tokenizer is not the model's.
+    """
+    try:
+        plain = config_file.read(folder)
+        families.row(plain, str(folder / CONFIG))
+        types = plain.get("vocab_size")
+        tokenizer = Tokenizer.read(folder / TOKENIZER, types if isinstance(types, int) and types > 0 else None)
+        start_of(folder, plain, tokenizer, start, str(folder))
+    except UserError as error:
+        raise UserError(str(error).replace(str(folder), where)) from None
+
+
+def _shards(index: Path, where: str) -> set[str]:
     try:
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{index}: not an index of weights ({error})", "fetch the file again") from None
+        raise UserError(f"{where}: {INDEX} is not an index of weights ({error})", "fetch the file again") from None
     for name in shards:
         if not isinstance(name, str) or "/" in name or not name.endswith(".safetensors"):
-            raise UserError(f"{index}: names {name!r}, which is not a safetensors file beside it", _SAFE)
+            raise UserError(f"{where}: {INDEX} names {name!r}, which is not a safetensors file beside it", _SAFE)
     return shards
 
 
@@ -67,7 +108,7 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
     """Raise ``UserError`` where a file of a folder is missing or is not the one that the config pins."""
     for name, digest in wanted.items():
         if not (Path(folder) / name).is_file():
-            raise UserError(f"{folder}: {name} is missing, which model.files names", "fetch the model again")
+            raise UserError(f"{folder}: {name} is missing, which model.files names", "get the model's files again")
         if (found := digests(folder, [name])[name]) != digest:
             raise UserError(
                 f"{folder}/{name}: its SHA-256 is {found}, the config's model.files says {digest}",

@@ -19,7 +19,7 @@ from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file
 from ff_memories.claims import summary
 from ff_memories.figures.registry import refuse_useless
-from ff_memories.inputs import model_folder, registry
+from ff_memories.inputs import hub, model_folder, registry
 from ff_memories.workflow.sources import digest, sources
 
 
@@ -174,12 +174,18 @@ class Run:
         model = self.config.model
         if model.folder is not None:
             return model.folder.rstrip("/")
-        return f"data/hub/{str(model.hub).replace('/', '--')}/{model.revision}"
+        return hub.folder_of(str(model.hub), str(model.revision)).as_posix()
 
     @property
     def hub_files(self) -> list[str]:
         """What is fetched from the hub: nothing where the model is not there."""
         return self.model_files if self.config.model.hub is not None else []
+
+    @property
+    def hub_model(self) -> str:
+        """What is fetched from the hub, as JSON for ``ff-memories fetch --hub``."""
+        model = self.config.model
+        return json.dumps({"hub": model.hub, "revision": model.revision, "files": model.files}, sort_keys=True)
 
     @property
     def checkpoint(self) -> str:

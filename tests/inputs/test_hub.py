@@ -1,0 +1,428 @@
+"""Models of `transformers` from a hub and from folders: what `init` writes, what is fetched, and what is refused.
+
+The hub is a web server on this machine, and `huggingface_hub` asks it as it asks the real one.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import huggingface_hub.constants as hub_constants
+import pytest
+import tiny
+import torch
+import yaml
+from hub_server import serving, sha256
+from refusing import says
+from running import ROOT, command
+
+from ff_memories.cli import main
+from ff_memories.config import load
+from ff_memories.inputs import hub, model_folder
+from ff_memories.workflow.run import Run
+
+pytestmark = pytest.mark.slow
+TEXTS = ["--train", "train.txt", "--validation", "valid.txt"]
+NAME = "tiny/gpt2"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A model that `transformers` saved."""
+    return tiny.save(tmp_path_factory.mktemp("saved") / "gpt2")
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A copy of the saved model, to change."""
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An empty project with two texts; the working directory."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    for name in ("train.txt", "valid.txt"):
+        Path(name).write_text(tiny.WORDS, encoding="utf-8")
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def web(project, monkeypatch):
+    """A hub, with `huggingface_hub` set as HF_ENDPOINT and HF_HOME would set it, without a login."""
+    with serving() as (address, served):
+        monkeypatch.setattr(hub_constants, "ENDPOINT", address)
+        template = address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(hub_constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(project.parent / "cache"))
+        monkeypatch.setattr(hub_constants, "HF_TOKEN_PATH", str(project.parent / "no-token"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield served
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """Call it to go offline, as HF_HUB_OFFLINE=1 would."""
+    return lambda: monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    assert end.value.code == 0
+
+
+def init(model, *more, name="my.yaml"):
+    run("init", name, "--model", model, *TEXTS, *more)
+    return load(name)
+
+
+def refused(capsys, model, *more):
+    """Return what `init` says of a model that it refuses; it must leave nothing behind."""
+    before = sorted(Path().rglob("*"))
+    said = says(capsys, "init", "my.yaml", "--model", model, *TEXTS, *more)
+    assert sorted(Path().rglob("*")) == before
+    assert "\n  fix: " in said
+    return said
+
+
+def edit(path, **changes):
+    """Change keys of a JSON file; ``None`` removes one."""
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+# --------------------------------------------------------------------------------------------------------- the config
+
+
+def test_init_pins_the_commit_every_files_digest_and_the_licence(web, saved, capsys):
+    commit = web.push(NAME, saved, license="apache-2.0")
+    made = init(NAME).model
+    said = capsys.readouterr().out
+    assert f"{NAME}: commit {commit}, licence: apache-2.0" in said and "snakemake" in said
+    assert (made.hub, made.revision, made.licence, made.folder) == (NAME, commit, "apache-2.0", None)
+    names = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    assert made.files == {name: sha256((saved / name).read_bytes()) for name in names}
+    assert "model.safetensors" not in web.downloads(), "the hub tells its digest"
+
+
+def test_a_config_has_the_keys_of_its_kind_alone(web, saved):
+    web.push(NAME, saved, license="mit")
+    init(NAME)
+    kinds = {"my": ["hub", "revision", "files", "licence", "start"], "own": ["folder", "files", "licence", "start"]}
+    shutil.copytree(saved, "model")
+    init("./model/", name="own.yaml")
+    for name, keys in kinds.items():
+        assert list(yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]) == keys
+    assert load("own.yaml").model.folder == "model"
+    lines = Path("my.yaml").read_text().splitlines()
+    assert not [line for line in lines if "sha" not in line and len(line.partition("#")[0]) > 200]
+    at = next(i for i, line in enumerate(lines) if line.startswith("  files:  # SHA-256 of each file"))
+    assert lines[at + 1].startswith("    config.json: ") and len(lines[at + 1]) < 90
+
+
+@pytest.mark.parametrize(
+    "card, licence",
+    [({}, None), ({"license": ["mit", "cc0-1.0"]}, "mit, cc0-1.0"),
+     ({"license": "other", "license_name": "tiny-1"}, "tiny-1"), ({"license": "other"}, "other")],
+)  # fmt: skip
+def test_the_licence_is_what_the_card_says(web, saved, card, licence):
+    web.push(NAME, saved, **card)
+    assert init(NAME).model.licence == licence
+
+
+def test_a_branch_is_pinned_to_its_commit(web, saved, folder):
+    first = web.push(NAME, saved, "step1")
+    (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
+    second = web.push(NAME, folder)
+    assert first != second
+    for revision, commit in (("step1", first), (first, first), ("main", second)):
+        assert init(NAME, "--revision", revision, "--force").model.revision == commit
+
+
+def test_a_start_token_of_ones_own_is_looked_up_at_once(web, saved, capsys):
+    web.push(NAME, saved)
+    assert init(NAME, "--set", "model.start=.").model.start == "."
+    said = refused(capsys, NAME, "--force", "--set", "model.start=<bos>")
+    assert f"{NAME}: the tokenizer has no token '<bos>'" in said and "cache" not in said
+
+
+@pytest.mark.parametrize("parts", [True, False])
+def test_of_a_repository_only_the_files_of_one_model_are_taken(web, folder, parts):
+    """Many hold the weights twice, in other formats, and code."""
+    if parts:
+        shutil.rmtree(folder)
+        tiny.save(folder, shard="150KB")
+        shards = [path.name for path in folder.glob("model-*.safetensors")]
+        assert len(shards) > 1
+    for other in ("pytorch_model.bin", "consolidated.safetensors", "model.onnx", "modeling_own.py", "README.md"):
+        (folder / other).write_bytes(b"other")
+    (folder / "special_tokens_map.json").write_text("{}")
+    web.push(NAME, folder)
+    weights = ["model.safetensors.index.json", *shards] if parts else ["model.safetensors"]
+    others = ["config.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"]
+    assert sorted(init(NAME).model.files) == sorted([*others, *weights])
+    run("fetch", "--configfile", "my.yaml")
+    assert sorted(init(folder, "--force").model.files) == sorted([*others, *weights])
+
+
+def test_one_file_of_weights_goes_before_shards_as_in_the_library(folder):
+    shutil.copyfile(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors")
+    index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    names = model_folder.files_of(folder)
+    assert "model.safetensors" in names and not [n for n in names if "index" in n or "00001" in n]
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ([], "no model given"),
+        (["--checkpoint", "train.txt"], "--checkpoint alone names no model"),
+        (["--dictionary", "train.txt"], "--dictionary alone names no model"),
+        (["--model", "a/b", "--checkpoint", "train.txt"], "--model and --checkpoint: a run has one model"),
+        (["--model", "a/b", "--dictionary", "train.txt"], "--model and --dictionary: a run has one model"),
+        (["--model", "./a", "--revision", "main"], "--revision: ./a is a folder, not a name on the hub"),
+        (["--checkpoint", "train.txt", "--dictionary", "train.txt", "--revision", "main"], "--revision needs --model"),
+    ],
+)
+def test_options_that_do_not_go_together(project, capsys, given, said):
+    assert said in says(capsys, "init", "my.yaml", *given, *TEXTS)
+    assert not Path("my.yaml").exists()
+
+
+# ------------------------------------------------------------------------------------------------------------ fetching
+
+
+def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved, capsys, offline):
+    commit = web.push(NAME, saved, license="mit")
+    init(NAME)
+    made = Run(yaml.safe_load(Path("my.yaml").read_text()), "my.yaml")
+    run("fetch", "--configfile", "my.yaml")
+    folder = Path(f"data/hub/tiny--gpt2/{commit}")
+    assert sorted(made.hub_files) == sorted(str(p) for p in folder.iterdir()), "nothing else lies there"
+    assert model_folder.digests(folder, made.config.model.files) == made.config.model.files
+    asked = len(web.asked)
+    run("fetch", "--configfile", "my.yaml")
+    assert len(web.asked) == asked
+    shutil.rmtree("data")
+    offline()
+    run("fetch", "--hub", made.hub_model)  # from the hub's cache
+    assert len(web.asked) == asked and sorted(made.hub_files) == sorted(str(p) for p in folder.iterdir())
+    capsys.readouterr()
+    run("fetch", "--list", "--configfile", "my.yaml")
+    assert f"{NAME}\tmodel\t{folder}\tpresent\tmit\tcommit {commit}" in capsys.readouterr().out
+    shutil.rmtree("data")
+    assert init(NAME, "--force").model.revision == commit, "init knows the model offline too"
+
+
+def test_offline_it_says_which_files_to_put_where(web, saved, capsys, offline):
+    web.push(NAME, saved)
+    pinned = hub.Pinned(NAME, init(NAME).model.revision, load("my.yaml").model.files)
+    offline()
+    said = says(capsys, "fetch", "--configfile", "my.yaml")
+    assert f"{NAME}: missing model.safetensors" in said
+    assert f"    {pinned.folder}/model.safetensors\n" in said and pinned.files["model.safetensors"] in said
+    assert f"/{NAME}/resolve/{pinned.revision}/model.safetensors" in said
+    shutil.copyfile(saved / "model.safetensors", pinned.folder / "model.safetensors")
+    run("fetch", "--configfile", "my.yaml", "--offline")
+
+
+def test_another_file_than_the_pinned_one_is_refused(web, saved, capsys):
+    commit = web.push(NAME, saved)
+    init(NAME)
+    web.models[NAME][commit][1]["model.safetensors"] = b"others"
+    said = says(capsys, "fetch", "--configfile", "my.yaml")
+    assert f"{NAME}: model.safetensors of commit {commit}: its SHA-256 is {sha256(b'others')}" in said
+    assert [p.name for p in Path("data").rglob("model*")] == []
+
+
+def test_a_damaged_file_is_fetched_again(web, saved):
+    commit = web.push(NAME, saved)
+    files = init(NAME).model.files
+    run("fetch", "--configfile", "my.yaml")
+    here = Path(f"data/hub/tiny--gpt2/{commit}")
+    cached = Path(hub_constants.HF_HUB_CACHE, "models--tiny--gpt2", "snapshots", commit)
+    for folder in (here, cached):
+        (folder / "model.safetensors").write_bytes(b"half")
+    run("fetch", "--configfile", "my.yaml")
+    assert model_folder.digests(here, files) == files
+
+
+def test_a_link_to_the_cache_costs_no_space_and_an_edit_does_not_reach_it(web, saved):
+    commit = web.push(NAME, saved)
+    init(NAME)
+    run("fetch", "--configfile", "my.yaml")
+    here = Path(f"data/hub/tiny--gpt2/{commit}")
+    assert (here / "model.safetensors").stat().st_nlink == 2 and not (here / "model.safetensors").is_symlink()
+    assert (here / "config.json").stat().st_nlink == 1
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+def test_what_the_hub_does_not_have(web, saved, capsys):
+    web.push(NAME, saved)
+    assert "tiny/none: no such model on http" in refused(capsys, "tiny/none")
+    assert f"{NAME}: no branch, tag or commit 'v9'" in refused(capsys, NAME, "--revision", "v9")
+    assert "not a name of the hub" in refused(capsys, "tiny/a/b")
+    web.gated.add(NAME)
+    said = refused(capsys, NAME)
+    assert "the model is gated" in said and "hf auth login" in said
+
+
+def test_a_hub_that_does_not_answer(web, saved, capsys, monkeypatch, offline):
+    web.push(NAME, saved)
+    web.broken = 503
+    assert "answered HTTP 503" in refused(capsys, NAME)
+    monkeypatch.setattr(hub_constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert f"{NAME}: no connection to http://127.0.0.1:9 (" in refused(capsys, NAME)
+    offline()
+    assert f"{NAME} at main: HF_HUB_OFFLINE is set, and the hub's cache does not hold" in refused(capsys, NAME)
+
+
+def test_without_the_extra(project, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "pip install -c constraints.txt -e '.[hf]'" in refused(capsys, NAME)
+
+
+def no_weights(folder):
+    (folder / "model.safetensors").unlink()
+    return "no weights"
+
+
+def missing_shard(folder):
+    shutil.rmtree(folder)
+    tiny.save(folder, shard="150KB")
+    sorted(folder.glob("model-*.safetensors"))[-1].unlink()
+    return "model.safetensors.index.json names model-0000"
+
+
+def pickled_shards(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model-00001-of-00002.bin")
+    return "of pickled weights, only a single pytorch_model.bin is read"
+
+
+def code(folder):
+    edit(folder / "config.json", auto_map={"AutoModelForCausalLM": "modeling_own.Own"})
+    return "config.json: auto_map names code"
+
+
+def experts(folder):
+    edit(folder / "config.json", num_local_experts=8)
+    return "config.json: a mixture of experts (num_local_experts: 8)"
+
+
+def quantised(folder):
+    edit(folder / "config.json", quantization_config={"quant_method": "gptq"})
+    return "config.json: the weights are quantised"
+
+
+def encoder(folder):
+    edit(folder / "config.json", model_type="bert")
+    return "config.json: bert is an encoder"
+
+
+def unknown(folder):
+    edit(folder / "config.json", model_type="gpt99")
+    return "no row says where the memories of 'gpt99' models are"
+
+
+def no_tokenizer(folder):
+    (folder / "tokenizer.json").unlink()
+    return "no tokenizer.json, the fast tokenizer"
+
+
+def other_tokenizer(folder):
+    edit(folder / "config.json", vocab_size=290)
+    return "tokenizer.json: the tokenizer has 300 types, the model 290"
+
+
+def no_start(folder):
+    text = (folder / "tokenizer.json").read_text().replace("<|endoftext|>", "<end>")
+    (folder / "tokenizer.json").write_text(text)
+    edit(folder / "tokenizer_config.json", bos_token=None)
+    edit(folder / "config.json", bos_token_id=None)
+    return "the tokenizer names no token that a text begins with"
+
+
+REFUSED = [no_weights, missing_shard, pickled_shards, code, experts, quantised, encoder, unknown, no_tokenizer,
+           other_tokenizer, no_start]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoil", REFUSED)
+def test_init_refuses_what_a_run_would_refuse(web, folder, capsys, spoil):
+    said = spoil(folder)
+    found = refused(capsys, folder)
+    assert said in found and str(folder) in found
+    web.push(NAME, folder)
+    found = refused(capsys, NAME)
+    assert said in found and found.startswith(f"error: {NAME}") and "cache" not in found
+    assert "model.safetensors" not in web.downloads()
+
+
+def test_no_such_folder(project, capsys):
+    assert "none: no such folder" in refused(capsys, "./none")
+
+
+def step(folder, out, **changes):
+    """Return the model step's command on a folder, as its rule gives it; ``changes``: of the config's section."""
+    section = {"folder": str(folder), "files": model_folder.digests(folder, model_folder.files_of(folder))} | changes
+    config = json.dumps({"model": section, "triggers": {"signs": "auto"}})
+    return ["transformer-model", "--config", config, "--files", *(folder / name for name in section["files"]),
+            "--weights", out / "w.safetensors", "--description", out / "m.json", "--info", out / "info.json",
+            "--types", out / "types.json"]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoil", [code, experts, quantised, encoder, unknown, no_start])
+def test_the_models_rule_refuses_it_as_well(project, folder, capsys, spoil):
+    said = spoil(folder)
+    assert said in says(capsys, *step(folder, project / "out"))
+    assert not (project / "out").exists()
+
+
+def test_a_digest_that_does_not_match(project, folder, capsys):
+    init(folder)
+    files = load("my.yaml").model.files
+    edit(folder / "config.json", n_layer=2)
+    said = says(capsys, *step(folder, project / "out", files=files))
+    assert "config.json: its SHA-256 is " in said and files["config.json"] in said
+    assert not (project / "out").exists()
+
+
+def test_weights_that_are_only_pickled_are_read_without_running_them(web, project, folder):
+    whole = tiny.model("gpt2", change={"vocab_size": 300})
+    run(*step(folder, project / "safe"))
+    (folder / "model.safetensors").unlink()
+    torch.save(whole.state_dict(), folder / "pytorch_model.bin")
+    web.push(NAME, folder)
+    assert "pytorch_model.bin" in init(NAME).model.files
+    assert "pytorch_model.bin" in init(folder, "--force").model.files
+    run(*step(folder, project / "pickled"))
+    assert (project / "pickled" / "w.safetensors").read_bytes() == (project / "safe" / "w.safetensors").read_bytes()
+
+
+# ------------------------------------------------------------------------------------------------------ the whole run
+
+
+@pytest.mark.workflow
+def test_from_init_to_the_claims(saved, tmp_path):
+    """The commands that docs/own-model.md shows, with the environment that a user has."""
+    for name in ("train.txt", "valid.txt"):
+        (tmp_path / name).write_text(tiny.WORDS, encoding="utf-8")
+    small = ["triggers.top=8", "mutations.top=4", "mutations.keys_per_layer=6", "patterns.top=5",
+             "patterns.keys_per_layer=3", "composition.examples=40", "execution.shards=2"]  # fmt: skip
+    with serving() as (address, served):
+        served.push(NAME, saved, license="mit")
+        at = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": ""}
+        command("ff-memories", "init", "my.yaml", "--model", NAME, *TEXTS, "--set", *small, cwd=tmp_path, **at)
+        command("snakemake", "--snakefile", ROOT / "Snakefile", "--directory", tmp_path, "--configfile", "my.yaml",
+                "--cores", "2", "results/my/claims.json", "results/my/tables/claims.parquet",
+                cwd=tmp_path, **at)  # fmt: skip
+    info = json.loads((tmp_path / "results/my/model/info.json").read_text())
+    assert (info["hub"], info["licence"], info["scope"]) == (NAME, "mit", "model")
+    log = (tmp_path / "results/my/logs/fetch_hub.log").read_text()
+    assert f"{NAME}: data/hub/tiny--gpt2/" in log and "\r" not in log
+    assert json.loads((tmp_path / "results/my/claims.json").read_text())
