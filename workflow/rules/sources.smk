@@ -4,7 +4,6 @@
 localrules:
     fetch_text,
     fetch_model,
-    fetch_hub,
     fetch_pipeline,
 
 
@@ -40,20 +39,6 @@ rule fetch_model:
         "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
 
 
-rule fetch_hub:
-    """Fetch the files of the model that the config pins on the Hugging Face hub, and check them."""
-    output:
-        run_.hub_files,
-    log:
-        run_.path("logs", "fetch_hub.log"),
-    conda:
-        "../envs/environment.yaml"
-    params:
-        model=run_.hub_model,
-    shell:
-        "ff-memories fetch --hub {params.model:q} 2> {log}"
-
-
 rule fetch_pipeline:
     """Download the spaCy pipeline that the config names."""
     output:
@@ -68,3 +53,25 @@ rule fetch_pipeline:
         registry=registry(),
     shell:
         "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
+
+
+if run_.config.model.hub is not None:
+
+    localrules:
+        fetch_hub,
+
+    # one job a file: Snakemake removes no other file, which may have been put there by hand
+    rule fetch_hub:
+        """Fetch a file of the model that the config pins on the Hugging Face hub, and check it."""
+        output:
+            run_.model_folder + "/{file}",
+        log:
+            run_.path("logs", "fetch_hub", "{file}.log"),
+        wildcard_constraints:
+            file="[^/]+",
+        conda:
+            "../envs/environment.yaml"
+        params:
+            model=lambda wildcards: run_.hub_file(wildcards.file),
+        shell:
+            "ff-memories fetch --hub {params.model:q} 2> {log}"

@@ -7,7 +7,7 @@ import argparse
 import json
 
 from ff_memories.base.errors import UserError
-from ff_memories.config import Model, load
+from ff_memories.config import load
 from ff_memories.inputs import hub, registry
 from ff_memories.inputs.fetch import fetch, missing
 
@@ -15,7 +15,7 @@ from ff_memories.inputs.fetch import fetch, missing
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
     parser.add_argument("--configfile", help="fetch the sources and the model of this config")
-    parser.add_argument("--hub", metavar="JSON", help="fetch a model from the hub, given as a config's section `model`")
+    parser.add_argument("--hub", metavar="JSON", help="fetch files from the hub: a model's name, revision and files")
     parser.add_argument(
         "--registry",
         nargs="?",
@@ -29,22 +29,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     names, others = list(args.names), args.registry
-    models = [Model.model_validate(json.loads(args.hub))] if args.hub else []
+    pinned = [_pinned(args.hub)] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
-        models += [config.model]
+        if (model := config.model).hub is not None:
+            pinned.append(hub.Pinned(model.hub, str(model.revision), model.files, model.licence))
         others = others or config.sources.registry
         pipeline = config.corpus.segmenter.removeprefix("spacy:")  # other pipelines are installed packages
         named = config.source_names()
         names += [name for name in named if name != pipeline or name in registry.sources(others)]
-    pinned = [hub.Pinned(m.hub, m.revision, m.files, m.licence) for m in models if m.hub and m.revision]
     if args.list:
         for name, source in registry.sources(others).items():
             state = "missing" if missing(source) else "present"
             print(f"{name}\t{source.kind}\t{source.folder}\t{state}\t{source.licence}\t{source.citation}")
-        for model in pinned:
-            state = "missing" if hub.missing(model) else "present"
-            print(f"{model.name}\tmodel\t{model.folder}\t{state}\t{model.licence}\tcommit {model.revision}")
+        for wanted in pinned:
+            state = "missing" if hub.missing(wanted) else "present"
+            print(f"{wanted.name}\tmodel\t{wanted.folder}\t{state}\t{wanted.licence}\tcommit {wanted.revision}")
         return
     if not names and not pinned:
         raise UserError(
@@ -57,10 +57,17 @@ def run(args: argparse.Namespace) -> None:
             fetch(name, source, offline=args.offline)
         except UserError as error:
             faults.append(str(error))
-    for model in pinned:
+    for wanted in pinned:
         try:
-            hub.fetch(model, offline=args.offline)
+            hub.fetch(wanted, offline=args.offline)
         except UserError as error:
             faults.append(str(error))
     if faults:
         raise UserError("\n".join(faults))
+
+
+def _pinned(given: str) -> hub.Pinned:
+    try:
+        return hub.Pinned(**json.loads(given))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"--hub: {error}", "give --configfile") from None

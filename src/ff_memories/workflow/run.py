@@ -181,11 +181,10 @@ class Run:
         """What is fetched from the hub: nothing where the model is not there."""
         return self.model_files if self.config.model.hub is not None else []
 
-    @property
-    def hub_model(self) -> str:
-        """What is fetched from the hub, as JSON for ``ff-memories fetch --hub``."""
+    def hub_file(self, name: str) -> str:
+        """What ``ff-memories fetch --hub`` needs to fetch one of them, as JSON."""
         model = self.config.model
-        return json.dumps({"hub": model.hub, "revision": model.revision, "files": model.files}, sort_keys=True)
+        return json.dumps({"name": model.hub, "revision": model.revision, "files": {name: model.files.get(name)}})
 
     @property
     def checkpoint(self) -> str:
