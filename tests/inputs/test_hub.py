@@ -19,6 +19,7 @@ from running import ROOT, command
 
 from ff_memories.cli import main
 from ff_memories.config import load
+from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import hub, model_folder
 from ff_memories.workflow.run import Run
 
@@ -209,7 +210,7 @@ def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved
     assert len(web.asked) == asked
     shutil.rmtree("data")
     offline()
-    run("fetch", "--hub", made.hub_model)  # from the hub's cache
+    run("fetch", "--configfile", "my.yaml")  # from the hub's cache
     assert len(web.asked) == asked and sorted(made.hub_files) == sorted(str(p) for p in folder.iterdir())
     capsys.readouterr()
     run("fetch", "--list", "--configfile", "my.yaml")
@@ -258,6 +259,22 @@ def test_a_link_to_the_cache_costs_no_space_and_an_edit_does_not_reach_it(web, s
     here = Path(f"data/hub/tiny--gpt2/{commit}")
     assert (here / "model.safetensors").stat().st_nlink == 2 and not (here / "model.safetensors").is_symlink()
     assert (here / "config.json").stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("name, memories", [("gpt2", 160), ("llama", 320)])
+def test_a_plan_needs_no_weights(web, tmp_path, capsys, offline, name, memories):
+    """A gated layer's memories count for both signs."""
+    web.push(NAME, tiny.save(tmp_path / name, name))
+    init(NAME)
+    run("plan", "--configfile", "my.yaml", "--threads", "1")
+    words = len(tiny.WORDS.split())
+    tokens = len(Tokenizer.read(tmp_path / name / "tokenizer.json").encode(tiny.WORDS.split()))
+    assert tokens > words
+    assert f"my: 3 layers of {memories} keys, 300 types, {tokens} + {tokens} tokens" in capsys.readouterr().out
+    assert "model.safetensors" not in web.downloads() and not Path("data").exists()
+    offline()
+    shutil.rmtree(hub_constants.HF_HUB_CACHE)
+    assert "missing config.json, model.safetensors" in says(capsys, "plan", "--configfile", "my.yaml")
 
 
 # ------------------------------------------------------------------------------------------------------------ refusals
@@ -418,11 +435,17 @@ def test_from_init_to_the_claims(saved, tmp_path):
         served.push(NAME, saved, license="mit")
         at = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": ""}
         command("ff-memories", "init", "my.yaml", "--model", NAME, *TEXTS, "--set", *small, cwd=tmp_path, **at)
+        pinned = yaml.safe_load((tmp_path / "my.yaml").read_text())["model"]
+        here = tmp_path / hub.folder_of(NAME, pinned["revision"])
+        here.mkdir(parents=True)
+        shutil.copyfile(saved / "model.safetensors", here / "model.safetensors")  # by hand
         command("snakemake", "--snakefile", ROOT / "Snakefile", "--directory", tmp_path, "--configfile", "my.yaml",
                 "--cores", "2", "results/my/claims.json", "results/my/tables/claims.parquet",
                 cwd=tmp_path, **at)  # fmt: skip
     info = json.loads((tmp_path / "results/my/model/info.json").read_text())
     assert (info["hub"], info["licence"], info["scope"]) == (NAME, "mit", "model")
-    log = (tmp_path / "results/my/logs/fetch_hub.log").read_text()
-    assert f"{NAME}: data/hub/tiny--gpt2/" in log and "\r" not in log
+    logs = tmp_path / "results/my/logs/fetch_hub"
+    assert sorted(p.name for p in logs.iterdir()) == [f"{n}.log" for n in pinned["files"] if n != "model.safetensors"]
+    log = (logs / "tokenizer.json.log").read_text()
+    assert f"{NAME}: tokenizer.json in data/hub/tiny--gpt2/" in log and "\r" not in log
     assert json.loads((tmp_path / "results/my/claims.json").read_text())

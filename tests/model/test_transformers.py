@@ -1,6 +1,7 @@
 """Models of `transformers`: what is read from them is what they compute, and a row that says otherwise is refused."""
 
 import math
+import sys
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -435,3 +436,11 @@ def test_an_option_of_the_config_chooses_the_row(parallel):
     name = "gpt_neox, sequential" if parallel else "gpt_neox"  # each row refuses the other's model
     with pytest.raises(UserError, match=r"layer 1, mlp.dense_h_to_4h: m = f\(K h\).* does not hold"):
         prove(tiny.model(name), replace(row, reads=None))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_models_sizes_are_known_without_its_weights(name):
+    made, config = tiny.model(name), tiny.data(tiny.config(name))
+    for signs in ("positive", "auto"):
+        whole = transformer.describe(made, config, tiny.family(name), 0, signs, sys.maxsize)
+        assert transformer.sizes(config, signs, "here") == whole

@@ -15,12 +15,16 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
-from ff_memories.inputs import registry
+from ff_memories.corpus.tokenizer import Tokenizer
+from ff_memories.inputs import hub, model_folder, registry
 from ff_memories.inputs.fetch import missing
+from ff_memories.model import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.report.cost import Cost, costs
 from ff_memories.workflow import estimate
 from ff_memories.workflow.run import Run
+
+BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,17 +105,46 @@ def _bytes(source: registry.Source) -> int:
 
 def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
     """Return the model's sizes, from the converted model, the checkpoint, or the registry."""
-    from ff_memories.model import checkpoint, converted
-
     described = Path(run_.path("model", "model.json"))
-    if described.exists():
+    found: converted.Description
+    if run_.is_transformer:
+        found = _transformer(run_, described)
+    elif described.exists():
         found = converted.read_description(described)
     elif not Path(run_.checkpoint).is_file() and source is not None and source.shape:
         return estimate.Shape(**source.shape)
     else:
         found, _ = checkpoint.read(run_.checkpoint)
-    return estimate.Shape(found.layers, found.model, found.keys, found.heads, found.vocab, found.output_cutoffs[0],
+    keys = getattr(found, "signs", 1) * found.keys  # both signs of a coefficient have triggers, a value and a page
+    return estimate.Shape(found.layers, found.model, keys, found.heads, found.vocab, found.output_cutoffs[0],
                           found.parameters)  # fmt: skip
+
+
+def _transformer(run_: Run, described: Path) -> converted.Description:
+    from ff_memories.model import config_file, transformer  # the library takes seconds to load
+
+    if described.exists():
+        return transformer.read_description(described)
+    path = _model_file(run_, model_folder.CONFIG)
+    return transformer.sizes(config_file.read(path.parent), run_.config.triggers.signs, str(path))
+
+
+def _model_file(run_: Run, name: str) -> Path:
+    """Return a small file of a model of `transformers`, which need not be fetched yet."""
+    model = run_.config.model
+    if model.hub is None:
+        return Path(run_.model_folder, name)
+    return hub.small_file(hub.Pinned(model.hub, str(model.revision), model.files), name)
+
+
+def _pieces(run_: Run, path: Path) -> float:
+    """Return how many tokens the model's tokenizer makes of a word, by the beginning of a text."""
+    if not run_.is_transformer:
+        return 1.0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        words = file.read(BEGINNING).split()
+    tokens = Tokenizer.read(_model_file(run_, model_folder.TOKENIZER)).encode(words)
+    return len(tokens) / max(1, len(words))
 
 
 def _tokens(run_: Run, source: registry.Source | None) -> dict[str, int]:
@@ -120,7 +153,7 @@ def _tokens(run_: Run, source: registry.Source | None) -> dict[str, int]:
     for split in ("train", "validation"):
         paths, most = run_.texts(split), getattr(run_.config.corpus, split).max_sentences
         if all(Path(path).is_file() for path in paths):
-            out[split] = sum(_words(Path(path)) for path in paths)
+            out[split] = round(sum(_words(Path(path)) for path in paths) * _pieces(run_, Path(paths[0])))
         elif source is not None and split in source.tokens:
             out[split] = source.tokens[split]
         else:

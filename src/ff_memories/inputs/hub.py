@@ -146,7 +146,18 @@ def fetch(model: Pinned, offline: bool = False) -> None:
                 f"if the config is right, remove {path} and fetch again; or write the config again: ff-memories init",
             )
         _place(path, model.folder / name)
-    print(f"{model.name}: {model.folder} (licence: {model.licence or 'not named'})", file=sys.stderr)
+    print(f"{model.name}: {', '.join(lacking)} in {model.folder}", file=sys.stderr)
+
+
+def small_file(model: Pinned, name: str) -> Path:
+    """Return where a small file of a model lies, in its folder or in the hub's cache, to which it is downloaded."""
+    if (here := model.folder / name).is_file():
+        return here
+    library = _library(model.name)
+    try:
+        return _download(library, model.name, model.revision, name, cached=library.constants.HF_HUB_OFFLINE)
+    except library.errors.LocalEntryNotFoundError:
+        raise UserError(by_hand(model, library.constants.ENDPOINT)) from None
 
 
 def by_hand(model: Pinned, endpoint: str = "https://huggingface.co") -> str:

@@ -6,9 +6,10 @@ ours, they are padded behind (``padded``).
 """
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -359,6 +360,24 @@ def describe(
         embedding_scale=1.0, parameters=sum(unique.values()), aliases={}, model_type=config["model_type"], start=start,
         gated=family.gated, signs=2 if both else 1, config=config,
     )  # fmt: skip
+
+
+def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:
+    """Return what a model is by its config.json alone; no weights are made or read, and its start token is not known.
+
+    Raises:
+        UserError: there is no row for the model, or the config is not that of such a model.
+    """
+    family = row(config, where)
+    try:
+        with torch.device("meta"):
+            model = getattr(transformers, family.architecture)._from_config(_class_config(config))
+    except (ValueError, RuntimeError, LookupError, TypeError, AttributeError, ArithmeticError,
+            StrictDataclassError) as error:  # fmt: skip
+        first = (str(error) or type(error).__name__).splitlines()[0][:300]
+        raise UserError(f"{where}: not the config of a {config['model_type']} model ({first})") from None
+    found = describe(model, config, family, 0, signs, sys.maxsize)
+    return replace(found, parameters=sum(p.numel() for p in model.parameters()))
 
 
 def own_weights(model: Any) -> dict[str, torch.Tensor]:
