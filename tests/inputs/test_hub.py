@@ -16,6 +16,7 @@ import yaml
 from hub_server import serving, sha256
 from refusing import says
 from running import ROOT, command
+from safetensors.torch import load_file, save_file
 
 from ff_memories.cli import main
 from ff_memories.config import load
@@ -419,6 +420,44 @@ def test_weights_that_are_only_pickled_are_read_without_running_them(web, projec
     assert "pytorch_model.bin" in init(folder, "--force").model.files
     run(*step(folder, project / "pickled"))
     assert (project / "pickled" / "w.safetensors").read_bytes() == (project / "safe" / "w.safetensors").read_bytes()
+
+
+# What older versions of `transformers` saved: a prefix that is left out, and buffers besides the weights.
+OLD = {
+    "gpt2": ("transformer.", "h.{}.attn.bias", "h.{}.attn.masked_bias"),
+    "gpt_neox": ("", "gpt_neox.layers.{}.attention.bias", "gpt_neox.layers.{}.attention.rotary_emb.inv_freq"),
+    "llama": ("", "model.layers.{}.self_attn.rotary_emb.inv_freq"),
+    "opt": ("model.",),
+    "gptj": ("", "transformer.h.{}.attn.bias", "transformer.h.{}.attn.masked_bias"),
+}
+
+
+@pytest.mark.parametrize("pickled", [True, False])
+@pytest.mark.parametrize("name", OLD)
+def test_weights_are_read_as_their_owners_released_them(project, name, pickled):
+    prefix, *buffers = OLD[name]
+    folder = tiny.save(project / name, name)
+    run(*step(folder, project / "new"))
+    weights = load_file(folder / "model.safetensors")
+    weights = {key.removeprefix(prefix): tensor for key, tensor in weights.items()}
+    weights |= {key.format(layer): torch.ones(1, 1, 4, 4) for key in buffers for layer in range(tiny.LAYERS)}
+    if pickled:
+        (folder / "model.safetensors").unlink()
+        torch.save(weights, folder / "pytorch_model.bin")
+    else:
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    run(*step(folder, project / "old"))
+    one, other = (load_file(project / out / "w.safetensors") for out in ("new", "old"))
+    assert one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+def test_a_weight_that_the_model_does_not_have_is_named_with_its_file(project, folder, capsys, file):
+    weights = load_file(folder / "model.safetensors") | {"transformer.h.0.mlp.router.weight": torch.ones(2)}
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / file) if file.endswith("bin") else save_file(weights, folder / file, {"format": "pt"})
+    said = says(capsys, *step(folder, project / "out"))
+    assert said.startswith(f"error: {folder}") and "1 unexpected keys: transformer.h.0.mlp.router.weight" in said
 
 
 # ------------------------------------------------------------------------------------------------------ the whole run

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from ff_memories import config as configs
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
@@ -87,5 +88,8 @@ def _load(folder: Path, plain: dict[str, Any], family: Family) -> Any:
             own = {name: tensor.clone().contiguous() for name, tensor in state.items()}
             save_file(own, Path(safe) / "model.safetensors", metadata={"format": "pt"})
             kind = next((t.dtype for t in own.values() if t.is_floating_point()), torch.float32)
-            return transformer.load_weights(Path(safe), plain, family.architecture, kind, "eager")
+            try:
+                return transformer.load_weights(Path(safe), plain, family.architecture, kind, "eager")
+            except UserError as error:
+                raise UserError(str(error).replace(safe, str(pickled))) from None
     return transformer.load_weights(folder, plain, family.architecture, "auto", "eager")
