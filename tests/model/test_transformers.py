@@ -295,6 +295,18 @@ def test_a_model_is_loaded_from_the_folder_that_transformers_saved(name, tmp_pat
     assert torch.equal(seen, plain) and loaded.source == str((tmp_path / "model.safetensors").resolve())
 
 
+@pytest.mark.parametrize("name", ["gpt2", "gemma2"])
+def test_layers_are_read_the_same_however_values_are(name):
+    ours = tiny.analysed(tiny.model(name))
+    h = torch.randn(9, tiny.MODEL, generator=torch.Generator().manual_seed(2))
+    own = ours.vocabulary.read(h)
+    for kind in ("raw", "scaled"):
+        read = ours.vocabulary.reading(kind).read(h)
+        assert torch.equal(read.top, own.top) and torch.equal(read.probability, own.probability)
+    scaled = ours.vocabulary.reading("scaled").predict(h).probability
+    assert not torch.allclose(scaled, ours.vocabulary.reading("raw").predict(h).probability)
+
+
 # ------------------------------------------------------------------------------------------------- closed forms and OPT
 
 TYPES = 32  # and as many dimensions: a token's vector is its own axis

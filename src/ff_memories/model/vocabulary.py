@@ -93,6 +93,7 @@ class Vocabulary:
         self.bias: torch.Tensor | None = None  # (vocab,) of the output layer
         self.cap: float | None = None  # logits are cap * tanh(logit / cap)
         self.scale: torch.Tensor | None = None  # (d,) of the final norm, where ``scaled`` can read by it
+        self._unscaled: Vocabulary | None = None  # of ``scaled``: what reads layers
         self.out = weights.get("output.projection")
         head = Cluster(0, weights["output.head"], weights.get("output.head_projection"))
         tails = [
@@ -112,7 +113,8 @@ class Vocabulary:
         tails' embeddings projected to the model's width. ``head``: the head's words alone. ``random``: the released
         script's adaptive softmax over the input embeddings, whose class and tail projections were drawn but never
         loaded; ``seed`` draws them (``unloaded``). ``raw``: the output layer's matrix alone, without norm, bias and
-        cap. ``scaled``: that matrix times the final norm's scale.
+        cap. ``scaled``: that matrix times the final norm's scale; ``read`` takes the matrix as it is, because the
+        norm scales already.
         """
         if kind not in ("adaptive", "flat", "head", "random", "raw", "scaled"):
             raise ValueError(kind)
@@ -121,6 +123,7 @@ class Vocabulary:
         other.cap, other.scale = self.cap, self.scale
         if kind == "scaled" and self.scale is not None:
             other.clusters[0].embedding = other.clusters[0].embedding * self.scale
+            other._unscaled = self
         if kind == "head":
             other.clusters, other.classes, other.size = other.clusters[:1], None, other.clusters[0].size
         if kind == "random" and self.classes is not None:
@@ -168,7 +171,8 @@ class Vocabulary:
 
         ``predict`` takes vectors as they are, as values are read. Arguments as there.
         """
-        return self.predict(self.output(h), target, rank, whole=True)
+        own = self if self._unscaled is None else self._unscaled
+        return own.predict(own.output(h), target, rank, whole=True)
 
     def _whole(self, logits: torch.Tensor) -> torch.Tensor:
         """Add the output layer's bias to logits (rows, vocab), and cap them."""
