@@ -2,12 +2,8 @@
 
 import json
 import sys
-import tempfile
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
-import torch
 from safetensors.torch import save_file
 
 from ff_memories import config as configs
@@ -17,8 +13,8 @@ from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.corpus.types import write_types
 from ff_memories.inputs import model_folder
-from ff_memories.model import checkpoint, config_file, families, transformer
-from ff_memories.model.families import Family
+from ff_memories.model import config_file, families, transformer
+from ff_memories.model.original import load_folder
 from ff_memories.model.proof import prove
 
 LONGEST = 65_535  # tokens, as tables count them
@@ -40,7 +36,7 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     model_folder.check_digests(folder, model.files)
     plain = config_file.read(folder)
     family = families.row(plain, str(folder / model_folder.CONFIG))
-    loaded = _load(folder, plain, family)
+    loaded = load_folder(folder, plain, family.architecture)
     tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, loaded.get_output_embeddings().weight.shape[0])
     start = start_of(folder, plain, tokenizer, model.start, str(folder))
     shape = transformer.describe(loaded, plain, family, start, signs, LONGEST)
@@ -77,19 +73,3 @@ def _asked(given: str) -> tuple[configs.Model, str]:
         return whole.model, whole.triggers.signs
     plain = json.loads(given)
     return configs.Model.model_validate(plain["model"]), plain["triggers"]["signs"]
-
-
-def _load(folder: Path, plain: dict[str, Any], family: Family) -> Any:
-    """Load a folder's weights in their own type; a pickled file is read without running what is in it."""
-    pickled = folder / "pytorch_model.bin"
-    if pickled.is_file() and not list(folder.glob("*.safetensors")):
-        state = checkpoint.load_tensors(pickled)
-        with tempfile.TemporaryDirectory() as safe:
-            own = {name: tensor.clone().contiguous() for name, tensor in state.items()}
-            save_file(own, Path(safe) / "model.safetensors", metadata={"format": "pt"})
-            kind = next((t.dtype for t in own.values() if t.is_floating_point()), torch.float32)
-            try:
-                return transformer.load_weights(Path(safe), plain, family.architecture, kind, "eager")
-            except UserError as error:
-                raise UserError(str(error).replace(safe, str(pickled))) from None
-    return transformer.load_weights(folder, plain, family.architecture, "auto", "eager")
