@@ -7,6 +7,7 @@ import yaml
 from factories import write_checkpoint, write_dictionary, write_text
 
 from ff_memories.cli import main
+from ff_memories.inputs.model_folder import files_of
 
 SMALL = yaml.safe_load(
     """
@@ -73,7 +74,10 @@ def step(*arguments):
 
 
 def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", device: str = "cpu") -> Path:
-    """Run every step from model to composition, without Snakemake; return the folder of tables."""
+    """Run every step from model to composition, without Snakemake; return the folder of tables.
+
+    The model is model.pt with dict.txt, or the folder that the config names.
+    """
     path, out = folder / "config.yaml", folder / out
     path.write_text(yaml.safe_dump(settings))
     f, t = lambda name: out / name, lambda name: out / f"{name}.parquet"
@@ -81,11 +85,15 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     execution = ["--device", device, "--threads", threads, "--batch-tokens", settings["execution"]["batch_tokens"]]
     model = ["--weights", f("model.safetensors"), "--description", f("model.json")]
     corpus = ["--corpus", f("corpus.safetensors")]
-    config_ = ["--config", path]
-    step("model", *config_, "--checkpoint", folder / "model.pt", "--dictionary", folder / "dict.txt", *model,
-         "--info", f("info.json"))  # fmt: skip
+    config_, own = ["--config", path], settings["model"].get("folder")
+    types = ["--dictionary", f("types.json") if own else folder / "dict.txt"]
+    if own:
+        step("transformer-model", *config_, "--files", *(folder / own / n for n in files_of(folder / own)), *model,
+             "--info", f("info.json"), "--types", f("types.json"))  # fmt: skip
+    else:
+        step("model", *config_, "--checkpoint", folder / "model.pt", *types, *model, "--info", f("info.json"))
     step("corpus", *config_, "--train", folder / "train.txt", "--validation", folder / "validation.txt",
-         "--dictionary", folder / "dict.txt", "--info", f("info.json"), "--sentences", t("sentences"), *corpus,
+         *types, "--info", f("info.json"), "--sentences", t("sentences"), *corpus,
          "--counts", c("corpus"))  # fmt: skip
     n = settings["execution"]["shards"]
     shards = [f(f"{i}-of-{n}.safetensors") for i in range(1, n + 1)]
@@ -95,7 +103,6 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     triggers = ["--triggers", t("triggers")]
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
          "--counts", c("mutations"))  # fmt: skip
-    types = ["--dictionary", folder / "dict.txt"]
     step("values", *config_, *model, *execution, *corpus, *triggers, *types, "--values", t("values"))
     step("gallery-tables", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"),
          "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip

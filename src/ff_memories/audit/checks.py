@@ -13,11 +13,14 @@ from ff_memories import tables
 from ff_memories.audit import closeness as compare
 from ff_memories.audit import tolerances
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Closeness, Result
-from ff_memories.audit.oracle import Oracle, Seen
+from ff_memories.audit.oracle import Oracle
+from ff_memories.audit.seen import Reference, Seen
 from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import BOS, Dictionary
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types, read_types
+from ff_memories.inputs import model_folder
 from ff_memories.memories.trigger_table import POSITIONS
 from ff_memories.memories.values import other
 from ff_memories.workflow.run import Run
@@ -29,7 +32,7 @@ Row = dict[str, Any]
 class Evidence:
     """What rows are recomputed from. ``given``: the examples, if the config names them in a file."""
 
-    oracle: Oracle
+    oracle: Reference
     corpus: Corpus
     config: Settings
     tables: dict[str, pl.DataFrame]
@@ -47,13 +50,12 @@ class Evidence:
     @classmethod
     def read(cls, run: Run, names: Iterable[str], at: Callable[[str], Path]) -> "Evidence":
         """Read a run's model, corpus and tables; ``at`` maps a file of the run to the place to read it from."""
-        values = run.resolved["values"]
-        dictionary = Dictionary.read(at(run.dictionary))
-        oracle = Oracle(at(run.checkpoint), dictionary, values["projection"], values["projection_seed"])
+        types = read_types(at(run.dictionary))
+        oracle = _reference(run, types, at)
         frames = {name: tables.read(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
-        given = sample.read(at(file), _validation(run, at), corpus.lengths) if file else None
-        return cls(oracle, corpus, Settings(run.resolved), frames, given, dictionary.never_trained())
+        given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
+        return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained())
 
     def prefix(self, row: Row) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
@@ -83,11 +85,23 @@ class Evidence:
         return self._tops[types, layer, key]
 
 
-def _validation(run: Run, at: Callable[[str], Path]) -> dict[int, str]:
+def _reference(run: Run, types: Types, at: Callable[[str], Path]) -> Reference:
+    """Load the run's model from its original files with the library that it is of."""
+    values, model = run.resolved["values"], run.config.model
+    if isinstance(types, Dictionary):
+        return Oracle(at(run.checkpoint), types, values["projection"], values["projection_seed"])
+    from ff_memories.audit.transformers_oracle import TransformersOracle  # the library takes seconds to load
+
+    folder = at(run.model_folder)
+    model_folder.check_digests(folder, model.files)
+    return TransformersOracle(folder, model.start, run.resolved["triggers"]["signs"], values["projection"])
+
+
+def _validation(run: Run, types: Types, at: Callable[[str], Path]) -> dict[int, str]:
     """Return the validation sentences as text, by number."""
     here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
     sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
-    return texts.of_sentences(sentences.with_columns(here))
+    return texts.of_sentences(sentences.with_columns(here), types if run.is_transformer else None)
 
 
 def lengths(evidence: Evidence, sentence: int) -> range:
@@ -115,7 +129,7 @@ def trigger(evidence: Evidence, row: Row) -> Result:
 
 def _noise(evidence: Evidence, seen: Seen) -> float:
     """Return the largest error of a layer's scores in the run's precision."""
-    return evidence.near.limits.noise * float(seen.score.abs().max())
+    return seen.noise(evidence.near.limits.noise)
 
 
 def mutation(evidence: Evidence, row: Row) -> Result:
@@ -213,19 +227,17 @@ def example(evidence: Evidence, row: Row) -> Result:
     last = evidence.oracle.layers(evidence.prefix(row))[-1]
     return compare.together([
         compare.same("next_token", row["next_token"], evidence.following(row)),
-        evidence.near.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
+        evidence.near.top("model_top", row["model_top"], evidence.oracle.of_layer(last.output[-1])),
     ])  # fmt: skip
 
 
 def composition(evidence: Evidence, row: Row) -> Result:
     """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
     seen = _at(evidence, row)[row["layer"] - 1]
-    score, residual, ffn = seen.score[-1], seen.residual[-1], seen.ffn[-1]
+    fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(evidence.near.limits.noise)
     says = row["ffn_top" if evidence.config.composition.layer_prediction == "ffn" else "output_top"]
-    noise = _noise(evidence, seen)
-    may = torch.ones_like(score, dtype=torch.bool) if evidence.config.composition.memories == "all" else score > 0
-    unsure = score.abs() <= noise
-    active, close = int((score > 0).sum()), int(unsure.sum())
+    may = torch.ones_like(fires) if evidence.config.composition.memories == "all" else fires
+    active, close = int(fires.sum()), int(unsure.sum())
     agreeing = []
     for types, suffix in suffixes(evidence, row, "agreeing_memories"):
         keys = torch.nonzero(may | unsure).flatten()
@@ -234,8 +246,8 @@ def composition(evidence: Evidence, row: Row) -> Result:
         agreeing.append(compare.within(column, row[column], found, found - near, found + near))
     return compare.together([
         compare.within("active", row["active"], active, active - close, active + close),
-        evidence.near.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(ffn)),
-        evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(residual + ffn)),
+        evidence.near.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(seen.ffn[-1])),
+        evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(seen.output[-1])),
         *agreeing,
     ])  # fmt: skip
 
@@ -263,8 +275,8 @@ def refinement(evidence: Evidence, row: Row) -> Result:
     return compare.together([
         evidence.near.top("residual_top", row["residual_top"], residual),
         evidence.near.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(here.ffn[-1])),
-        evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(here.residual[-1] + here.ffn[-1])),
-        evidence.near.top("model_top", row["model_top"], evidence.oracle.of_layer(last.residual[-1] + last.ffn[-1])),
+        evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(here.output[-1])),
+        evidence.near.top("model_top", row["model_top"], evidence.oracle.of_layer(last.output[-1])),
         evidence.near.probability("residual_probability", row["residual_probability"], probability),
         compare.same("kind", row["kind"], kind),
     ])  # fmt: skip

@@ -5,29 +5,17 @@ It reads the checkpoint itself and shares no forward pass, batching, tiling or p
 
 from argparse import Namespace
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ff_memories.audit.seen import Seen
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model import checkpoint
 from ff_memories.model.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One layer's activations for a sentence, ``</s>`` first: row j is the prefix of length j."""
-
-    residual: torch.Tensor  # (rows, d)
-    score: torch.Tensor  # (rows, d_m) x K^T + b1, whose positive part is the memory coefficient
-    ffn: torch.Tensor  # (rows, d)
-
-    def coefficients(self) -> torch.Tensor:
-        return self.score.clamp(min=0)
 
 
 class Oracle:
@@ -38,6 +26,8 @@ class Oracle:
         dictionary: its token types.
         reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
     """
+
+    library = "fairseq"
 
     def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):
         self.decoder: Any = _model(path, dictionary).double().eval().decoder
@@ -77,7 +67,10 @@ class Oracle:
         finally:
             for hook in hooks:
                 hook.remove()
-        return [Seen(**record) for record in kept]
+        return [
+            Seen(r["residual"], r["score"].clamp(min=0), (r["score"],), r["ffn"], r["residual"] + r["ffn"])
+            for r in kept
+        ]
 
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:

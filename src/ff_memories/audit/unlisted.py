@@ -29,7 +29,7 @@ class Unlisted:
         results = []
         for layer, here in enumerate(seen, 1):
             m = here.coefficients()[allowed.start : allowed.stop]
-            noise = self.limits.noise * float(here.score.abs().max())  # a smaller score may have either sign
+            noise = here.noise(self.limits.noise)  # a smaller score may have either sign
             beats = m > (self.last[layer - 1] * (1 - self.limits.coefficient)).clamp(min=noise)
             if self.options.per_sentence == "best":
                 best = torch.zeros_like(beats)

@@ -1,0 +1,78 @@
+"""What the audit's reference models see, and what the audit asks of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One layer's activations for a sentence, its first token in front: row j is the prefix of length j.
+
+    Attributes:
+        residual: (rows, d) r, to which the feed-forward output is added.
+        m: (rows, d_m) what the values are multiplied by.
+        scores: (rows, d_m) each, the sums that m is made of: x K^T + b1, or those of the gate and the up matrix.
+        ffn: (rows, d) y, the feed-forward layer's output.
+        output: (rows, d) o, the layer's output.
+        signs: 2 if memory d_m + i is memory i with its sign changed.
+        outliers: whether the first row is not like the others: many models give it far larger numbers.
+    """
+
+    residual: torch.Tensor
+    m: torch.Tensor
+    scores: tuple[torch.Tensor, ...]
+    ffn: torch.Tensor
+    output: torch.Tensor
+    signs: int = 1
+    outliers: bool = False
+
+    def coefficients(self) -> torch.Tensor:
+        """Return the memory coefficients (rows, memories)."""
+        return torch.cat([self.m, -self.m], 1) if self.signs == 2 else self.m
+
+    def noise(self, share: float) -> float:
+        """Return the largest error of a coefficient, where a score's is a share of the layer's largest score."""
+        return share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m)
+
+    def unsure(self, share: float) -> torch.Tensor:
+        """Return (memories,) whose coefficient at the last row may have either sign, or none."""
+        last = [score[-1] for score in self.scores]
+        found = torch.zeros_like(last[0], dtype=torch.bool)
+        for score, own in zip(self.scores, last, strict=True):
+            found |= own.abs() <= share * self._largest(score)
+        if self.signs == 2:  # GELU below zero is a difference of equal numbers
+            made = torch.stack(last).prod(0).abs()
+            found |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * made)
+            return torch.cat([found, found])
+        return found
+
+    def _largest(self, numbers: torch.Tensor) -> float:
+        return float(numbers[int(self.outliers and len(numbers) > 1) :].abs().max())
+
+
+class Reference(Protocol):
+    """A model in float64 that runs one sentence at a time and turns vectors into predictions."""
+
+    library: str  # whose forward pass it is
+
+    @property
+    def keys(self) -> tuple[int, int]:
+        """The numbers of layers and of memories per layer."""
+
+    def value(self, layer: int, key: int) -> torch.Tensor:
+        """Return value vector v (d,) of layer 1..L."""
+
+    def layers(self, tokens: Iterable[int]) -> list[Seen]:
+        """Run one sentence (ids without the first token) by itself and return every layer's activations."""
+
+    def of_value(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
+
+    def of_memory(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a value's log p (vocab,) as used in section 5.1."""
+
+    def of_layer(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""

@@ -1,0 +1,266 @@
+"""The audit of runs whose model is one of `transformers`: its reference model, sound tables, and planted faults."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+import tiny
+import torch
+from pipeline import run_steps
+from tokenizers import Tokenizer, models
+from transformers_run import prepare, settings_of, write_model, write_sentences
+
+from ff_memories.audit import checks
+from ff_memories.audit.audit import LEFT_OUT, ROWS, audit, draws, recomputed
+from ff_memories.audit.checks import Evidence
+from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.seen import Seen
+from ff_memories.audit.transformers_oracle import TransformersOracle
+from ff_memories.base.errors import UserError
+from ff_memories.inputs import model_folder
+from ff_memories.workflow.run import Run
+
+SOME = Aim(0.95, 0.05, seed=1)  # 59 rows of each table
+FLOAT32_INSIDE = 2e-6  # of the largest number: softmax, RMSNorm or rotary positions in float32
+
+
+# -------------------------------------------------------------------------------------------------- the reference model
+
+
+def saved(name, folder):
+    """Save a small model with a tokenizer that has a word for every type."""
+    made = tiny.model(name)
+    made.save_pretrained(folder)
+    types = {f"w{i}": i for i in range(made.config.vocab_size)}
+    Tokenizer(models.WordLevel(types, unk_token="w0")).save(str(folder / "tokenizer.json"))
+    return made.double()
+
+
+@pytest.mark.parametrize("name", tiny.CONFIGS)
+def test_the_reference_sees_what_transformers_computes(name, tmp_path):
+    made, row = saved(name, tmp_path), tiny.family(name)
+    oracle = TransformersOracle(tmp_path, f"w{tiny.START}", "auto")
+    tokens = torch.randint(0, 97, (12,), generator=torch.Generator().manual_seed(3)).tolist()
+    truths, logits = tiny.alone(made, row, torch.tensor(tokens).numpy())
+    seen = oracle.layers(tokens)
+    near = lambda ours, theirs: float((ours - theirs).abs().max() / theirs.abs().max()) < FLOAT32_INSIDE
+    assert oracle.keys == (tiny.LAYERS, len(truths[0].coefficients[0]) * (2 if row.gated else 1))
+    for layer, (own, truth) in enumerate(zip(seen, truths, strict=True), 1):
+        assert own.m.dtype == torch.float64
+        assert near(own.residual, truth.residual) and near(own.m, truth.coefficients)
+        assert near(own.ffn, truth.update) and near(own.output, truth.output)
+        assert near(own.residual + own.ffn, own.output)
+        product = torch.stack(own.scores).prod(0)  # of the same sign as m, except that ReLU has none below zero
+        assert ((own.m == 0) | (product.sign() == own.m.sign())).all()
+        down = made.get_submodule(tiny.layers_at(made))[layer - 1].get_submodule(row.down)
+        with torch.no_grad():
+            added = down(truth.coefficients) - down(torch.zeros_like(truth.coefficients))
+        half = own.m.shape[1]
+        values = torch.stack([oracle.value(layer, key) for key in range(half)])
+        if row.norm_after is None:
+            assert near(truth.coefficients @ values, added)
+        else:  # up to each row's length, which the norm behind divides by
+            ours, theirs = truth.coefficients @ values, truth.update
+            assert near(ours / ours.norm(dim=1, keepdim=True), theirs / theirs.norm(dim=1, keepdim=True))
+        if row.gated:
+            assert torch.equal(oracle.value(layer, half + 7), -oracle.value(layer, 7))
+            assert torch.equal(own.coefficients(), torch.cat([own.m, -own.m], 1))
+        else:
+            assert torch.equal(own.coefficients(), own.m)
+    for at in (0, -1):
+        assert near(oracle.of_layer(seen[-1].output[at]), torch.log_softmax(logits[at], 0))
+    with pytest.raises(IndexError):
+        oracle.value(1, oracle.keys[1])
+
+
+def test_values_are_read_by_the_output_matrix_alone_and_scaled_by_the_final_norm(tmp_path):
+    made = saved("gemma2", tmp_path)
+    v = torch.randn(tiny.MODEL, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    words, scale = made.get_output_embeddings().weight, 1 + made.model.norm.weight
+    raw, scaled = (TransformersOracle(tmp_path, f"w{tiny.START}", "auto", kind) for kind in ("raw", "scaled"))
+    assert torch.allclose(raw.of_value(v), torch.log_softmax(words @ v, 0), atol=1e-12)
+    assert torch.allclose(scaled.of_value(v), torch.log_softmax(words @ (scale * v), 0), atol=1e-5)
+    assert torch.equal(raw.of_layer(v), scaled.of_layer(v))
+
+
+def test_signs_and_the_first_token_are_the_configs(tmp_path):
+    saved("gpt2", tmp_path)
+    both, own = (TransformersOracle(tmp_path, "w5", signs) for signs in ("both", "positive"))
+    assert both.start == 5 and both.keys == (tiny.LAYERS, 2 * tiny.KEYS) and own.keys == (tiny.LAYERS, tiny.KEYS)
+    assert torch.equal(both.layers([3])[0].coefficients()[:, tiny.KEYS :], -own.layers([3])[0].m)
+
+
+def test_a_sign_is_unsure_where_a_factor_is_or_where_gelu_vanishes():
+    x = torch.zeros(2, 4, dtype=torch.float64)
+    gate, up = (
+        torch.tensor([[9.0] * 4, [2.0, 1e-7, -2.0, -6.0]]).double(),
+        torch.tensor([[9.0] * 4, [1.0] * 4]).double(),
+    )
+    m = torch.nn.functional.gelu(gate) * up
+    one = Seen(x, m, (gate, up), x, x)
+    assert one.unsure(1e-5).tolist() == [False, True, False, False]
+    both = dataclasses.replace(one, signs=2)
+    assert both.unsure(1e-5).tolist() == [False, True, False, True] * 2
+    assert dataclasses.replace(both, m=gate.relu() * up).unsure(1e-5).tolist() == [False, True, False, False] * 2
+    assert dataclasses.replace(one, outliers=True).noise(1.0) < one.noise(1.0)
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+
+
+def evidence(folder, name, sample=False, **changes):
+    """Run a small model's steps and read what the audit looks at."""
+    settings = prepare(folder, name, **changes)
+    if sample:
+        lines = [line for line in (folder / "validation.txt").read_text().splitlines() if len(line) < 50][:5]
+        given = [{"text": line, "random_pos": 3 + n} for n, line in enumerate(lines)]
+        (folder / "sample.jsonl").write_text("".join(json.dumps(record) + "\n" for record in given))
+        settings["composition"]["sample_file"] = "sample.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        out = run_steps(folder, settings)
+        made = lambda path: out / Path(path).name if str(path).startswith("results/") else folder / path
+        return Evidence.read(Run(settings), ROWS, made)
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama"])
+def sound(request, tmp_path_factory):
+    return evidence(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def assert_sound(given):
+    assert draws(given) == []
+    found = audit(given, SOME)
+    assert [(f.what, f.differ) for f in found] == [(name, []) for name in (*ROWS, LEFT_OUT)]
+    for finding in found[:-1]:
+        assert finding.looked_at > 0 and finding.near_ties == 0
+        assert finding.largest_difference < 2e-5
+
+
+@pytest.mark.slow
+def test_sound_tables_match(sound):
+    assert_sound(sound)
+    memories = sound.oracle.keys[1]
+    assert memories == tiny.KEYS * sound.oracle.signs
+    assert sound.tables["triggers"]["key"].n_unique() == memories
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        ("llama", {"values__projection": "scaled", "triggers__signs": "positive", "corpus__segmenter": "line"}),
+        ("gemma2", {"triggers__positions": "full", "triggers__per_sentence": "all", "triggers__duplicates": "drop",
+                    "values__target": "last", "composition__layer_prediction": "output"}),
+        ("gpt2", {"values__projection": "scaled", "composition__memories": "all", "values__types": "trained"}),
+    ],
+)  # fmt: skip
+def test_sound_tables_match_whatever_the_config(name, changes, tmp_path):
+    assert_sound(evidence(tmp_path, name, sample=changes.get("corpus__segmenter") == "line", **changes))
+
+
+def opposite(row):
+    """Name the memory with the other sign, as if both had been mixed up."""
+    return {"key": (row["key"] + tiny.KEYS) % (2 * tiny.KEYS)}
+
+
+SHIFT = lambda name: lambda r: {name: (r[name] + 1) % 256}  # an id of the vocabulary
+FAULTS = {
+    ("triggers", "coefficient"): lambda r: {"coefficient": r["coefficient"] * 1.0005},
+    ("triggers", "sentence"): lambda r: {"sentence": r["sentence"] + 1},
+    ("triggers", "position"): lambda r: {"position": r["position"] + 1},
+    ("triggers", "next_token"): SHIFT("next_token"),
+    ("mutations", "mutated"): lambda r: {"mutated": r["mutated"] + 0.001 * r["coefficient"]},
+    ("mutations", "change"): lambda r: {"change": r["change"] - 0.01},
+    ("mutations", "removed"): lambda r: {"removed": r["removed"] + 1},
+    ("values", "top_token"): SHIFT("top_token"),
+    ("values", "top_probability"): lambda r: {"top_probability": r["top_probability"] * 1.001},
+    ("values", "next_token_rank"): lambda r: {"next_token_rank": r["next_token_rank"] + 1},
+    ("values", "agreeing_triggers"): lambda r: {"agreeing_triggers": r["agreeing_triggers"] + 1},
+    ("values", "top_token_trained"): SHIFT("top_token_trained"),
+    ("promoted", "token"): SHIFT("token"),
+    ("promoted", "probability"): lambda r: {"probability": r["probability"] * 1.001},
+    ("shading", "coefficient"): lambda r: {"coefficient": -r["coefficient"]},
+    ("examples", "next_token"): SHIFT("next_token"),
+    ("examples", "model_top"): SHIFT("model_top"),
+    ("composition", "active"): lambda r: {"active": r["active"] + 1},
+    ("composition", "ffn_top"): SHIFT("ffn_top"),
+    ("composition", "output_top"): SHIFT("output_top"),
+    ("composition", "agreeing_memories"): lambda r: {"agreeing_memories": r["agreeing_memories"] + 1},
+    ("refinement", "residual_top"): SHIFT("residual_top"),
+    ("refinement", "residual_probability"): lambda r: {"residual_probability": r["residual_probability"] * 1.001},
+    ("refinement", "kind"): lambda r: {"kind": "ffn" if r["kind"] != "ffn" else "residual"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table, column", FAULTS)
+def test_a_planted_fault_is_found_in_its_row_and_column(sound, table, column):
+    for row in sound.tables[table].gather([5, len(sound.tables[table]) // 2]).iter_rows(named=True):
+        assert recomputed(table, sound, row).state == MATCH
+        result = recomputed(table, sound, row | FAULTS[table, column](row))
+        assert result.state == DIFFERS
+        assert column in ("sentence", "position", "removed", "token") or column in result.says
+
+
+def test_a_fault_in_a_table_is_found_by_the_audit_of_all_its_rows(sound):
+    frame = sound.tables["examples"]
+    changed = copy.copy(sound)
+    changed.tables = sound.tables | {"examples": frame.with_columns((pl.col("model_top") + 1) % 256)}
+    (finding,) = audit(changed, SOME, ["examples"])
+    assert len(finding.differ) == finding.looked_at == len(frame)
+
+
+def test_two_triggers_that_changed_places_are_found(sound):
+    first, second = sound.tables["triggers"].head(2).to_dicts()
+    for row, other in ((first, second), (second, first)):
+        swapped = row | {name: other[name] for name in ("sentence", "position", "next_token")}
+        assert recomputed("triggers", sound, swapped).state == DIFFERS
+
+
+@pytest.mark.parametrize("table", ["triggers", "values", "promoted"])
+def test_a_memory_of_the_other_sign_is_found(sound, table):
+    """With one sign there is no such memory, which is found too."""
+    rows = sound.tables[table].filter(pl.col("key") < tiny.KEYS).gather([3, 40])
+    for row in rows.iter_rows(named=True):
+        assert recomputed(table, sound, row | opposite(row)).state == DIFFERS
+
+
+def test_a_shaded_trigger_of_the_other_sign_is_found(sound):
+    if sound.oracle.signs == 1:
+        pytest.skip("the model has one sign")
+    shaded = sound.tables["shading"]
+    for row in shaded.filter((pl.col("key") < tiny.KEYS) & (pl.col("position") > 3)).head(3).iter_rows(named=True):
+        assert recomputed("shading", sound, row | opposite(row)).state in (DIFFERS, NEAR_TIE)
+
+
+def test_a_trigger_left_out_is_found_in_its_sentence(sound):
+    first = sound.tables["triggers"].row(-1, named=True)  # with both signs, of a memory of negative sign
+    own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
+    best = sound.tables["triggers"].filter(own).row(0, named=True)
+    rest = sound.tables["triggers"].filter(~(own & (pl.col("rank") == 1)))
+    rest = rest.with_columns(pl.when(own).then(pl.col("rank") - 1).otherwise("rank").cast(pl.UInt16).alias("rank"))
+    shorter = Evidence(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
+    (finding,) = audit(shorter, Aim(0.95, 0.0005), [LEFT_OUT])
+    assert any(
+        said.startswith(f"sentence {best['sentence']}: ") and f"layer {best['layer']} key {best['key']} " in said
+        for said in finding.differ
+    )
+
+
+def test_other_files_than_the_configs_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_sentences(tmp_path / "train.txt", 40, 1)
+    write_model(tmp_path / "model", tmp_path / "train.txt")
+    settings, at = settings_of(), lambda path: tmp_path / path
+    settings["model"]["files"] = model_folder.digests("model", model_folder.files_of("model"))
+    run = Run(settings)
+    types = None
+    assert checks._reference(run, types, at).library == "transformers"
+    weights = tmp_path / "model/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    with pytest.raises(UserError, match=r"model\.safetensors: its SHA-256 is"):
+        checks._reference(run, types, at)
