@@ -35,6 +35,12 @@ def test_a_slow_rate_keeps_its_digits_and_a_length_that_is_not_known_is_not_gues
     assert capsys.readouterr().err == "file: 3 bytes, 0.05 bytes/s\n"
 
 
+def test_where_nothing_is_done_yet_no_time_is_guessed(minute, capsys):
+    with Progress(99, "files", "rebuilding") as progress:
+        progress.step(0)
+    assert capsys.readouterr().err == "rebuilding: 0 of 99 files, 0.00 files/s\n"
+
+
 def test_what_an_earlier_run_did_counts_as_done_but_not_for_the_rate(minute, capsys):
     with Progress(100, "tokens", "triggers") as progress:
         progress.step(60, skipped=True)

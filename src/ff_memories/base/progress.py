@@ -76,7 +76,7 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
         whole = f" of {self._whole:,}" if self._whole else ""  # 0: the total is unknown
         inside = f" in {self._sentences:,} sentences" if self._sentences else ""
-        left = f", {(self._whole - self._done) / rate:,.0f} s left" if self._whole else ""
+        left = f", {(self._whole - self._done) / rate:,.0f} s left" if self._whole and rate else ""
         return f"{self._about}: {self._done:,}{whole} {self._unit}{inside}, {speed} {self._unit}/s{left}"
 
 
