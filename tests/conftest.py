@@ -45,6 +45,22 @@ def recorded_run(planted_run, tmp_path_factory):
     return made_once(tmp_path_factory, "recorded", lambda folder: publish(planted_run, folder))
 
 
+@pytest.fixture(scope="session")
+def recorded_transformers_run(tmp_path_factory):
+    """The same with a run whose model is a small gated one of `transformers`."""
+
+    def make(folder):
+        from transformers_run import INPUTS, prepare  # the library takes seconds to load
+
+        ran = folder / "ran"
+        ran.mkdir()
+        prepare(ran, "llama")
+        (folder / "project").mkdir()
+        publish(ran, folder / "project", "small", INPUTS)
+
+    return made_once(tmp_path_factory, "transformers", make) / "project"
+
+
 @pytest.fixture
 def planted_copy(planted_run, tmp_path):
     """A copy of the planted run, to change."""
@@ -52,7 +68,7 @@ def planted_copy(planted_run, tmp_path):
     return tmp_path / "copy"
 
 
-RUNS = {"planted_run", "planted_copy", "recorded_run"}  # fixtures that run the workflow
+RUNS = {"planted_run", "planted_copy", "recorded_run", "recorded_transformers_run"}  # fixtures that run the workflow
 LEFT_OUT: Counter[str] = Counter()  # tests that were collected and not run, by their marker
 MARKERS = ("workflow", "slow", "more", "browser", "slurm", "long")
 

@@ -13,6 +13,7 @@ NAMES = ("Anna", "Bert", "Carla", "Dora")
 VERBS = ("sees", "feeds", "calls", "paints", "doesn't like")
 THINGS = ("a red cat", "the old dog", "two green birds", "NetworkX", "an owl", "his naïve fish", "file_name.py")
 ENDS = ("", " at 7.30", " in the house", ", again", " (not here)")
+INPUTS = ("model", "train.txt", "validation.txt")
 KINDS = 290  # token types: 256 bytes, the separator, and a few pieces
 
 

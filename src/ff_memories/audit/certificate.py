@@ -16,7 +16,7 @@ SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
 
 def page(part: Part) -> Iterator[str]:
     """Yield one part's lines for the terminal."""
-    mark = "FAIL" if part.faults and part.name not in TOLERATED else "note" if part.faults else "ok"
+    mark = "FAIL" if part.faults and part.name not in TOLERATED else "note" if part.faults or part.left_out else "ok"
     yield f"{mark:4} {part.name:12} {part.line}"
     yield from (f"{'':18}{note}" for note in part.notes)
     sign = "-" if part.name in TOLERATED else "!"
@@ -27,7 +27,8 @@ def page(part: Part) -> Iterator[str]:
 
 def verdict(parts: list[Part], seconds: float) -> str:
     """Return the last line for the terminal."""
-    left_out = [name for name in PARTS if name not in {*(part.name for part in parts), "recomputed"}]
+    checked = {part.name for part in parts if not part.left_out}
+    left_out = [name for name in PARTS if name not in {*checked, "recomputed"}]
     only = f"; not checked: {', '.join(left_out)}" if left_out else ""
     if not verified(parts):
         return f"NOT VERIFIED in {duration(seconds)}{only}"

@@ -1,7 +1,8 @@
 """The model as `transformers` computes it, in float64 and one sentence at a time: the audit's reference.
 
 It loads the model's original files and lets the library run its own forward pass with its own eager attention. It
-shares no loop over layers, hooks, packing, batching, readout or precision with the package, only the family's row.
+shares no loop over layers, hooks, packing, batching, readout or precision with the package; it does share the reader of
+the files, the choice of the first token and the family's row.
 
 Several families compute softmax, RMSNorm or rotary positions in float32 whatever the weights' type: numbers are good to
 about 1e-6.

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,25 @@ from ff_memories.workflow import consistency, environment, lock, rebuild
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import DEFAULT, SHARED
 
+EXTRA = ("transformers", "tokenizers")  # what the extra `hf` installs
+INSTALL = "pip install -c constraints.txt -e '.[hf]'"
 PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "environment")
 TOLERATED = ("environment",)  # shown, but never a reason to fail: only the results must match
 
 
 @dataclass
 class Part:
-    """One part of the check: a summary line, notes, faults, and all of it as data."""
+    """One part of the check: a summary line, notes, faults, and all of it as data.
+
+    ``left_out``: it was not checked, because this environment lacks what it needs; the line says what.
+    """
 
     name: str
     line: str
     notes: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
+    left_out: bool = False
 
 
 @dataclass
@@ -50,7 +57,12 @@ class Check:
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
         """The jobs that can run again here, and the inputs that the others lack."""
-        return rebuild.tasks(self.configfile)
+        return rebuild.tasks(self.configfile, without=self.unreadable)
+
+    @cached_property
+    def unreadable(self) -> frozenset[str]:
+        """The files that no job can read here, because the extra `hf` is not installed."""
+        return frozenset([self.run.dictionary]) if lacks_hf(self.run) else frozenset()
 
     @cached_property
     def own(self) -> frozenset[str]:
@@ -67,6 +79,11 @@ class Check:
         """Return the path of a run's file: the rebuilt copy if there is one, else the file itself."""
         again = self.folder / path
         return again if again.exists() else Path(path)
+
+
+def lacks_hf(run: Run) -> bool:
+    """Return whether the run's model is one of `transformers`, and the extra that reads it is not installed."""
+    return run.is_transformer and any(find_spec(name) is None for name in EXTRA)
 
 
 def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say: Callable[[Part], None]) -> list[Part]:
@@ -144,11 +161,16 @@ def _rebuilt(check: Check) -> Part:
     total = len(found.same) + len(found.differ)
     line = f"{len(found.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in lacking]
+    if check.unreadable:
+        notes.append(f"files that show tokens were not rebuilt: this needs the extra hf ({INSTALL})")
     return Part("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
 
 
 def _audit(check: Check) -> Part:
     aim, run = check.aim, check.run
+    if lacks_hf(run):
+        line = f"left out: it needs the extra hf, which is not installed ({INSTALL})"
+        return Part("audit", line, data={"left_out": line}, left_out=True)
     try:
         evidence = Evidence.read(run, audit.ROWS, check.at)
     except UserError as error:
@@ -170,7 +192,8 @@ def _audit(check: Check) -> Part:
             "a_single_wrong_row_is_found_with_probability": finding.looked_at / finding.population,
             "statement": said,
         }
-    line = f"random rows, recomputed with fairseq in float64; --seed {aim.seed} draws the same rows again"
+    how = f"recomputed with {evidence.oracle.library} in float64"
+    line = f"random rows, {how}; --seed {aim.seed} draws the same rows again"
     if (precision := run.config.extraction.precision) != "float32":
         notes.insert(0, f"the run was measured in {precision}, with wider limits (docs/equality.md)")
     return Part("audit", line, notes, faults, data)

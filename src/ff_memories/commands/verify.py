@@ -17,6 +17,12 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.base.options import threads, whole
 from ff_memories.workflow import configfile as runs
 
+ABOUT = {  # scope -> whose results these are
+    "paper": "the paper's own model",
+    "surrogate": "a surrogate model: these are not results of the paper's own model",
+    "model": "a model of transformers: these are not results of the paper's own model",
+}
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     runs.argument(parser)
@@ -54,12 +60,7 @@ def run(args: argparse.Namespace) -> int:
     configfile = args.configfile or DEFAULT
     given = Run(load(configfile).model_dump(), str(configfile))
     scope = read_info(given.path("model", "info.json"))["scope"]
-    about = (
-        "the paper's own model"
-        if scope == "paper"
-        else "a surrogate model: these are not results of the paper's own model"
-    )
-    print(f"{given.results}, {about}", flush=True)
+    print(f"{given.results}, {ABOUT[scope]}", flush=True)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so temporary files go
     begun = time.monotonic()
     parts = verify(

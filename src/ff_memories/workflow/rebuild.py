@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.progress import Progress
+from ff_memories.config import load
 from ff_memories.workflow import lock, processes, stages
+from ff_memories.workflow.run import Run
 
 
 @dataclass
@@ -45,10 +47,13 @@ def gathers(job: Any) -> bool:
     return stages.is_shard(job) or any(map(stages.is_shard, job.dag.dependencies[job]))
 
 
-def tasks(configfile: Path | None = None, sharded: bool = False) -> tuple[list[Task], list[str]]:
+def tasks(
+    configfile: Path | None = None, sharded: bool = False, without: frozenset[str] = frozenset()
+) -> tuple[list[Task], list[str]]:
     """Return a run's jobs that measure nothing and can run again, and the missing inputs of those that cannot.
 
     Downloads are excluded, because the package's sources do not determine them. ``sharded``: include jobs in shards.
+    ``without``: exclude jobs that read or make these files.
     """
     with stages.workflow(configfile, forceall=True) as found:
         every = [
@@ -57,6 +62,7 @@ def tasks(configfile: Path | None = None, sharded: bool = False) -> tuple[list[T
             for job in found.dag.jobs
             if job.output and job.params.get("sources") and not measures(job) and (sharded or not gathers(job))
         ]  # fmt: skip
+    every = [task for task in every if not without & {*task.reads, *task.makes}]
     lacking: set[str] = set()
     while True:
         made = {path for task in every for path in task.makes}
@@ -71,7 +77,9 @@ def run(folder: Path, todo: list[Task], configfile: Path | None = None, cores: i
     """Run jobs again in an empty ``folder``; a job that fails leaves no output."""
     made = [path for task in todo for path in task.makes]
     config = str(configfile or stages.DEFAULT)
-    _link(folder, {config} | {path for task in todo for path in task.reads} - set(made))
+    run_ = Run(load(Path(config)).model_dump(), config)
+    listed = set(run_.model_files) if run_.is_transformer else set()  # Snakemake lists the folder, whatever it runs
+    _link(folder, {config} | listed | {path for task in todo for path in task.reads} - set(made))
     _run(folder, todo, made, config, cores)
 
 
@@ -101,7 +109,7 @@ def compare(
 
 def _link(folder: Path, paths: set[str]) -> None:
     for path in paths:
-        if not Path(path).is_absolute():
+        if not Path(path).is_absolute() and Path(path).exists():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).symlink_to(Path(path).resolve())
 
