@@ -7,7 +7,6 @@ from dataclasses import asdict
 from safetensors.torch import save_file
 
 from ff_memories import config as configs
-from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
