@@ -14,20 +14,20 @@ import torch
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import Precision
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types, read_types
 from ff_memories.memories import batching, trigger_table, triggers
 from ff_memories.model import checkpoint, converted
-from ff_memories.model.decoder import Decoder
-from ff_memories.model.loading import use_precision
+from ff_memories.model.decoder import Decoder, LanguageModel
+from ff_memories.model.loading import is_transformer, use_precision
 
 
 @dataclass(frozen=True)
 class Model:
-    """A language model with its dictionary, as ``load_model`` returns it."""
+    """A language model with its token types, as ``load_model`` returns it."""
 
-    decoder: Decoder
-    dictionary: Dictionary
+    decoder: LanguageModel
+    dictionary: Types
 
     @property
     def layers(self) -> int:
@@ -35,8 +35,8 @@ class Model:
 
     @property
     def keys(self) -> int:
-        """Number of keys per layer, d_m."""
-        return self.decoder.description.keys
+        """Number of keys per layer, d_m; twice as many where both signs of a coefficient are memories."""
+        return self.decoder.signs * self.decoder.description.keys
 
     def encode(self, text: str) -> np.ndarray:
         """Return the token ids (tokens,) of a text."""
@@ -49,7 +49,7 @@ class Model:
         return tokens
 
     def text(self, tokens: Iterable[int]) -> str:
-        return " ".join(self.dictionary[int(token)] for token in tokens)
+        return " ".join(self.dictionary.words([int(token) for token in tokens]))
 
     def require(self, layer: int, key: int = 0) -> None:
         """Raise ``UserError`` if the model has no such layer or key."""
@@ -62,11 +62,11 @@ class Model:
 def load_model(
     checkpoint_path: str | Path, dictionary: str | Path, device: str = "cpu", precision: Precision = "float32"
 ) -> Model:
-    """Load a fairseq ``transformer_lm`` checkpoint and the dictionary it was trained with.
+    """Load a fairseq ``transformer_lm`` checkpoint and the dictionary it was trained with, or a run's model.
 
     Args:
         checkpoint_path: ``model.pt``, or a run's converted ``model.safetensors`` beside its ``model.json``.
-        dictionary: ``dict.txt``.
+        dictionary: ``dict.txt``; of a run's model of `transformers` its ``types.json``.
         device: ``cpu``, ``cuda`` or another torch device.
         precision: as ``extraction.precision``: ``float32``, ``tf32`` or ``bfloat16``. ``tf32`` needs a GPU and applies
             to the whole process: every model uses it until you load another model.
@@ -74,13 +74,23 @@ def load_model(
     Raises:
         UserError: a file cannot be read, or checkpoint and dictionary do not belong together.
     """
-    path, words = Path(checkpoint_path), Dictionary.read(dictionary)
-    parts = converted.load(path, path.with_suffix(".json")) if path.suffix == ".safetensors" else checkpoint.read(path)
+    path, words = Path(checkpoint_path), read_types(dictionary)
     use_precision(precision, device)
-    decoder = Decoder(*parts, device, precision=precision)
+    decoder = _load(path, device, precision)
     if decoder.description.vocab != len(words):
         raise UserError(f"{dictionary}: has {len(words)} token types, but the model has {decoder.description.vocab}")
     return Model(decoder, words)
+
+
+def _load(path: Path, device: str, precision: Precision) -> LanguageModel:
+    described = path.with_suffix(".json")
+    if path.suffix != ".safetensors":
+        return Decoder(*checkpoint.read(path), device, precision=precision)
+    if not described.is_file() or not is_transformer(described):
+        return Decoder(*converted.load(path, described), device, precision=precision)
+    from ff_memories.model import transformer  # the library takes seconds to load
+
+    return transformer.load(path.parent, transformer.read_description(described), device, precision=precision)
 
 
 def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:

@@ -12,12 +12,14 @@ import huggingface_hub.constants as hub_constants
 import pytest
 import tiny
 import torch
+import transformers
 import yaml
 from hub_server import serving, sha256
 from refusing import says
 from running import ROOT, command
 from safetensors.torch import load_file, save_file
 
+from ff_memories import api
 from ff_memories.cli import main
 from ff_memories.config import load
 from ff_memories.corpus.tokenizer import Tokenizer
@@ -168,6 +170,7 @@ def test_of_a_repository_only_the_files_of_one_model_are_taken(web, folder, part
     assert sorted(init(NAME).model.files) == sorted([*others, *weights])
     run("fetch", "--configfile", "my.yaml")
     assert sorted(init(folder, "--force").model.files) == sorted([*others, *weights])
+    run("fetch", "--configfile", "my.yaml")  # nothing
 
 
 def test_one_file_of_weights_goes_before_shards_as_in_the_library(folder):
@@ -390,7 +393,7 @@ def step(folder, out, **changes):
     section = {"folder": str(folder), "files": model_folder.digests(folder, model_folder.files_of(folder))} | changes
     config = json.dumps({"model": section, "triggers": {"signs": "auto"}})
     return ["transformer-model", "--config", config, "--files", *(folder / name for name in section["files"]),
-            "--weights", out / "w.safetensors", "--description", out / "m.json", "--info", out / "info.json",
+            "--weights", out / "model.safetensors", "--description", out / "model.json", "--info", out / "info.json",
             "--types", out / "types.json"]  # fmt: skip
 
 
@@ -419,7 +422,9 @@ def test_weights_that_are_only_pickled_are_read_without_running_them(web, projec
     assert "pytorch_model.bin" in init(NAME).model.files
     assert "pytorch_model.bin" in init(folder, "--force").model.files
     run(*step(folder, project / "pickled"))
-    assert (project / "pickled" / "w.safetensors").read_bytes() == (project / "safe" / "w.safetensors").read_bytes()
+    assert (project / "pickled" / "model.safetensors").read_bytes() == (
+        project / "safe" / "model.safetensors"
+    ).read_bytes()
 
 
 # What older versions of `transformers` saved: a prefix that is left out, and buffers besides the weights.
@@ -447,7 +452,7 @@ def test_weights_are_read_as_their_owners_released_them(project, name, pickled):
     else:
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     run(*step(folder, project / "old"))
-    one, other = (load_file(project / out / "w.safetensors") for out in ("new", "old"))
+    one, other = (load_file(project / out / "model.safetensors") for out in ("new", "old"))
     assert one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
@@ -458,6 +463,19 @@ def test_a_weight_that_the_model_does_not_have_is_named_with_its_file(project, f
     torch.save(weights, folder / file) if file.endswith("bin") else save_file(weights, folder / file, {"format": "pt"})
     said = says(capsys, *step(folder, project / "out"))
     assert said.startswith(f"error: {folder}") and "1 unexpected keys: transformer.h.0.mlp.router.weight" in said
+
+
+def test_a_runs_model_is_read_from_python(project, folder):
+    run(*step(folder, project / "out"))
+    model = api.load_model(project / "out" / "model.safetensors", project / "out" / "types.json")
+    tokens = [model.decoder.start, *model.encode("The cat runs far")]
+    seen = []
+    own = transformers.GPT2LMHeadModel.from_pretrained(folder)
+    own.get_submodule("transformer.h.1.mlp.c_proj").register_forward_pre_hook(lambda _, args: seen.append(args[0][0]))
+    own(input_ids=torch.tensor([tokens]))
+    torch.testing.assert_close(api.memory_coefficients(model, "The cat runs far", 2), seen[0].detach())
+    assert model.text(tokens[1:]) == "The cat runs far"
+    assert len(api.value_predictions(model, 3, 7, top=5)) == 5
 
 
 # ------------------------------------------------------------------------------------------------------ the whole run
@@ -488,3 +506,8 @@ def test_from_init_to_the_claims(saved, tmp_path):
     log = (logs / "tokenizer.json.log").read_text()
     assert f"{NAME}: tokenizer.json in data/hub/tiny--gpt2/" in log and "\r" not in log
     assert json.loads((tmp_path / "results/my/claims.json").read_text())
+    key = ["--layer", "2", "--key", "5", "--top", "3"]
+    shown = command("ff-memories", "show", "--configfile", "my.yaml", *key, cwd=tmp_path).stdout
+    assert "k_5^2: 3 trigger examples" in shown and "v_5^2 promotes" in shown
+    shown = command("ff-memories", "plan", "--configfile", "my.yaml", cwd=tmp_path).stdout
+    assert "my: 3 layers of 160 keys, 300 types" in shown

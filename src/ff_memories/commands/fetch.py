@@ -46,6 +46,9 @@ def run(args: argparse.Namespace) -> None:
             state = "missing" if hub.missing(wanted) else "present"
             print(f"{wanted.name}\tmodel\t{wanted.folder}\t{state}\t{wanted.licence}\tcommit {wanted.revision}")
         return
+    if not names and not pinned and args.configfile:
+        print(f"{args.configfile}: nothing to fetch; the config names its files by path")
+        return
     if not names and not pinned:
         raise UserError(
             "no source given", "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
