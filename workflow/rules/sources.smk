@@ -64,7 +64,7 @@ if run_.config.model.hub is not None:
     rule fetch_hub:
         """Fetch a file of the model that the config pins on the Hugging Face hub, and check it."""
         output:
-            run_.model_folder + "/{file}",
+            f"{run_.model_folder}/{{file}}",
         log:
             run_.path("logs", "fetch_hub", "{file}.log"),
         wildcard_constraints:

@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> None:
     if args.model is None:
         data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     else:
+        data["model"] = {"start": config.Model.model_fields["start"].default}
         for setting in args.set:  # the model is checked with its start token
             _set(data, setting)
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]

@@ -178,11 +178,11 @@ class Run:
 
     @property
     def hub_files(self) -> list[str]:
-        """What is fetched from the hub: nothing where the model is not there."""
+        """The model's files that are fetched from the hub; none for another model."""
         return self.model_files if self.config.model.hub is not None else []
 
     def hub_file(self, name: str) -> str:
-        """What ``ff-memories fetch --hub`` needs to fetch one of them, as JSON."""
+        """Return what ``ff-memories fetch --hub`` needs to fetch a file, as JSON."""
         model = self.config.model
         return json.dumps({"name": model.hub, "revision": model.revision, "files": {name: model.files.get(name)}})
 
