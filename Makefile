@@ -2,6 +2,7 @@
 # environment in seconds.
 PYTHON ?= python3
 BIN = .venv/bin
+MODELS = $(wildcard data/*.dvc data/*/*.dvc)
 UV := $(shell command -v uv)
 ifdef UV
   VENV = uv venv --quiet --allow-existing --python $(PYTHON) .venv
@@ -13,38 +14,51 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs pull publish closures docs docs-pages gpu-campaign
+.PHONY: demo quick test test-all newest setup inputs models pull publish closures docs docs-pages gpu-campaign
+
+# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, demo-gpt2 or demo-llama
+RUN ?= demo
+ifeq ($(RUN),demo)
+  PIPELINE = dvc.yaml
+  INPUTS = data/demo/model.pt data/demo/dict.txt
+  READY = .venv/.ready
+else
+  PIPELINE = runs/$(RUN)/dvc.yaml
+  INPUTS = data/$(RUN)
+  CONFIG = --configfile config/$(RUN).yaml
+  READY = .venv/.hf
+endif
 
 # run everything, from a bare clone to figures, claims and report
 demo: inputs
-	@echo "Running the demo, which takes minutes on two cores; results go to results/demo/"
-	$(BIN)/snakemake --cores all --resources gpu=1
-	@echo "Open results/demo/report/report.html"
+	@echo "Running $(RUN), which takes minutes on two cores; results go to results/$(RUN)/"
+	$(BIN)/snakemake --cores all --resources gpu=1 $(CONFIG)
+	@echo "Open results/$(RUN)/report/report.html"
 
 # run the fast tests in under a minute; none of them runs a workflow
-quick: .venv/.tests inputs
+quick: .venv/.tests models
 	$(PYTEST) -m "not workflow and not slow and not more and not browser and not slurm and not long"
 
 # run the main tests in minutes: numbers against brute force, closed forms and fairseq, one whole run, dvc.yaml, lint,
 # types, architecture
-test: .venv/.tests inputs
+test: .venv/.tests models
 	$(PYTEST)
 
 # run the other tests: outputs under DVC, other arithmetic, hostile input, fuzzing; browser and SLURM if installed
-test-all: .venv/.tests inputs
+test-all: .venv/.tests models
 	$(PYTEST) -m "(more or browser or slurm) and not long"
 
-# get the published results of the demo run and rebuild the files that show text, in a minute; then all is up to date
-pull: setup
-	$(BIN)/dvc pull
-	$(BIN)/ff-memories restore
+# get a run's published results and rebuild the files that show text, in a minute; then all of the run is up to date
+pull: $(READY)
+	$(BIN)/dvc pull $(PIPELINE) $(INPUTS)
+	$(BIN)/ff-memories restore $(CONFIG)
 
-# record a finished demo run and keep only that run in artefacts/; then commit artefacts/ and dvc.lock
-publish: setup
-	$(BIN)/ff-memories adopt
-	$(BIN)/dvc push
+# record a finished run, and keep the last record of each run in artefacts/; then commit artefacts/ and the run's dvc.lock
+publish: $(READY)
+	$(BIN)/ff-memories adopt $(CONFIG)
+	$(BIN)/dvc push $(PIPELINE) $(INPUTS)
 	$(BIN)/dvc gc --workspace --cloud --force --quiet
-	@du --apparent-size -sm artefacts | awk '{ print $$1 " MB in artefacts/, 40 at most"; exit $$1 > 40 }'
+	@du --apparent-size -sm artefacts | awk '{ print $$1 " MB in artefacts/, 60 at most"; exit $$1 > 60 }'
 
 # build the documentation site, site/index.html, with the demo run if it is finished; for a site that others will read,
 # TEXT=no leaves out pages that quote the demo's text
@@ -55,7 +69,7 @@ docs: .venv/.docs inputs
 
 # regenerate the documentation pages that follow from the package and from docs/data
 docs-pages: .venv/.tests
-	for page in commands config deviations readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
+	for page in commands config deviations families readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
 	$(BIN)/python -m campaigns.page
 
 # run everything that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes, in parts that can be resumed
@@ -66,9 +80,13 @@ gpu-campaign: .venv/.tests inputs
 closures: .venv/.tests
 	PYTHONPATH=tests/tools $(BIN)/python tests/workflow/test_closures.py > tests/data/closures.txt
 
-# get the demo run's model and dictionary from the DVC remote inside the repository
-inputs: setup
-	@$(BIN)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
+# get a run's model from the DVC remote inside the repository
+inputs: $(READY)
+	@$(BIN)/dvc pull --quiet $(INPUTS)
+
+# get the models of all recorded runs
+models: setup
+	@$(BIN)/dvc pull --quiet $(MODELS)
 
 setup: .venv/.ready
 
@@ -76,6 +94,12 @@ setup: .venv/.ready
 	@echo "Making the environment .venv, which takes a minute or two"
 	$(VENV)
 	$(INSTALL) -e .
+	touch $@
+
+# models of `transformers` need this
+.venv/.hf: .venv/.ready
+	@echo "Installing transformers"
+	$(INSTALL) -e '.[hf]'
 	touch $@
 
 # the tests also need the optional segmenter, the site's packages, and the linters
@@ -96,6 +120,6 @@ newest:
 	$(PYTHON) -m venv --clear .venv-newest
 	$(NEWEST)/python -m pip install --quiet -e '.[spacy,hf,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
-	$(NEWEST)/dvc pull --quiet data/demo/model.pt data/demo/dict.txt
+	$(NEWEST)/dvc pull --quiet $(MODELS)
 	$(NEWEST)/python -c "from ff_memories.workflow.environment import *; print(*differences(pins()))"
 	$(NEWEST)/python -m pytest -n logical --dist loadfile -m 'not browser and not long and not slurm and not locked'

@@ -9,6 +9,7 @@ import shlex
 
 import commands
 import deviations
+import families
 import pytest
 import readme
 import steps
@@ -152,7 +153,9 @@ def test_every_page_is_named_in_the_index_or_the_readme():
     assert not [page.name for page in PAGES[1:-1] if page.name != "index.md" and page.name not in said]
 
 
-@pytest.mark.parametrize("tool", [commands, config, deviations, readme, steps], ids=lambda tool: tool.__name__)
+@pytest.mark.parametrize(
+    "tool", [commands, config, deviations, families, readme, steps], ids=lambda tool: tool.__name__
+)
 def test_a_generated_page_is_up_to_date(tool):
     tool.main(["--check"])
 

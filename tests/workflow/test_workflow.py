@@ -144,9 +144,13 @@ def test_the_trained_demo_model_is_an_input_that_no_rule_of_a_run_makes():
     assert "train_demo_model" not in shown
 
 
+RECORDED = sorted(path.name for path in (ROOT / "runs").iterdir())
+
+
 @pytest.mark.workflow
-def test_dvc_yaml_follows_from_the_snakefile():
-    command("ff-memories", "dvc-yaml", "--check")
+@pytest.mark.parametrize("run", [None, *RECORDED])
+def test_dvc_yaml_follows_from_the_snakefile(run):
+    command("ff-memories", "dvc-yaml", "--check", *([] if run is None else ["--configfile", f"config/{run}.yaml"]))
 
 
 @pytest.mark.workflow

@@ -133,11 +133,21 @@ def _outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {path: flags for out in stage["outs"] for path, flags in out.items()}
 
 
+def _texts(configfile: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the default run's stages that make another run's inputs, such as the text that the demo runs share."""
+    if configfile is None or not lock.path_of().is_file():
+        return {}
+    read = {path for stage in lock.declared(configfile).values() for path in stage["deps"]}
+    return {name: stage for name, stage in lock.declared().items() if read & _outs(stage).keys()}
+
+
 def _unshared_to_make(configfile: Path | None) -> dict[str, dict[str, Any]]:
     """Return the stages to rebuild: only outputs that DVC keeps no copy of have changed."""
-    declared = lock.declared(configfile)
+    texts = _texts(configfile)
+    declared = texts | lock.declared(configfile)
     unshared = {p for stage in declared.values() for p, flags in _outs(stage).items() if not flags.get("cache", True)}
-    recorded, differing = lock.outputs(configfile), lock.differing(configfile)
+    recorded = {path: name for name, stage in texts.items() for path in _outs(stage)} | lock.outputs(configfile)
+    differing = lock.differing(configfile)
     wrong = {path for path in unshared & recorded.keys() if path in differing or not os.path.exists(path)}
     changed = dvc.out_of_date(configfile)
     wanted = {

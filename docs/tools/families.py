@@ -1,0 +1,110 @@
+"""Write the table of families in docs/transformers.md: what each row of families.py says, and how exact it is.
+
+``--measure`` first measures docs/data/parity.csv again (a minute): tiny random models of every row, through this
+package and, one sentence at a time, through the eager attention of `transformers`.
+"""
+
+import csv
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from pages import ROOT, options, renew
+
+from ff_memories.base.files import write_whole
+from ff_memories.model.families import FAMILIES, Family
+
+sys.path.insert(0, str(ROOT / "tests" / "tools"))
+
+PAGE, KEPT = ROOT / "docs/transformers.md", ROOT / "docs/data/parity.csv"
+BEGIN, END = "<!-- python docs/tools/families.py -->", "<!-- end -->"
+PARTS = ("coefficients", "residual", "update", "output", "logits")
+LENGTHS = (1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, 59)
+PRECISIONS = ("float32", "float64")
+
+
+def measure() -> str:
+    """Return the errors of all families as CSV, relative to the largest number of each kind."""
+    import numpy as np
+    import tiny
+    import torch
+
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(("model", "precision", *PARTS))
+    drawn = np.random.default_rng(0)
+    sentences = [drawn.integers(2, tiny.TYPES, n) for n in LENGTHS]
+    off = lambda ours, theirs: float((ours - theirs).abs().max() / theirs.abs().max())
+    for name in tiny.CONFIGS:
+        for precision in PRECISIONS:
+            made = tiny.model(name, getattr(torch, precision))
+            ours = tiny.analysed(made)
+            seen, last = tiny.run(ours, sentences)
+            alone = [tiny.alone(made, tiny.family(name), sentence) for sentence in sentences]
+            found = dict.fromkeys(PARTS, 0.0)
+            for index, layer in enumerate(seen):
+                for part in PARTS[:-1]:
+                    truth = torch.cat([getattr(layers[index], part) for layers, _ in alone])
+                    found[part] = max(found[part], off(getattr(layer, part), truth))
+            read = ours.vocabulary.log_probabilities(ours.vocabulary.output(last), whole=True)
+            truth = torch.log_softmax(torch.cat([logits for _, logits in alone]), -1)
+            found["logits"] = off(read, truth)
+            table.writerow((name, precision, *(f"{value:.1e}" for value in found.values())))
+    return out.getvalue()
+
+
+def table(kept: str) -> str:
+    """Return the page's table from the errors and from the rows of families.py."""
+    import tiny
+
+    lines = [
+        "| model | wiring | gate | norm behind | attention | largest error, float32 | float64 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    errors: dict[str, dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO(kept)):
+        errors.setdefault(row["model"], {})[row["precision"]] = max(float(row[part]) for part in PARTS)
+    if errors.keys() != tiny.CONFIGS.keys():
+        raise ValueError(f"{KEPT} lacks or has too many of {sorted(errors.keys() ^ tiny.CONFIGS)}: use --measure")
+    for name, found in errors.items():
+        lines.append(f"| {name} | {_said(tiny.family(name))} | {found['float32']:.0e} | {found['float64']:.0e} |")
+    rows = sum(map(len, FAMILIES.values()))
+    worst = {p: max(found[p] for found in errors.values()) for p in PRECISIONS}
+    lines += [
+        "",
+        f"One line for each of the {rows} rows of `families.py`, measured with tiny models with random weights. "
+        "Reference: the eager",
+        "attention of `transformers`, one sentence at a time. The largest error of coefficients, residuals, updates, "
+        "outputs and",
+        f"log-probabilities, relative to the largest number of their kind, is {worst['float32']:.0e} in float32 and "
+        f"{worst['float64']:.0e} in float64.",
+    ]
+    return "\n".join(lines)
+
+
+def _said(row: Family) -> str:
+    mark = lambda has: "yes" if has else "–"
+    way = "packed" if row.packed else "padded, sorted by length"
+    return f"{row.wiring} | {mark(row.gate or row.fused)} | {mark(row.norm_after)} | {way}"
+
+
+def renewed(text: str, made: str) -> str:
+    """Return the page with its table replaced."""
+    place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+    return place.sub(lambda _: f"{BEGIN}\n{made}\n{END}", text, count=1)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = options(__doc__, PAGE)
+    parser.add_argument("--measure", action="store_true", help="measure docs/data/parity.csv first")
+    args: Any = parser.parse_args(argv)
+    if args.measure:
+        write_whole(KEPT, measure())
+    text = Path(PAGE).read_text(encoding="utf-8")
+    renew(args.out, renewed(text, table(KEPT.read_text(encoding="utf-8"))), args.check)
+
+
+if __name__ == "__main__":
+    main()
