@@ -63,7 +63,7 @@ publish: $(READY)
 # build the documentation site, site/index.html, with the demo run if it is finished; for a site that others will read,
 # TEXT=no leaves out pages that quote the demo's text
 TEXT ?= yes
-docs: .venv/.docs inputs
+docs: .venv/.docs models
 	TEXT=$(TEXT) OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "Open site/index.html"
 
@@ -110,7 +110,7 @@ setup: .venv/.ready
 
 .venv/.docs: .venv/.ready
 	@echo "Installing the site's packages"
-	$(INSTALL) -e '.[docs]'
+	$(INSTALL) -e '.[docs,hf]'
 	touch $@
 
 # run the tests with the newest release of every package, in a separate environment, to see what the next upgrade

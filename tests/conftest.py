@@ -99,4 +99,5 @@ def pytest_terminal_summary(terminalreporter):
     if LEFT_OUT:
         terminalreporter.section("not run")
         for marker, count in sorted(LEFT_OUT.items()):
-            terminalreporter.line(f"{count} marked {marker}: pytest -m {marker}")
+            told = f"marked {marker}: pytest -m {marker}" if marker in MARKERS else "that were not selected"
+            terminalreporter.line(f"{count} {told}")

@@ -32,8 +32,13 @@ ELSEWHERE = {
     "config/README.md": "config.md",
     "SECURITY.md": "security.md",
     "docs/tutorial.ipynb": "tutorial.md",
+    "docs/tutorial-transformers.ipynb": "tutorial-transformers.md",
 }
-NOTEBOOK, TUTORIAL, EXAMPLE, RUN = "tutorial.ipynb", "tutorial.md", "example.md", Path("results/demo")
+EXAMPLE, RUN = "example.md", Path("results/demo")
+TUTORIALS = {  # page -> the model that its cells load, and how to get it
+    "tutorial.md": ("data/demo/model.pt", "make pull"),
+    "tutorial-transformers.md": ("data/demo-llama/model.safetensors", "make pull RUN=demo-llama"),
+}
 WITHOUT_TEXT = ("figures/*.svg", "figures/*.png", "figures/*.pdf", "figures/*.csv", "claims.json")
 WITH_TEXT = ("figures/*.html", "report/*.*", "tables/*.parquet", "gallery/*.*", "gallery/data/*.js")
 LINK = re.compile(r"\[((?:`[^`\n]*`|[^\[\]`])*)\]\(([^)\s]+)\)")
@@ -90,13 +95,13 @@ def mathml(formula: str, inline: bool) -> str:
     return converted
 
 
-def tutorial(root: Path) -> str:
-    """Return the tutorial as a page; run its cells if the demo's model is here."""
-    cells = notebook.cells(root / "docs" / NOTEBOOK)
-    if (root / "data/demo/model.pt").exists():
+def tutorial(root: Path, page: str = "tutorial.md") -> str:
+    """Return a notebook as a page; run its cells if its model is here."""
+    cells, (model, get) = notebook.cells((root / "docs" / page).with_suffix(".ipynb")), TUTORIALS[page]
+    if (root / model).exists():
         return notebook.page(cells, list(notebook.run(cells, root)))
     title, rest = notebook.page(cells, []).split("\n", 1)
-    note = "This site was built without the demo's model, so you see only the code. Run `make pull` to fetch the model."
+    note = f"This site was built without the demo's model, so you see only the code. Run `{get}` to fetch the model."
     return f'{title}\n\n!!! note "Code only"\n\n    {note}\n{rest}'
 
 
@@ -181,7 +186,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for source, name in ELSEWHERE.items()
         if source.endswith(".md")
     }
-    pages |= {TUTORIAL: tutorial(ROOT), EXAMPLE: example(ROOT / RUN, with_text())}
+    pages |= {page: tutorial(ROOT, page) for page in TUTORIALS}
+    pages[EXAMPLE] = example(ROOT / RUN, with_text())
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     for name, raw in example_files(ROOT / RUN, with_text()):
@@ -192,7 +198,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite links for the site, and indent nested lists as this Markdown dialect needs them."""
     name = page.file.src_uri
-    if name in (TUTORIAL, EXAMPLE):
+    if name in (*TUTORIALS, EXAMPLE):
         return markdown
     source = {page: file for file, page in ELSEWHERE.items()}.get(name, f"docs/{name}")
     return re.sub(r"^ {3}(?=- )", "    ", relinked(markdown, source, config.repo_url), flags=re.MULTILINE)

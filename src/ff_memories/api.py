@@ -60,26 +60,44 @@ class Model:
 
 
 def load_model(
-    checkpoint_path: str | Path, dictionary: str | Path, device: str = "cpu", precision: Precision = "float32"
+    checkpoint_path: str | Path,
+    dictionary: str | Path | None = None,
+    device: str = "cpu",
+    precision: Precision = "float32",
 ) -> Model:
-    """Load a fairseq ``transformer_lm`` checkpoint and the dictionary it was trained with, or a run's model.
+    """Load a fairseq ``transformer_lm`` checkpoint and its dictionary, a model of `transformers`, or a run's model.
 
     Args:
-        checkpoint_path: ``model.pt``, or a run's converted ``model.safetensors`` beside its ``model.json``.
-        dictionary: ``dict.txt``; of a run's model of `transformers` its ``types.json``.
+        checkpoint_path: ``model.pt``; a folder with a model of `transformers` (``config.json``, weights,
+            ``tokenizer.json``); or a run's ``model.safetensors`` beside its ``model.json``.
+        dictionary: ``dict.txt``; of a run's model of `transformers` its ``types.json``; of a folder none.
         device: ``cpu``, ``cuda`` or another torch device.
         precision: as ``extraction.precision``: ``float32``, ``tf32`` or ``bfloat16``. ``tf32`` needs a GPU and applies
             to the whole process: every model uses it until you load another model.
 
     Raises:
-        UserError: a file cannot be read, or checkpoint and dictionary do not belong together.
+        UserError: a file cannot be read, checkpoint and dictionary do not belong together, or a folder's model has its
+            memories elsewhere than its family's row says.
     """
-    path, words = Path(checkpoint_path), read_types(dictionary)
+    path = Path(checkpoint_path)
     use_precision(precision, device)
+    if dictionary is None:
+        return _load_folder(path, device, precision)
+    words = read_types(dictionary)
     decoder = _load(path, device, precision)
     if decoder.description.vocab != len(words):
         raise UserError(f"{dictionary}: has {len(words)} token types, but the model has {decoder.description.vocab}")
     return Model(decoder, words)
+
+
+def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
+    if not folder.is_dir():
+        raise UserError(f"{folder}: not a folder with a model of transformers", "a checkpoint needs its dictionary")
+    from ff_memories.inputs import proved_model  # the library takes seconds to load
+    from ff_memories.model import transformer
+
+    found = proved_model.take_in(folder)
+    return Model(transformer.around(found.model, found.description, found.family, device, precision), found.tokenizer)
 
 
 def _load(path: Path, device: str, precision: Precision) -> LanguageModel:

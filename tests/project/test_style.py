@@ -12,8 +12,9 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "SECURITY.md", "data/README.md", "annotations/demo/README.md")),
     *(page for page in sorted(DOCS.glob("*.md")) if page.name not in GENERATED),
     DOCS / "tutorial.ipynb",
+    DOCS / "tutorial-transformers.ipynb",
 ]
-SHORT, LONGEST_SENTENCE, LONGEST_LINE = ("README.md", "start.md", "tutorial.ipynb"), 30, 120
+SHORT, LONGEST_SENTENCE, LONGEST_LINE = ("README.md", "start.md", "tutorial.ipynb", "tutorial-transformers.ipynb"), 30, 120
 # Numbers fill these pages; their paragraphs come from the campaigns as single lines.
 MEASURED = {"benchmark.md", "faults.md", "gpu.md", "rehearsal.md"}
 # Words of the paper that are everyday words too (a config key, memory in GB): a link at each would be noise.

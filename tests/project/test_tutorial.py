@@ -9,25 +9,44 @@ import torch
 from running import ROOT
 
 PATH = ROOT / "docs" / "tutorial.ipynb"
+SECOND = ROOT / "docs" / "tutorial-transformers.ipynb"
 CELLS = notebook.cells(PATH)
 
 
-@pytest.fixture(scope="module")
-def outputs():
-    if not (ROOT / "data/demo/model.pt").exists():
-        pytest.skip("the demo's model is not here: make inputs")
+def run(cells, model):
+    if not (ROOT / model).exists():
+        pytest.skip("the demo's model is not here: make models")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a few small products: threads that wait for a core cost more than they bring
     try:
-        return [o for c, o in zip(CELLS, notebook.run(CELLS, ROOT), strict=True) if c.kind == "code"]
+        return [o for c, o in zip(cells, notebook.run(cells, ROOT), strict=True) if c.kind == "code"]
     finally:
         torch.set_num_threads(threads)
 
 
-def test_it_is_kept_without_outputs():
-    kept = [cell for cell in json.loads(PATH.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
-    assert len(kept) == 10
+@pytest.fixture(scope="module")
+def outputs():
+    return run(CELLS, "data/demo/model.pt")
+
+
+@pytest.mark.parametrize("path, cells", [(PATH, 10), (SECOND, 6)])
+def test_it_is_kept_without_outputs(path, cells):
+    kept = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert len(kept) == cells
     assert not [cell for cell in kept if cell["outputs"] or cell["execution_count"]]
+
+
+@pytest.mark.slow
+def test_the_chapter_on_a_model_of_transformers_shows_what_its_text_says():
+    model, text, triggers, promoted, agreement, layers = run(
+        notebook.cells(SECOND), "data/demo-llama/model.safetensors"
+    )
+    assert "8 layers with 344 neurons and 688 keys" in model.printed and "sentences" in text.printed
+    assert triggers.html.count("&quot;If ") > 5
+    assert re.search(r"<td>0</td><td>&quot;␣is&quot;</td>", promoted.html)
+    some, total = map(int, re.search(r"(\d+) of (\d+)", agreement.printed).groups())
+    assert total / 3 < some < total
+    assert layers.html.count("<tr>") > 8 and "residual_top" in layers.html
 
 
 @pytest.mark.slow

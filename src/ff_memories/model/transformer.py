@@ -276,6 +276,17 @@ def load(
     return made
 
 
+def around(
+    model: Any, description: TransformerDescription, family: Family, device: str = "cpu",
+    precision: Precision = "float32",
+) -> Transformer:  # fmt: skip
+    """Return the loop around a model that is loaded in float32; it computes with our attention from now on."""
+    if family.packed:
+        model.set_attn_implementation(packed.NAME)
+    kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    return Transformer(model.to(device, kind), description, family, precision)
+
+
 def read_description(path: Path) -> TransformerDescription:
     """Read a model.json. Raises ``UserError`` where it is not that of a model of `transformers`."""
     try:

@@ -9,14 +9,9 @@ from safetensors.torch import save_file
 from ff_memories import config as configs
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.parameters import Inputs, Output, Param
-from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.corpus.types import write_types
 from ff_memories.inputs import model_folder
-from ff_memories.model import config_file, families, transformer
-from ff_memories.model.original import load_folder
-from ff_memories.model.proof import prove
-
-LONGEST = 65_535  # tokens, as tables count them
+from ff_memories.inputs.proved_model import take_in
 
 
 def run(config: Param, files: Inputs, weights: Output, description: Output, info: Output, types: Output) -> None:
@@ -33,12 +28,8 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     """
     folder, (model, signs) = files[0].parent, _asked(config)
     model_folder.check_digests(folder, model.files)
-    plain = config_file.read(folder)
-    family = families.row(plain, str(folder / model_folder.CONFIG))
-    loaded = load_folder(folder, plain, family.architecture)
-    tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, loaded.get_output_embeddings().weight.shape[0])
-    start = start_of(folder, plain, tokenizer, model.start, str(folder))
-    shape = transformer.describe(loaded, plain, family, start, signs, LONGEST)
+    found = take_in(folder, model.start, signs)
+    shape, proof = found.description, found.proof
     told = {
         "scope": "model",
         "model_sha256": model_folder.digests(folder, [path.name for path in files]),
@@ -48,10 +39,8 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         **{k: v for k, v in asdict(shape).items() if k not in ("aliases", "config")},
         "neurons": shape.keys,
         "keys": shape.signs * shape.keys,
-        "start_token": tokenizer[start],
+        "start_token": found.tokenizer[shape.start],
     }
-    state = {name: tensor.contiguous() for name, tensor in transformer.own_weights(loaded).items()}
-    proof = prove(loaded.float(), family)
     worst = max(proof.errors, key=proof.errors.__getitem__)
     print(
         f"{folder}: {len(proof.errors)} equations hold in all {proof.layers} layers; largest relative error "
@@ -59,7 +48,7 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         file=sys.stderr,
     )
     with atomic_write(weights) as partial:
-        save_file(state, partial, metadata={"format": "pt"})
+        save_file(found.state, partial, metadata={"format": "pt"})
     write_whole(description, json.dumps(asdict(shape), indent=1) + "\n")
     write_types(folder / model_folder.TOKENIZER, shape.vocab, types)
     write_whole(info, json.dumps(told, indent=1, sort_keys=True) + "\n")

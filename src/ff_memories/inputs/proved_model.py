@@ -1,0 +1,47 @@
+"""Take in a folder with a model of `transformers`: check its files, load it, and prove where its memories are."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ff_memories.corpus.tokenizer import Tokenizer, start_of
+from ff_memories.inputs import model_folder
+from ff_memories.model import config_file, families, transformer
+from ff_memories.model.original import load_folder
+from ff_memories.model.proof import Proof, prove
+
+LONGEST = 65_535  # tokens, as tables count them
+
+
+class Proved(NamedTuple):
+    """A model as its files have it, in float32, and what is known about it.
+
+    Attributes:
+        state: its weights in the files' precision, by name.
+    """
+
+    model: Any
+    state: dict[str, Any]
+    family: families.Family
+    description: transformer.TransformerDescription
+    tokenizer: Tokenizer
+    proof: Proof
+
+
+def take_in(folder: Path, start: str = "auto", signs: str = "auto") -> Proved:
+    """Load a folder's model and prove the row of its family on the loaded weights.
+
+    Args:
+        start, signs: as ``model.start`` and ``triggers.signs``.
+
+    Raises:
+        UserError: a file is missing or refused, or an equation of the proof does not hold.
+    """
+    plain = config_file.read(folder)
+    family = families.row(plain, str(folder / model_folder.CONFIG))
+    loaded = load_folder(folder, plain, family.architecture)
+    tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, loaded.get_output_embeddings().weight.shape[0])
+    begins = start_of(folder, plain, tokenizer, start, str(folder))
+    shape = transformer.describe(loaded, plain, family, begins, signs, LONGEST)
+    state = {name: tensor.contiguous() for name, tensor in transformer.own_weights(loaded).items()}
+    proof = prove(loaded.float(), family)
+    return Proved(loaded, state, family, shape, tokenizer, proof)
