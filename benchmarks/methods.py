@@ -17,7 +17,7 @@ from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.memories import batching
 from ff_memories.memories.topk import TopTriggers
 from ff_memories.memories.trigger_table import POSITIONS, Prefixes
-from ff_memories.memories.triggers import run_batch
+from ff_memories.memories.triggers import AllKeys, run_batch
 from ff_memories.model import packed
 from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
@@ -71,9 +71,9 @@ def products(decoder: Decoder, corpus: Corpus, budget: int) -> Method:
 
 def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: TopTriggers | None = None) -> Method:
     """Ours, as ``trigger_examples`` runs it."""
-    shape, prefixes, space = decoder.description, Prefixes.of(corpus), ScratchBuffer()
+    prefixes, space, columns = Prefixes.of(corpus), ScratchBuffer(), [AllKeys()] * decoder.description.layers
     best = best or lists(decoder, top)
-    return lambda part: run_batch(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, shape.layers, space)
+    return lambda part: run_batch(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, columns, space)
 
 
 def lists(decoder: Decoder, top: int) -> TopTriggers:

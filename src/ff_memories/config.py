@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from ff_memories.base.errors import UserError, did_you_mean
@@ -53,6 +53,27 @@ RELEASED_ONLY = {
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _keys(given: Any) -> Any:
+    """Check how many or which memories a config asks for; in JSON the layers are strings."""
+    wrong = "expected a number of memories per layer, or by layer a list of memories, such as {3: [17, 255]}"
+    plain = lambda n, low, high: isinstance(n, int) and not isinstance(n, bool) and low <= n <= high
+    if given is None or plain(given, 1, 65_536):
+        return given
+    if not isinstance(given, dict) or not given:
+        raise ValueError(wrong)
+    out = {int(layer) if isinstance(layer, str) and layer.isdecimal() else layer: own for layer, own in given.items()}
+    for layer, own in out.items():
+        if not plain(layer, 1, 255) or not isinstance(own, list) or not own:
+            raise ValueError(f"{wrong}; found {layer!r}: {own!r}")
+        if odd := [memory for memory in own if not plain(memory, 0, 65_535)]:
+            raise ValueError(f"layer {layer}: {odd[0]!r} is not the number of a memory")
+        if len(set(own)) < len(own):
+            raise ValueError(f"layer {layer}: a memory is listed twice")
+    if len(out) < len(given):
+        raise ValueError("a layer is listed twice")
+    return out
 
 
 class TextFiles(Section):
@@ -223,6 +244,13 @@ class Triggers(Section):
         "memory's negative value | auto: both for gated layers (SwiGLU), else positive",
         json_schema_extra={"only": "transformers"},
     )
+    keys: int | dict[int, list[int]] | None = Field(
+        None,
+        description="memories to look at: null (all; paper) | a number (so many random ones of each layer) | a list by "
+        "layer, such as `{3: [17, 255]}`",
+    )
+
+    _checked = field_validator("keys", mode="before")(_keys)
 
 
 class Mutations(Section):
@@ -325,6 +353,13 @@ class Gallery(Section):
         3, ge=0, le=65_535, description="number of triggers per key whose tokens are shaded by their coefficients"
     )
     tokens: int = Field(10, ge=1, le=100, description="number of top tokens per value")
+    keys: int | dict[int, list[int]] | None = Field(
+        None,
+        description="memories to show, of those that `triggers.keys` looks at: null (all) | a number (so many random "
+        "ones of each layer) | a list by layer",
+    )
+
+    _checked = field_validator("keys", mode="before")(_keys)
 
 
 class FigureOptions(Section):
@@ -392,6 +427,7 @@ class Config(Section):
             section, key = path.split(".")
             if (given := getattr(getattr(self, section), key)) > self.triggers.top:
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
+        faults += self._faults_of_keys()
         if self.run == "train":
             faults.append("run: results/train is reserved for training the demo model; choose another name")
         every = [*self.corpus.train.files, *self.corpus.validation.files]
@@ -430,6 +466,22 @@ class Config(Section):
             faults.append("fidelity: released needs a fairseq checkpoint: the released code reads no other")
         if self.extraction.precision == "tf32" and self.execution.device == "cpu":
             faults.append("extraction.precision: only GPUs compute in tf32, and execution.device is cpu")
+        return faults
+
+    def _faults_of_keys(self) -> list[str]:
+        """Return which memories the gallery is to show that the run does not look at, or what needs all memories."""
+        looked, shown, faults = self.triggers.keys, self.gallery.keys, []
+        if looked is not None and self.fidelity == "released":
+            faults.append("triggers.keys: fidelity: released needs all memories, as the released code does")
+        if isinstance(looked, int) and isinstance(shown, int) and shown > looked:
+            faults.append(f"gallery.keys: {shown} is more than triggers.keys ({looked})")
+        if isinstance(looked, dict) and isinstance(shown, dict):
+            faults += [
+                f"gallery.keys: memory {memory} of layer {layer} is not in triggers.keys"
+                for layer, own in shown.items()
+                for memory in own
+                if memory not in looked.get(layer, [])
+            ]
         return faults
 
     def source_names(self) -> list[str]:
@@ -581,6 +633,12 @@ class Settings(_Keys):
         """``extraction.precision``; float32 if a step is run by hand without that section."""
         held: Extraction | None = vars(self).get("extraction")
         return "float32" if held is None else held.precision
+
+    @property
+    def looked_at(self) -> int | dict[int, list[int]] | None:
+        """``triggers.keys``; None, for all, if the rule does not declare it, as rules do only where it is set."""
+        held: Triggers | None = vars(self).get("triggers")
+        return None if held is None else held.keys
 
     if not TYPE_CHECKING:  # type checkers then report keys that the config lacks
 

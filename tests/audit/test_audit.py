@@ -27,6 +27,7 @@ RUNS = {
          "composition__memories": "all", "composition__layer_prediction": "output", "mutations__single_token": "bos",
          "values__projection": "flat", "values__target": "last"}, {"seed": 7}
     ),
+    "some memories": ({"triggers__keys": {1: [3, 0, 20], 3: [7]}, "gallery": {"keys": {1: [20], 3: [7]}}}, {}),
     "plain softmax, learned positions, final norm": (
         {"composition__sample": "uniform"},
         {"adaptive": False, "decoder_learned_pos": True, "no_decoder_final_norm": False, "seed": 2, "style": "fused"},
@@ -138,6 +139,25 @@ def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
         "mutations": sound.tables["mutations"].head(-1),
     }
     assert [fault.partition(":")[0] for fault in draws(other)] == ["mutations", "examples"]
+
+
+def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
+    given = evidence(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
+    assert draws(given) == []
+    first = given.tables["values"].row(0, named=True)
+    moved = lambda frame: frame.filter((pl.col("layer") != first["layer"]) | (pl.col("key") != first["key"]))
+    given.tables["values"] = moved(given.tables["values"])
+    shown = given.tables["promoted"].row(0, named=True)
+    other = next(k for k in range(24) if (1, k) not in set(given.tables["promoted"].select("layer", "key").iter_rows()))
+    changed = pl.when((pl.col("layer") == 1) & (pl.col("key") == shown["key"])).then(other).otherwise("key")
+    given.tables["promoted"] = given.tables["promoted"].with_columns(changed.cast(pl.UInt16).alias("key"))
+    assert [fault.partition(":")[0] for fault in draws(given)] == ["values", "promoted"]
+    rest = given.tables["triggers"].filter((pl.col("layer") != 2) | (pl.col("rank") < 3))
+    shorter = Evidence(given.oracle, given.corpus, given.config, given.tables | {"triggers": rest})
+    (finding,) = audit(shorter, ALL, ["sentences"])
+    assert finding.differ  # a list that is too short is found among the keys that the run looked at
+    keys = {int(said.split(" key ")[1].split()[0]) for said in finding.differ if "layer 2 key" in said}
+    assert keys <= set(rest.filter(pl.col("layer") == 2)["key"])
 
 
 def test_examples_are_compared_with_a_given_sample(tmp_path):

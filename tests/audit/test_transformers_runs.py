@@ -156,6 +156,7 @@ def test_sound_tables_match(sound):
         ("llama", {"values__projection": "scaled", "triggers__signs": "positive", "corpus__segmenter": "line"}),
         ("gemma2", {"triggers__positions": "full", "triggers__per_sentence": "all", "triggers__duplicates": "drop",
                     "values__target": "last", "composition__layer_prediction": "output"}),
+        ("llama", {"triggers__keys": 9}),
         ("gpt2", {"values__projection": "scaled", "composition__memories": "all", "values__types": "trained"}),
     ],
 )  # fmt: skip

@@ -28,6 +28,7 @@ rule gallery_tables:
             "extraction",
             "gallery.shaded",
             "gallery.tokens",
+            *run_.gallery_sampling,
         ),
     shell:
         command("gallery-tables")

@@ -21,6 +21,6 @@ rule mutations:
     resources:
         **execution(),
     params:
-        **run_.step("mutations", "seed", "mutations", "extraction"),
+        **run_.step("mutations", "seed", "mutations", "extraction", *run_.sampling),
     shell:
         command("mutations")

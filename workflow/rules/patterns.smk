@@ -41,7 +41,7 @@ rule proxy:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("proxy", "seed", "patterns"),
+        **run_.step("proxy", "seed", "patterns", *run_.sampling),
     shell:
         command("proxy")
 

@@ -19,7 +19,7 @@ rule trigger_shard:
     resources:
         **execution(),
     params:
-        **run_.step("trigger_shard", "triggers", "extraction"),
+        **run_.step("trigger_shard", "triggers", "extraction", *run_.sampling),
     shell:
         command("trigger-shard")
 
@@ -39,6 +39,6 @@ rule triggers:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("triggers", "triggers"),
+        **run_.step("triggers", "triggers", *run_.sampling),
     shell:
         command("triggers")

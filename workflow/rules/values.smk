@@ -21,7 +21,7 @@ rule values:
     resources:
         **execution(),
     params:
-        **run_.step("values", "values", "extraction"),
+        **run_.step("values", "values", "extraction", *run_.sampling),
     shell:
         command("values")
 

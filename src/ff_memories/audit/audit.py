@@ -18,7 +18,7 @@ from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.unlisted import Unlisted
 from ff_memories.base.progress import Progress
-from ff_memories.memories import composition, mutations
+from ff_memories.memories import chosen, composition, mutations
 from ff_memories.memories.trigger_table import available
 from ff_memories.tables import TABLES
 
@@ -129,6 +129,7 @@ def draws(evidence: Evidence) -> list[str]:
     if not _same_rows(tables["examples"], examples, ["example", "sentence", "position"]):
         whose = "that the seed draws" if evidence.given is None else "of composition.sample_file"
         faults.append(f"examples: not the prefixes {whose}")
+    faults += _other_keys(evidence)
     triggers = tables["triggers"]
     steps = triggers.select(
         (pl.col("rank") == 1 + pl.int_range(pl.len()).over("layer", "key")).all().alias("ranks"),
@@ -136,6 +137,22 @@ def draws(evidence: Evidence) -> list[str]:
     ).row(0, named=True)
     faults += [] if all(steps.values()) else ["triggers: not in descending order of their coefficients"]
     return faults
+
+
+def _other_keys(evidence: Evidence) -> list[str]:
+    """Return which tables have other keys than ``triggers.keys`` and ``gallery.keys`` ask for."""
+    (layers, keys), signs = evidence.oracle.keys, evidence.oracle.signs
+    asked = evidence.looked_at or [(layer, key) for layer in range(1, layers + 1) for key in range(keys)]
+    tables, frame = evidence.tables, pl.DataFrame(asked, schema=["layer", "key"], orient="row")
+    shown = chosen.in_gallery(evidence.config.gallery.keys, frame, layers, keys // signs, evidence.config.seed)
+    of = lambda name: set(tables[name].select("layer", "key").iter_rows())
+    faults = {
+        "values": of("values") == set(asked),
+        "triggers": of("triggers") <= set(asked),
+        "promoted": of("promoted") == set(shown.iter_rows()),
+        "shading": of("shading") <= set(shown.iter_rows()),
+    }
+    return [f"{name}: not the keys that the config asks for" for name, same in faults.items() if not same]
 
 
 def _same_rows(recorded: pl.DataFrame, again: pl.DataFrame, columns: list[str]) -> bool:

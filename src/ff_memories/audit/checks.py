@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ff_memories.corpus.dictionary import BOS, Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.inputs import model_folder
+from ff_memories.memories import chosen
 from ff_memories.memories.trigger_table import POSITIONS
 from ff_memories.memories.values import other
 from ff_memories.workflow.run import Run
@@ -56,6 +58,13 @@ class Evidence:
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
         return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained())
+
+    @cached_property
+    def looked_at(self) -> list[tuple[int, int]] | None:
+        """(layer, key) of the keys that the run looks at, drawn again from its seed; ``None`` for all."""
+        (layers, keys), signs = self.oracle.keys, self.oracle.signs
+        found = chosen.memories(self.config.looked_at, layers, keys // signs, self.config)
+        return None if found is None else chosen.keys(found, keys // signs, signs)
 
     def prefix(self, row: Row) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]

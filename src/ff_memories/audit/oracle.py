@@ -27,7 +27,7 @@ class Oracle:
         reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
     """
 
-    library = "fairseq"
+    library, signs = "fairseq", 1
 
     def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):
         self.decoder: Any = _model(path, dictionary).double().eval().decoder

@@ -16,6 +16,10 @@ class Unlisted:
         triggers = evidence.tables["triggers"]
         full = triggers.filter(pl.col("rank") == self.options.top)
         self.last = torch.zeros(evidence.oracle.keys, dtype=torch.float64)  # 0: a list with room; any prefix beats it
+        if evidence.looked_at is not None:  # nothing beats the list of a key that the run did not look at
+            self.last[:] = torch.inf
+            layers, keys = torch.tensor(evidence.looked_at).unbind(1)
+            self.last[layers - 1, keys] = 0
         self.last[_index(full["layer"]) - 1, _index(full["key"])] = torch.from_numpy(
             full["coefficient"].to_numpy().astype(np.float64)
         )

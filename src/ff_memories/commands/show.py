@@ -61,7 +61,7 @@ def rows(args: argparse.Namespace, run_: Run, model: api.Model, corpus: store.Co
     if path.exists():
         table = tables.read(path)
         return table.filter((table["layer"] == args.layer) & table["key"].is_in(args.key))
-    options = {name: value for name, value in run_.resolved["triggers"].items() if name != "signs"}
+    options = {name: value for name, value in run_.resolved["triggers"].items() if name not in ("signs", "keys")}
     best = triggers.trigger_examples(
         model.decoder, corpus, batching.blocks(corpus.lengths[: corpus.train]), **options,
         batch_tokens=run_.config.execution.batch_tokens, keys=[(args.layer, key) for key in args.key],

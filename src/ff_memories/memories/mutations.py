@@ -48,7 +48,7 @@ def sample_keys(triggers: pl.DataFrame, layers: int, keys: int, per_layer: int, 
 
 def sample(
     triggers: pl.DataFrame, layers: int, keys: int, *, keys_per_layer: int, top: int, random: str,
-    single_token: str, seed: int,
+    single_token: str, seed: int, looked_at: int | None = None,
 ) -> Sample:  # fmt: skip
     """Choose keys, triggers and the tokens to remove.
 
@@ -59,6 +59,7 @@ def sample(
         random: ``any`` of the prefix's tokens, or ``inner``: neither the first nor the last.
         single_token: ``skip`` prefixes of one token, or ``bos``: read the coefficient at ``</s>``.
         seed: of keys and random tokens.
+        looked_at: how many keys have a list of triggers, which may be empty; ``None``: all.
     """
     shortest = 2 if single_token == "skip" else 1
     shown = triggers.filter(pl.col("rank") <= top)
@@ -66,7 +67,8 @@ def sample(
     chosen = sample_keys(mutable, layers, keys, keys_per_layer, seed)
     rows = shown.join(chosen, on=["layer", "key"]).sort("layer", "key", "rank")
     counts = {
-        "keys_without_triggers": layers * keys - triggers.select("layer", "key").unique().height,
+        "keys_without_triggers": (layers * keys if looked_at is None else looked_at)
+        - triggers.select("layer", "key").unique().height,
         "keys_without_mutable_prefix": shown.join(mutable, on=["layer", "key"], how="anti")
         .select("layer", "key")
         .n_unique(),

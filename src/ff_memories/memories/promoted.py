@@ -23,24 +23,31 @@ def table(decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, 
 def top_tokens(
     decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ``n`` most probable tokens of every value, and their probabilities: (L * d_m, n) int64, float32.
+    """Return the ``n`` most probable tokens of every value, and their probabilities: (values, n) int64, float32.
 
     Args:
-        values: the ``values`` table, whose top token and probability come first, so no page shows another.
+        values: rows of the ``values`` table, sorted. Their top token and probability come first, so no page shows
+            another.
         n: at most; of a smaller vocabulary all tokens.
     """
     rows = max(1, LOGITS // vocabulary.size)
     n = min(n, vocabulary.size)
-    total = sum(len(layer.values) for layer in decoder.layers)
-    ids, probabilities = np.empty((total, n), np.int64), np.empty((total, n), np.float32)
+    asked = {layer: part["key"].to_numpy().astype(np.int64) for (layer,), part in values.group_by("layer")}
+    ids, probabilities = np.empty((len(values), n), np.int64), np.empty((len(values), n), np.float32)
     at = 0  # filled in place: small results kept between large ones that are freed would hold their memory
-    with torch.inference_mode(), Progress(total, "values", "top tokens") as progress:
-        for layer in decoder.layers:
-            for part in layer.values.split(rows):
-                best = vocabulary.log_probabilities(part).topk(n, dim=1)
-                own = slice(at, at := at + len(part))
-                ids[own], probabilities[own] = best.indices.cpu().numpy(), best.values.exp().cpu().numpy()
-                progress.step(len(part))
+    with torch.inference_mode(), Progress(len(values), "values", "top tokens") as progress:
+        for number, layer in enumerate(decoder.layers, 1):
+            keys, first = asked.get(number, np.zeros(0, np.int64)), 0
+            for part in layer.values.split(rows) if len(keys) else ():
+                wanted = keys[(keys >= first) & (keys < first + len(part))] - first
+                first += len(part)
+                if len(wanted):  # then the whole part: products of other sizes could differ in their last bits
+                    best = vocabulary.log_probabilities(part).topk(n, dim=1)
+                    own = slice(at, at := at + len(wanted))
+                    ids[own], probabilities[own] = (
+                        best.indices.cpu().numpy()[wanted], best.values.exp().cpu().numpy()[wanted]
+                    )  # fmt: skip
+                    progress.step(len(wanted))
     return _with_first(values, ids, probabilities)
 
 

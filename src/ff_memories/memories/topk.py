@@ -7,6 +7,7 @@ within the precision's ``SLACK`` of a key's t-th coefficient is held until the e
 the outcome.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,18 +109,28 @@ class TopTriggers:
         self._log: list[list[Entries]] = [[] for _ in range(layers)]
         self._logged = [0] * layers
         self._settled = [True] * layers  # whether the list is compacted, and nothing logged since
-        self._limit = max(keys * top, 4096)
-        self._bound = max(2 * keys * top, 4096)  # a longer list holds many prefixes of the same text: level it
+        self._limit = self._bound = 0  # a list longer than the bound holds many prefixes of the same text: level it
+        self.expect(keys)
 
     def is_new(self, layer: int) -> bool:
         """Say whether nothing was offered to a layer yet."""
         return not len(self.lists[layer]) and not self._logged[layer]
 
-    def raise_gate(self, layer: int, coefficients: torch.Tensor) -> None:
-        """Raise a layer's gates to the t-th largest of (n, d_m) coefficients of different sentences, where n >= t."""
+    def expect(self, keys: int) -> None:
+        """Make the logs as long as lists of so many keys per layer need."""
+        self._limit, self._bound = max(keys * self.top, 4096), max(2 * keys * self.top, 4096)
+
+    def raise_gate(
+        self, layer: int, coefficients: torch.Tensor, names: Callable[[torch.Tensor], torch.Tensor] = lambda key: key
+    ) -> None:
+        """Raise a layer's gates to the t-th largest of (n, columns) coefficients of different sentences, where n >= t.
+
+        ``names``: gives the keys (columns,) of columns.
+        """
         if self.copies == self.top and len(coefficients) >= self.top:
             bar = _nth_largest(coefficients, self.top) * (1 - self._slack)
-            self.gate[layer] = torch.maximum(self.gate[layer], bar)
+            keys = names(torch.arange(len(bar), device=bar.device))
+            self.gate[layer, keys] = torch.maximum(self.gate[layer, keys], bar)
 
     def offer(self, layer: int, entries: Entries) -> None:
         """Offer candidates with positive coefficients."""

@@ -65,19 +65,19 @@ def trigger_examples(
     low, high = POSITIONS[positions]
     copies = 1 if duplicates == "drop" else top
     best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision, decoder.neurons)
-    depth = shape.layers
-    if keys is not None:  # nothing reaches the gate of a key that is not asked for
+    columns, depth = [AllKeys() for _ in range(shape.layers)], shape.layers
+    if keys is not None:
         asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)
-        gate = torch.full_like(best.gate, torch.inf)
-        gate[asked[:, 0] - 1, asked[:, 1]] = best.gate[asked[:, 0] - 1, asked[:, 1]]
-        best.gate, depth = gate, int(asked[:, 0].max())
+        depth = int(asked[:, 0].max())
+        columns = [SomeKeys(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
+        best.expect(max(own.count for own in columns))
     total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
     done = checkpoint.resume(best) if checkpoint else 0
     space = ScratchBuffer()
 
     def run(part: batching.Plan) -> None:
         try:
-            run_batch(decoder, corpus, prefixes, part, best, low, high, per_sentence, depth, space)
+            run_batch(decoder, corpus, prefixes, part, best, low, high, per_sentence, columns[:depth], space)
         except (RuntimeError, MemoryError):
             best.again = True  # layers before the one that failed have offered their prefixes, and will once more
             space.release()
@@ -105,22 +105,70 @@ def trigger_examples(
 
 def run_batch(
     decoder: LanguageModel, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int,
-    high: int, per_sentence: str, depth: int, space: ScratchBuffer,
+    high: int, per_sentence: str, columns: "list[AllKeys] | list[SomeKeys]", space: ScratchBuffer,
 ) -> None:  # fmt: skip
-    """Run a batch up to layer ``depth``, and offer every coefficient that reaches its key's gate."""
+    """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate."""
+    depth = len(columns)
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
     rows = BatchRows(part, prefixes, batch, low, decoder.signs)
     x = decoder.embed(batch)
     for index, layer in enumerate(decoder.layers[:depth]):
         seen = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
-        offer_hits(index, seen.coefficients, rows, best, per_sentence)
+        if columns[index].count:
+            offer_hits(index, columns[index].of(seen.coefficients), rows, best, per_sentence, columns[index])
         x = seen.output
     if not torch.isfinite(seen.residual).all():
         raise UserError(
             f"the model's numbers are not finite in sentences {part.sentences[0]} to {part.sentences[-1]}",
             "the weights overflow in float32: use another checkpoint",
         )
+
+
+class AllKeys:
+    """The memories of a layer, each of which is looked at."""
+
+    count = 1
+
+    def of(self, coefficients: torch.Tensor) -> torch.Tensor:
+        """Return the coefficients to look at."""
+        return coefficients
+
+    def names(self, key: torch.Tensor) -> torch.Tensor:
+        """Return the model's numbers of keys, given by their columns."""
+        return key
+
+    def gates(self, gate: torch.Tensor) -> torch.Tensor:
+        """Return the gate of every column's key."""
+        return gate
+
+
+class SomeKeys(AllKeys):
+    """Some memories of a layer: only their columns are searched.
+
+    With both signs column ``n + i`` is the memory of column i with its sign changed. If only one of its signs is asked
+    for, nothing reaches the other's gate.
+
+    Args:
+        keys: (count,) int64, of memories ``d_m + i`` too.
+        neurons: d_m.
+    """
+
+    def __init__(self, keys: torch.Tensor, neurons: int):
+        self.count = len(keys)
+        self.index = torch.unique(keys % neurons)
+        self.every = torch.cat([self.index, self.index + neurons])
+        self.asked = torch.isin(self.every, keys)
+
+    def of(self, coefficients: torch.Tensor) -> torch.Tensor:
+        return coefficients.index_select(1, self.index)
+
+    def names(self, key: torch.Tensor) -> torch.Tensor:
+        return self.every[key]
+
+    def gates(self, gate: torch.Tensor) -> torch.Tensor:
+        own = self.every[self.every < len(gate)]
+        return torch.where(self.asked[: len(own)], gate[own], torch.inf)
 
 
 class BatchRows:
@@ -182,23 +230,25 @@ class BatchRows:
         return Entries(key[each], coefficient[each], start + along[each], text[each])
 
 
-def offer_hits(layer: int, coefficients: torch.Tensor, rows: BatchRows, best: TopTriggers, per_sentence: str) -> None:
+def offer_hits(
+    layer: int, coefficients: torch.Tensor, rows: BatchRows, best: TopTriggers, per_sentence: str, columns: AllKeys
+) -> None:
     """Offer what reaches the gate: first the best of each sentence is compared, then only the sentences that hit."""
     maxima = rows.maxima(coefficients)
     if best.is_new(layer):
-        best.raise_gate(layer, maxima)
-    gate = best.gate[layer]
+        best.raise_gate(layer, maxima, columns.names)
+    gate = columns.gates(best.gate[layer])
     sentence, key = (maxima >= gate).nonzero(as_tuple=True)
     if not len(sentence):
         return
     for start in range(0, len(sentence), HITS):
         s, k = sentence[start : start + HITS], key[start : start + HITS]
-        along = rows.along(coefficients, s, k)
+        along, names = rows.along(coefficients, s, k), columns.names(k)
         if per_sentence == "best":
             most = maxima[s, k]
             first = (along == most[:, None]).view(torch.uint8).argmax(1)  # of equals, hence within the sentence
-            best.offer(layer, rows.entries(k, most, s, first))
+            best.offer(layer, rows.entries(names, most, s, first))
         else:
             reaches = (along >= gate[k, None]) & (rows.steps[: along.shape[1]] < rows.length[s, None])
             which, at = reaches.nonzero(as_tuple=True)
-            best.offer(layer, rows.entries(k[which], along[which, at], s[which], at))
+            best.offer(layer, rows.entries(names[which], along[which, at], s[which], at))

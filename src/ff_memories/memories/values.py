@@ -8,6 +8,7 @@ import torch
 
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
+from ff_memories.memories import chosen
 from ff_memories.memories.targets import targets as targets
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
@@ -30,29 +31,41 @@ class Predicted:
     rank: np.ndarray
 
 
-def value_predictions(decoder: LanguageModel, vocabulary: Vocabulary, target: np.ndarray) -> dict[str, Predicted]:
+def value_predictions(
+    decoder: LanguageModel, vocabulary: Vocabulary, target: np.ndarray, keys: list[tuple[int, int]] | None = None
+) -> dict[str, Predicted]:
     """Return every value's top token, its probability, and the rank of its target token, for both ``values.types``.
 
     Args:
         decoder: the model; values are taken as they are: unscaled, without bias or norm (section 4).
         vocabulary: how they are read (``Vocabulary.reading``).
         target: (layers, d_m) int64 token ids, -1 for none.
+        keys: (layer, key) of those asked for, None for all. What the others predict may stay zero; the others of a
+            ``TILE`` are projected as well, since products of other sizes could differ in their last bits.
 
     Returns:
         ``all``: among all types; ``trained``: among those that the model is trained to predict.
     """
     names = ("top", "probability", "target_rank", "trained_top", "trained_probability", "trained_rank")
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    total = sum(len(layer.values) for layer in decoder.layers)
+    asked = np.ones(target.shape, bool) if keys is None else np.zeros(target.shape, bool)
+    for layer_, key in keys or ():
+        asked[layer_ - 1, key] = True
+    total = target.size
+    kinds = (np.int64, np.float32, np.int64) * 2
     with torch.inference_mode(), Progress(total, "values", "values") as progress:
-        for layer, wanted in zip(decoder.layers, target, strict=True):
-            for start in range(0, len(layer.values), TILE):
+        for layer, wanted, own in zip(decoder.layers, target, asked, strict=True):
+            values = layer.values if own.any() else None
+            for start in range(0, len(wanted), TILE):
                 part = slice(start, start + TILE)
-                wanted_ = torch.from_numpy(wanted[part]).to(decoder.device)
-                found = vocabulary.predict(layer.values[part], wanted_)
-                for name in names:
-                    parts[name].append(getattr(found, name).cpu().numpy())
-                progress.step(len(found.top))
+                if values is not None and own[part].any():
+                    found = vocabulary.predict(values[part], torch.from_numpy(wanted[part]).to(decoder.device))
+                    for name in names:
+                        parts[name].append(getattr(found, name).cpu().numpy())
+                else:
+                    for name, kind in zip(names, kinds, strict=True):
+                        parts[name].append(np.zeros(len(wanted[part]), kind))
+                progress.step(len(wanted[part]))
     grids = [np.concatenate(parts[name]).reshape(target.shape) for name in names]
     return {"all": Predicted(*grids[:3]), "trained": Predicted(*grids[3:])}
 
@@ -63,6 +76,25 @@ def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.n
         found = [vocabulary.predict(layer.values) for layer in decoder.layers]
     stack = lambda tops: np.stack([top.cpu().numpy() for top in tops])
     return {"all": stack([f.top for f in found]), "trained": stack([f.trained_top for f in found])}
+
+
+def every_top(
+    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, types: str
+) -> dict[str, np.ndarray]:
+    """Return the top token (layers, d_m) int64 of every value for both ``values.types``, as the table has them.
+
+    The predictions of values that the table lacks are computed.
+
+    Args:
+        values: the ``values`` table.
+        types: among which its columns without a suffix are.
+    """
+    grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
+    names = {types: "top_token", other(types): f"top_token_{other(types)}"}
+    if len(values) < grid[0] * grid[1]:
+        found = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64))
+        return {choice: found[choice].top for choice, name in names.items() if name in values}
+    return {c: values[name].to_numpy().astype(np.int64).reshape(grid) for c, name in names.items() if name in values}
 
 
 def other(types: str) -> str:
@@ -77,18 +109,22 @@ def table(
     corpus: Corpus,
     target: str,
     types: str = "all",
+    keys: list[tuple[int, int]] | None = None,
 ) -> pl.DataFrame:
-    """Return the ``values`` table (E4-E7). A key without triggers, or whose target is unknown, has nulls.
+    """Return the ``values`` table (E4-E7), a row per key that the run looks at.
+
+    A key without triggers, or whose target is unknown, has nulls.
 
     Args:
         target: ``next`` or ``last``, see ``targets``.
         types: among which the columns without a suffix are; those of the other choice have its name as a suffix.
+        keys: (layer, key) of those that the run looks at, None for all.
     """
     known = targets(triggers, corpus, target)
     first = known.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
     wanted = np.full((decoder.description.layers, decoder.memories), -1, dtype=np.int64)
     wanted[first["layer"].to_numpy() - 1, first["key"].to_numpy()] = first["target"].to_numpy()
-    found = value_predictions(decoder, vocabulary, wanted)
+    found = value_predictions(decoder, vocabulary, wanted, keys)
     layer, key = np.indices(wanted.shape)
     values = pl.DataFrame(
         {
@@ -102,7 +138,7 @@ def table(
     values = values.join(counts, on=["layer", "key"], how="left", maintain_order="left")
     for choice, suffix in ((types, ""), (other(types), f"_{other(types)}")):
         values = _with_predictions(values, known, found[choice], suffix)
-    return values.with_columns(pl.col("triggers").fill_null(0))
+    return chosen.rows(keys, values.with_columns(pl.col("triggers").fill_null(0)))
 
 
 def _with_predictions(values: pl.DataFrame, known: pl.DataFrame, found: Predicted, suffix: str) -> pl.DataFrame:

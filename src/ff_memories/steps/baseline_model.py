@@ -6,7 +6,6 @@ the smaller text from that of training.
 
 import json
 
-import numpy as np
 import polars as pl
 
 from ff_memories import tables
@@ -16,6 +15,7 @@ from ff_memories.base.parameters import Execution, Input, Output, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
+from ff_memories.memories import chosen as chosen_keys
 from ff_memories.memories import composition as compositions
 from ff_memories.memories import mutations as mutants
 from ff_memories.memories import perplexity as perplexities
@@ -23,7 +23,6 @@ from ff_memories.memories import untrained
 from ff_memories.memories import values as predictions
 from ff_memories.memories.trigger_table import table as trigger_table
 from ff_memories.memories.triggers import trigger_examples
-from ff_memories.memories.values import other
 from ff_memories.model import converted
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.loading import is_transformer, load_model
@@ -65,14 +64,15 @@ def run(
     decoder = _model(model, own, config, weights, description)
     decoder.vocabulary.leave_out(types.never_trained())
     shape, tied, options = decoder.description, config.triggers, config.composition
+    looked_at = chosen_keys.of_model(tied.keys, decoder, config)
     best = trigger_examples(
         decoder, text, [(0, text.train)], top=tied.top, positions=tied.positions, per_sentence=tied.per_sentence,
-        duplicates=tied.duplicates, batch_tokens=execution.batch_tokens,
+        duplicates=tied.duplicates, batch_tokens=execution.batch_tokens, keys=looked_at,
     )  # fmt: skip
     triggers = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
     predicted = predictions.table(
         decoder, decoder.vocabulary.reading(config.values.projection, config.values.projection_seed), triggers, text,
-        config.values.target, config.values.types,
+        config.values.target, config.values.types, looked_at,
     )  # fmt: skip
     chosen = mutants.sample(
         triggers, shape.layers, decoder.memories,
@@ -130,13 +130,12 @@ def _composition(
     execution: Execution,
 ) -> dict[str, pl.DataFrame]:  # fmt: skip
     """Return the tables ``examples``, ``composition`` and ``refinement`` of the sample."""
-    types, grid = config.values.types, (decoder.description.layers, decoder.memories)
+    types = config.values.types
     if config.values.projection == "random":  # in the released code, only the agreement script draws projections
         tops = predictions.value_tops(decoder, decoder.vocabulary)
     else:
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
-        names = {types: "top_token", other(types): f"top_token_{other(types)}"}
-        tops = {choice: predicted[name].to_numpy().astype(np.int64).reshape(grid) for choice, name in names.items()}
+        tops = predictions.every_top(decoder, decoder.vocabulary, predicted, types)
     seen = compositions.observe(
         decoder, text, drawn, tops, layer_prediction=config.composition.layer_prediction,
         memories=config.composition.memories, batch_tokens=execution.batch_tokens,

@@ -9,7 +9,7 @@ from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store, texts
 from ff_memories.corpus.types import never_trained, read_types
 from ff_memories.memories import composition as compositions
-from ff_memories.memories.values import other, value_tops
+from ff_memories.memories.values import every_top, value_tops
 from ff_memories.model.loading import load_model
 
 
@@ -53,12 +53,12 @@ def run(
         decoder.vocabulary.leave_out(never_trained(dictionary))
         tops = value_tops(decoder, decoder.vocabulary)
     else:
+        told = tables.read(values)
+        if len(told) < decoder.description.layers * decoder.memories:  # then the others are predicted here
+            decoder.vocabulary.leave_out(never_trained(dictionary))
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
-        told, grid = tables.read(values).sort("layer", "key"), (decoder.description.layers, decoder.memories)
-        types = config.values.types
-        names = {types: "top_token", other(types): f"top_token_{other(types)}"}
-        tops = {choice: told[name].to_numpy().reshape(grid) for choice, name in names.items() if name in told}
+        tops = every_top(decoder, decoder.vocabulary, told, config.values.types)
     seen = compositions.observe(
         decoder,
         text,

@@ -5,6 +5,7 @@ from ff_memories.base import arithmetic
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
+from ff_memories.memories import chosen as asked
 from ff_memories.memories import imported_triggers
 from ff_memories.memories import mutations as mutants
 from ff_memories.model.loading import load_model
@@ -31,6 +32,7 @@ def run(
         random=options.random,
         single_token=options.single_token,
         seed=config.seed,
+        looked_at=decoder.signs * asked.count(config.looked_at, decoder.description.layers, decoder.description.keys),
     )
     # portable arithmetic limits torch to one thread, so run batches in parallel instead
     threads = execution.threads if arithmetic.portable() else 1

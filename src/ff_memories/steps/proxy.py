@@ -9,6 +9,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
+from ff_memories.memories import chosen
 from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import proxy, quality, sample, scoring
 from ff_memories.patterns.annotators import ANNOTATOR
@@ -41,8 +42,9 @@ def run(
     keys = sample.read_keys(found, text, options.keys_per_layer, options.top, seed)
     annotator = proxy.Annotator.of(text, types, embedding, found, seed)
     patterns, labelled = proxy.annotate(annotator, keys)
+    looked_at = decoder.signs * chosen.count(config.looked_at, shape.layers, shape.keys)
     reasons = {
-        "keys_with_too_few_triggers": shape.layers * decoder.memories - sample.keys_with_enough(found).height,
+        "keys_with_too_few_triggers": looked_at - sample.keys_with_enough(found).height,
         "keys_sampled": len(keys),
         "keys_short_of_the_sample": shape.layers * options.keys_per_layer - len(keys),
         "keys_without_pattern": len(keys) - patterns.select("layer", "key").n_unique(),

@@ -6,7 +6,7 @@ from ff_memories.base.options import shard_of
 from ff_memories.base.parameters import Execution, Input, Output, Param, Shard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import batching
+from ff_memories.memories import batching, chosen
 from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
 from ff_memories.memories.trigger_table import require_enough
@@ -36,10 +36,11 @@ def run(
     require_enough(text, triggers.top, triggers.positions, triggers.per_sentence)
     number, shards = shard_of(shard)
     decoder = load_model(weights, description, execution, config.precision)
+    asked = chosen.of_model(triggers.keys, decoder, config)
     made_from = fingerprint(
         [weights, description, corpus],
         shard=shard,
-        triggers=triggers.model_dump(),
+        triggers=triggers.model_dump() | {"keys": asked},
         extraction=config.extraction.model_dump(),
         arithmetic=[_computes(decoder.device), execution.threads, execution.batch_tokens, torch.__version__],
         code=code,
@@ -55,6 +56,7 @@ def run(
         duplicates=triggers.duplicates,
         batch_tokens=execution.batch_tokens,
         checkpoint=checkpoint,
+        keys=asked,
     )
     save(best, lists)
     checkpoint.remove()

@@ -9,7 +9,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import trigger_table
+from ff_memories.memories import chosen, trigger_table
 from ff_memories.memories.shards import load
 
 
@@ -30,7 +30,8 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
             "check that checkpoint, dictionary and text belong together",
         )
     filled = table.group_by("layer", "key").len()["len"].cast(pl.Int64)
-    keys = len(best.lists) * best.keys
+    neurons = best.neurons or best.keys
+    keys = best.keys // neurons * chosen.count(options.keys, len(best.lists), neurons)
     reasons = {
         "keys": keys,
         "keys_that_never_fire": keys - len(filled),

@@ -5,7 +5,7 @@ from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import never_trained
-from ff_memories.memories import imported_triggers
+from ff_memories.memories import chosen, imported_triggers
 from ff_memories.memories import values as predictions
 from ff_memories.model.loading import load_model
 
@@ -25,8 +25,9 @@ def run(
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     text = store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
+    asked = chosen.of_model(config.looked_at, decoder, config)
     tables.write(
-        predictions.table(decoder, vocabulary, found, text, options.target, options.types),
+        predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked),
         values,
         decoder.precision,
         decoder.neurons,

@@ -140,6 +140,16 @@ class Run:
         return self.path("tables", f"{name}.parquet")
 
     @property
+    def sampling(self) -> tuple[str, ...]:
+        """The sections that say which memories the run looks at; none where it looks at all."""
+        return () if self.config.triggers.keys is None else ("seed", "triggers")
+
+    @property
+    def gallery_sampling(self) -> tuple[str, ...]:
+        """The keys that say which of these memories the gallery shows; none where it shows all."""
+        return () if self.config.gallery.keys is None else ("gallery.keys", "seed")
+
+    @property
     def annotations(self) -> list[str]:
         """The annotators' files for this run: all files in its folder and subfolders."""
         return sorted(path.as_posix() for path in self._in_annotation_folder() if path.is_file())

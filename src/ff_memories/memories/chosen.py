@@ -1,0 +1,124 @@
+"""Which memories a run looks at (``triggers.keys``) and which its gallery shows (``gallery.keys``)."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.seeds import generator
+from ff_memories.model.decoder import LanguageModel
+
+Asked = int | dict[int, list[int]] | None  # what the config says: how many of each layer, or which; None for all
+Chosen = list[np.ndarray]  # by layer, ascending
+
+
+def memories(asked: Asked, layers: int, neurons: int, settings: Any) -> Chosen | None:
+    """Return the memories that a run looks at, without their signs; ``None`` for all.
+
+    Args:
+        asked: ``triggers.keys``. Every layer has its own random stream, and a smaller sample is part of a larger one.
+        layers, neurons: L and d_m.
+        settings: has the ``seed`` of the sample; read only if there is one to draw.
+
+    Raises:
+        UserError: there are not so many memories, or no such layer or memory.
+    """
+    if asked is None:
+        return None
+    if isinstance(asked, int):
+        if asked > neurons:
+            raise UserError(
+                f"triggers.keys: {asked:,} is more than the {neurons:,} memories of a layer",
+                "lower it, or leave it out to look at all memories",
+            )
+        draws = (generator(settings.seed, f"trigger keys of layer {layer}") for layer in range(1, layers + 1))
+        return [np.sort(draw.permutation(neurons)[:asked]) for draw in draws]
+    return _listed(asked, layers, neurons, "triggers.keys")
+
+
+def in_gallery(asked: Asked, shown: pl.DataFrame, layers: int, neurons: int, seed: int) -> pl.DataFrame:
+    """Return the keys that the gallery shows: ``layer``, ``key``, sorted.
+
+    Args:
+        asked: ``gallery.keys``; a layer with fewer keys gives all of them.
+        shown: ``layer`` and ``key`` of the keys that the run looked at, both signs of a memory as two keys.
+        layers, neurons: L and d_m.
+        seed: of the sample.
+
+    Raises:
+        UserError: a memory that the run did not look at, or more than there are.
+    """
+    keys = shown.select("layer", "key").unique().sort("layer", "key")
+    if asked is None:
+        return keys
+    memory = keys.with_columns(memory=pl.col("key").cast(pl.Int64) % neurons)
+    by_layer = {layer: part for (layer,), part in memory.group_by("layer", maintain_order=True)}
+    if isinstance(asked, int):
+        if asked > neurons:
+            raise UserError(
+                f"gallery.keys: {asked:,} is more than the {neurons:,} memories of a layer",
+                "lower it, or leave it out to show all memories that the run looked at",
+            )
+        order = {layer: generator(seed, f"gallery keys of layer {layer}").permutation(neurons) for layer in by_layer}
+        wanted = {
+            layer: order[layer][np.isin(order[layer], part["memory"].to_numpy())][:asked]
+            for layer, part in by_layer.items()
+        }
+    else:
+        wanted = dict(enumerate(_listed(asked, layers, neurons, "gallery.keys"), 1))
+        for layer, own in wanted.items():
+            known = by_layer[layer]["memory"].to_numpy() if layer in by_layer else np.zeros(0, np.int64)
+            if lacking := sorted(set(own.tolist()) - set(known.tolist())):
+                raise UserError(
+                    f"gallery.keys: the run did not look at memory {lacking[0]} of layer {layer}",
+                    "list it in triggers.keys too, or leave it out",
+                )
+    parts = [part.filter(pl.col("memory").is_in(wanted[layer].tolist())) for layer, part in by_layer.items()]
+    return pl.concat([keys.clear(), *(part.drop("memory") for part in parts)])
+
+
+def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -> Chosen:
+    """Return the memories that a config lists. Raises ``UserError`` for a layer or memory that does not exist."""
+    if beyond := [layer for layer in asked if not 1 <= layer <= layers]:
+        raise UserError(f"{name}: there is no layer {beyond[0]}", f"the model has the layers 1 to {layers}")
+    for layer, listed in asked.items():
+        if max(listed) >= neurons:
+            raise UserError(
+                f"{name}: layer {layer} has no memory {max(listed)}", f"its memories are 0 to {neurons - 1}"
+            )
+    return [np.array(sorted(asked.get(layer, [])), dtype=np.int64) for layer in range(1, layers + 1)]
+
+
+def of_model(asked: Asked, decoder: LanguageModel, settings: Any) -> list[tuple[int, int]] | None:
+    """Return (layer, key) of what a run looks at in a model, see ``memories`` and ``keys``; ``None`` for all."""
+    shape = decoder.description
+    found = memories(asked, shape.layers, shape.keys, settings)
+    return None if found is None else keys(found, shape.keys, decoder.signs)
+
+
+def keys(chosen: Chosen, neurons: int, signs: int) -> list[tuple[int, int]]:
+    """Return (layer, key) of chosen memories, all their signs: key ``d_m + i`` is memory i with its sign changed."""
+    return [
+        (layer, int(memory) + sign * neurons)
+        for layer, own in enumerate(chosen, 1)
+        for sign in range(signs)
+        for memory in own
+    ]
+
+
+def count(asked: Asked, layers: int, neurons: int) -> int:
+    """Return how many memories a run looks at, both signs of one counted once, in all layers."""
+    if isinstance(asked, dict):
+        return sum(map(len, asked.values()))
+    return layers * (neurons if asked is None else asked)
+
+
+def rows(shown: list[tuple[int, int]] | pl.DataFrame | None, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a frame with ``layer`` and ``key`` that belong to some keys; all for ``None``."""
+    if shown is None:
+        return frame
+    if isinstance(shown, list):
+        schema = {name: frame.schema[name] for name in ("layer", "key")}
+        shown = pl.DataFrame(shown, schema=schema, orient="row")
+    return frame.join(shown, on=["layer", "key"], how="semi", maintain_order="left")

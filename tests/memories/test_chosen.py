@@ -1,0 +1,153 @@
+"""``triggers.keys`` and ``gallery.keys``: a run that looks at some memories has their rows of the run over all."""
+
+import numpy as np
+import polars as pl
+import pytest
+import transformers_run
+from factories import words
+from pipeline import config, run_steps, write_inputs
+
+from ff_memories import config as configs
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.memories import chosen
+
+LISTED = {1: [3, 0], 3: [7, 11, 2]}
+SAME = ("triggers", "values", "promoted", "examples", "composition", "refinement")  # shading runs in other batches
+BY_KEY = [name for name in SAME if "key" in tables.TABLES[name].columns]
+
+
+def a_run(folder, name):
+    """Write the inputs of a small run; return its config, d_m and how many signs count."""
+    if name == "fairseq":
+        write_inputs(folder, words(44))
+        return config(), 24, 1
+    return transformers_run.prepare(folder, name), 160, 2 if name == "llama" else 1
+
+
+def frames_of(folder, settings, out):
+    made = run_steps(folder, settings, out=out)
+    frames = {path.stem: tables.read(path) for path in made.glob("*.parquet")}
+    counts = {p.stem: dict(pl.read_parquet(p).select("reason", "n").iter_rows()) for p in made.glob("counts/*.parquet")}
+    return frames, counts
+
+
+@pytest.fixture(scope="module", params=["fairseq", "gpt2", "llama"])
+def full(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full")
+    settings, neurons, signs = a_run(folder, request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder, settings, neurons, signs, frames_of(folder, settings, "full")[0]
+
+
+def with_keys(settings, asked, gallery=None):
+    out = {**settings, "triggers": {**settings["triggers"], "keys": asked}}
+    return out | {"gallery": {"keys": gallery}} if gallery is not None else out
+
+
+@pytest.mark.parametrize("asked", [9, LISTED], ids=["sample", "list"])
+def test_rows_are_those_of_the_run_over_all_memories(full, asked):
+    folder, settings, neurons, signs, whole = full
+    frames, counts = frames_of(folder, with_keys(settings, asked), "some")
+    looked = frames["values"].select("layer", "key", memory=pl.col("key").cast(pl.Int64) % neurons)
+    by_layer = {layer: sorted(set(part["memory"])) for (layer,), part in looked.group_by("layer")}
+    if asked == LISTED:
+        assert by_layer == {layer: sorted(own) for layer, own in LISTED.items()}
+    else:
+        assert [len(by_layer[layer]) for layer in (1, 2, 3)] == [9] * 3
+        assert len({tuple(own) for own in by_layer.values()}) == 3  # each layer has its own draw
+    assert len(looked) == signs * sum(map(len, by_layer.values()))
+    for name in SAME:
+        expected = whole[name]
+        if name in BY_KEY:
+            expected = expected.join(looked, on=["layer", "key"], how="semi", maintain_order="left")
+            assert 0 < expected.height < whole[name].height
+        assert frames[name].equals(expected), name
+    for name in ("mutations", "shading"):
+        assert frames[name].height and not frames[name].join(looked, on=["layer", "key"], how="anti").height
+    fires = frames["triggers"].select("layer", "key").n_unique()
+    assert counts["triggers"]["keys"] == len(looked)
+    assert counts["triggers"]["keys_that_never_fire"] == len(looked) - fires
+    assert counts["mutations"]["keys_without_triggers"] == len(looked) - fires
+
+
+def test_the_gallery_may_show_fewer(full):
+    folder, settings, _, signs, whole = full
+    frames, _ = frames_of(folder, with_keys(settings, 9, 4), "fewer")
+    shown = frames["promoted"].select("layer", "key").unique()
+    assert len(shown) == 3 * 4 * signs
+    assert not shown.join(frames["values"], on=["layer", "key"], how="anti").height
+    assert set(frames["shading"].select("layer", "key").iter_rows()) <= set(shown.iter_rows())
+    expected = whole["promoted"].join(shown, on=["layer", "key"], how="semi", maintain_order="left")
+    assert frames["promoted"].equals(expected)
+
+
+class Seed:
+    seed = 1
+
+
+def test_a_smaller_sample_is_part_of_a_larger_one_and_seeds_draw_others():
+    few, many = (chosen.memories(n, 4, 500, Seed) for n in (20, 90))
+    for layer in range(4):
+        assert len(few[layer]) == 20
+        assert set(few[layer]) < set(many[layer])
+        assert (np.diff(many[layer]) > 0).all()
+
+    class Other:
+        seed = 2
+
+    assert any((a != b).any() for a, b in zip(few, chosen.memories(20, 4, 500, Other), strict=True))
+    assert chosen.memories(None, 4, 500, None) is None
+    assert chosen.keys([np.array([2, 5]), np.array([0])], 10, 2) == [(1, 2), (1, 5), (1, 12), (1, 15), (2, 0), (2, 10)]
+
+
+@pytest.mark.parametrize(
+    "asked, says",
+    [
+        (501, "501 is more than the 500 memories"),
+        ({5: [1]}, "there is no layer 5"),
+        ({2: [3, 500]}, "layer 2 has no memory 500"),
+    ],
+)
+def test_memories_that_do_not_exist_are_refused(asked, says):
+    with pytest.raises(UserError, match=says):
+        chosen.memories(asked, 4, 500, Seed)
+    shown = pl.DataFrame({"layer": [1, 2], "key": [1, 3]})
+    with pytest.raises(UserError, match=says):
+        chosen.in_gallery(asked, shown, 4, 500, 1)
+
+
+def test_the_gallery_shows_only_what_the_run_looked_at():
+    shown = pl.DataFrame({"layer": [1, 1, 2], "key": [1, 501, 3]})
+    assert chosen.in_gallery({1: [1]}, shown, 4, 500, 1).rows() == [(1, 1), (1, 501)]
+    assert chosen.in_gallery(7, shown, 4, 500, 1).rows() == shown.rows()
+    with pytest.raises(UserError, match="did not look at memory 4 of layer 2"):
+        chosen.in_gallery({1: [1], 2: [4]}, shown, 4, 500, 1)
+
+
+@pytest.mark.parametrize(
+    "asked, shown, says",
+    [
+        (0, None, "triggers.keys: expected a number"),
+        (True, None, "triggers.keys: expected a number"),
+        ("ten", None, "triggers.keys: expected a number"),
+        ({}, None, "triggers.keys: expected a number"),
+        ({0: [1]}, None, "triggers.keys: expected a number"),
+        ({3: []}, None, "triggers.keys: expected a number"),
+        ({3: [-1]}, None, "-1 is not the number of a memory"),
+        ({3: [1, 1]}, None, "listed twice"),
+        ({3: [1], "3": [2]}, None, "listed twice"),
+        (10, 11, "gallery.keys: 11 is more than triggers.keys"),
+        ({3: [1]}, {3: [2]}, "memory 2 of layer 3 is not in triggers.keys"),
+    ],
+)
+def test_configs_that_ask_for_no_memories_are_refused(asked, shown, says):
+    with pytest.raises(UserError, match=says):
+        configs.parse(with_keys(config(), asked, shown))
+
+
+def test_the_released_code_looks_at_all_memories():
+    released = config(fidelity="released", triggers__keys=3)
+    with pytest.raises(UserError, match="needs all memories"):
+        configs.parse(released)
