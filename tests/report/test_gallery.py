@@ -289,3 +289,43 @@ def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):
 def test_a_gallery_is_never_pushed():
     (out,) = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["gallery"]["outs"]
     assert out["results/demo/gallery"]["cache"] is False  # what the cache has not cannot be pushed
+
+
+def some_keys(full):
+    """Return the material of a gallery that shows every seventh key of layer 1 and key 3 of layer 2."""
+    shown = ((pl.col("layer") == 1) & (pl.col("key") % 7 == 1)) | ((pl.col("layer") == 2) & (pl.col("key") == 3))
+    return replace(full, promoted=full.promoted.filter(shown), some=True)
+
+
+def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):
+    whole, folder = material(), tmp_path / "some"
+    build(tmp_path / "whole", whole)
+    some = build(folder, some_keys(whole))
+    manifest, every = parts.read(folder, "manifest"), parts.read(tmp_path / "whole", "manifest")
+    assert "shown" not in every
+    assert manifest["shown"] == [list(range(1, 70, 7)), [3]]
+    assert manifest["keys"] == every["keys"] == 70
+    (kept,) = [parts.read(folder, f"keys-{i}") for i in some.parts()]
+    ordinals = [*range(1, 70, 7), 73]
+    assert kept == [records(tmp_path / "whole", every)[ordinal] for ordinal in ordinals]
+    for layer in (1, 2):
+        own, full = (parts.read(place, f"layer-{layer}") for place in (folder, tmp_path / "whole"))
+        text = lambda index, column, at: None if index[column][at] is None else index["words"][index[column][at]]
+        for at, key in enumerate(manifest["shown"][layer - 1]):
+            assert [text(own, c, at) for c in ("top", "next", "end")] == [
+                text(full, c, key) for c in ("top", "next", "end")
+            ]
+            for column in ("same", "probability", "coefficient", "rank", "agreeing", "measured", "triggers"):
+                assert own[column][at] == full[column][key]
+            for column in ("labels", "disagree", "changes"):
+                assert own[column].get(str(at)) == full[column].get(str(key))
+        assert len(own["top"]) == len(manifest["shown"][layer - 1])
+    found = {entry[0]: entry for i in range(len(manifest["words"])) for entry in parts.read(folder, f"words-{i}")}
+    promoted = {}
+    for at, record in enumerate(kept):
+        for place, (word, _) in enumerate(record["v"], 1):
+            promoted.setdefault(word, []).append((at, place))
+    for word, pairs in promoted.items():
+        flat = found[word][2]
+        assert list(zip(np.cumsum(flat[::2]).tolist(), flat[1::2], strict=True)) == pairs
+    assert [row["fire"] for row in manifest["summary"]] == [10, 1]

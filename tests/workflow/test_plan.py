@@ -11,7 +11,7 @@ from pipeline import config, write_inputs
 from running import ROOT
 
 from ff_memories.cli import main
-from ff_memories.config import load
+from ff_memories.config import load, parse
 from ff_memories.inputs import registry
 from ff_memories.steps.model import PAPER_SIZE
 from ff_memories.workflow import estimate
@@ -181,3 +181,39 @@ def test_what_was_measured_before_stands_beside_the_estimate(small, capsys, tmp_
     values = {step["rule"]: step for step in plain["steps"]}["values"]
     assert values["measured"] == {"jobs": 1, "seconds": 61.0, "memory": pytest.approx(1e9, rel=1e-3)}
     assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))
+
+
+def test_a_run_over_some_memories_is_planned_with_their_lists_and_pages():
+    plain = load(ROOT / "config/paper.yaml").model_dump()
+    tokens, sizes = registry.source("wikitext-103").tokens, Shape(32, 4096, 28_672, 32, 128_256, 128_256, 8 * 10**9, 2)
+
+    def plan(asked, shown=None):
+        given = plain | {"triggers": {**plain["triggers"], "keys": asked}, "gallery": {"keys": shown}}
+        return {step.rule: step for step in estimate.steps(parse(given), sizes, tokens, SPEED)}
+
+    every, some, few = plan(None), plan(100), plan(100, {3: [5]})
+    share = 100 / 14_336
+    assert some["triggers"].disk == pytest.approx(share * every["triggers"].disk)
+    assert some["gallery"].disk == pytest.approx(share * every["gallery"].disk)
+    assert few["gallery"].disk == pytest.approx(2 * 1000)
+    lists = every["trigger_shard"].device_memory - some["trigger_shard"].device_memory
+    assert lists == pytest.approx(3 * (1 - share) * every["triggers"].disk)
+    assert some["composition"].seconds > every["composition"].seconds  # it predicts all values, which values did not
+    assert few["gallery_tables"].seconds < some["gallery_tables"].seconds < every["gallery_tables"].seconds
+    assert plan({3: [5, 7]})["triggers"].disk == pytest.approx(4 / 32 / 28_672 * every["triggers"].disk)
+
+
+@pytest.mark.slow
+def test_memories_that_the_model_lacks_are_refused_before_the_run(small, capsys):
+    refused: list[tuple[dict, str]] = [
+        ({"triggers__keys": 25}, "triggers.keys: 25 is more than the 24 memories"),
+        ({"triggers__keys": {4: [0]}}, "triggers.keys: there is no layer 4"),
+        ({"triggers__keys": 1, "gallery": {"keys": {1: list(range(24))}}}, "gallery.keys: the run did not look at"),
+    ]
+    for changes, says in refused:
+        small(**changes)
+        assert run() == 2
+        assert says in capsys.readouterr().err
+    small(triggers__keys=7)
+    assert run() == 0
+    assert "of which the run looks at 7 of 24 memories per layer, drawn with seed 3" in capsys.readouterr().out

@@ -57,6 +57,8 @@ rule gallery:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("gallery", "run", "gallery", "values", "mutations"),
+        **run_.step(
+            "gallery", "run", "gallery", "values", "mutations", *run_.sampling
+        ),
     shell:
         command("gallery")

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import psutil
 import torch
 
@@ -15,12 +17,15 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
+from ff_memories.config import Config, read_yaml
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import hub, model_folder, registry
 from ff_memories.inputs.fetch import missing
+from ff_memories.memories import chosen
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.report.cost import Cost, costs
+from ff_memories.report.wording import looked_at
 from ff_memories.workflow import estimate
 from ff_memories.workflow.run import Run
 
@@ -41,13 +46,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.config import read_yaml
-
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
     run_.check_inputs()
     config, device = run_.config, chosen_device(run_.config.execution.device)
     sources = {kind: run_.source(kind) for kind in ("text", "model", "pipeline")}
     shape, tokens = _shape(run_, sources["model"]), _tokens(run_, sources["text"])
+    _refuse_unknown_keys(config, shape)
     wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
     archives = sum(_bytes(source) for source in wanting)
     speed = estimate.calibrate(shape, device, config.execution.batch_tokens, args.threads, config.extraction.precision)
@@ -65,12 +69,24 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
+def _refuse_unknown_keys(config: Config, shape: estimate.Shape) -> None:
+    """Raise ``UserError`` for memories that the model lacks, or that the gallery shows and the run does not look at."""
+    neurons = shape.keys // shape.signs
+    found = chosen.memories(config.triggers.keys, shape.layers, neurons, config)
+    if config.gallery.keys is not None:
+        found = found or [np.arange(neurons)] * shape.layers
+        own = pl.DataFrame(chosen.keys(found, neurons, 1), schema=["layer", "key"], orient="row")
+        chosen.in_gallery(config.gallery.keys, own, shape.layers, neurons, config.seed)
+
+
 def _show(
     run_: Run, device: str, shape: estimate.Shape, tokens: dict[str, int], speed: estimate.Speed,
     plan: list[estimate.Step], measured: dict[str, Cost], devices: list[int],
 ) -> None:  # fmt: skip
+    said = looked_at(run_.config.triggers.keys, shape.keys // shape.signs, run_.config.seed)
+    some = f"of which the run looks at {said}, " if said else ""
     print(
-        f"{run_.config.run}: {shape.layers} layers of {shape.keys:,} keys, {shape.vocab:,} types, "
+        f"{run_.config.run}: {shape.layers} layers of {shape.keys:,} keys, {some}{shape.vocab:,} types, "
         f"{tokens['train']:,} + {tokens['validation']:,} tokens; here {1 / (speed.layer * shape.layers):,.0f} "
         f"tokens/s on {device}\n"
     )
@@ -115,9 +131,9 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
         return estimate.Shape(**source.shape)
     else:
         found, _ = checkpoint.read(run_.checkpoint)
-    keys = getattr(found, "signs", 1) * found.keys  # both signs of a coefficient have triggers, a value and a page
-    return estimate.Shape(found.layers, found.model, keys, found.heads, found.vocab, found.output_cutoffs[0],
-                          found.parameters)  # fmt: skip
+    signs = getattr(found, "signs", 1)  # both signs of a coefficient have triggers, a value and a page
+    return estimate.Shape(found.layers, found.model, signs * found.keys, found.heads, found.vocab,
+                          found.output_cutoffs[0], found.parameters, signs)  # fmt: skip
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
 def rows(args: argparse.Namespace, run_: Run, model: api.Model, corpus: store.Corpus) -> pl.DataFrame:
     """Return the keys' rows of ``triggers``, read from the table or computed."""
     path = Path(run_.table("triggers"))
-    if path.exists():
+    if path.exists() and _lists_all(run_, args):
         table = tables.read(path)
         return table.filter((table["layer"] == args.layer) & table["key"].is_in(args.key))
     options = {name: value for name, value in run_.resolved["triggers"].items() if name not in ("signs", "keys")}
@@ -67,3 +67,14 @@ def rows(args: argparse.Namespace, run_: Run, model: api.Model, corpus: store.Co
         batch_tokens=run_.config.execution.batch_tokens, keys=[(args.layer, key) for key in args.key],
     )  # fmt: skip
     return trigger_table.table(best, corpus).sort("layer", "key", "rank")
+
+
+def _lists_all(run_: Run, args: argparse.Namespace) -> bool:
+    """Return whether the run looked at all keys that are asked for (``triggers.keys``)."""
+    if run_.config.triggers.keys is None:
+        return True
+    looked_at = Path(run_.table("values"))
+    if not looked_at.exists():
+        return False
+    table = tables.read(looked_at)
+    return set(args.key) <= set(table.filter(table["layer"] == args.layer)["key"].to_list())

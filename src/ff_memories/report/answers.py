@@ -10,7 +10,7 @@ from ff_memories.claims.numbers import measured, number
 from ff_memories.config import Settings
 from ff_memories.report.methods import SOURCES
 from ff_memories.report.outline import PROXY, SECTIONS
-from ff_memories.report.wording import counted, listed, sentence
+from ff_memories.report.wording import counted, listed, looked_at, sentence
 
 Row = dict[str, Any]  # of ``outline.rows``
 Found = Mapping[str, Row]  # a section's claims that were measured
@@ -86,7 +86,8 @@ def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, i
                          for what in ("tokens", "sentences"))  # fmt: skip
     tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} ({', '.join(size)})"
     much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
-    return f"{tested} and {much}{text}."
+    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
+    return f"{tested} and {much}{text}." + (f" It looks at the triggers of {some}." if some else "")
 
 
 def _what_holds(rows: Sequence[Row]) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ff_memories.config import Settings
+from ff_memories.report.wording import looked_at
 
 SOURCES = {
     "docstrings": "prose from the docstrings of pinned Python packages",
@@ -49,7 +50,7 @@ def methods(config: Settings, info: dict[str, Any], tested: bool = False) -> lis
         tested: whether claims have p-values.
     """
     last = f"{_composition(config)} {TESTS}" if tested else _composition(config)
-    return [_model(info), _corpus(config), _triggers(config), _keys(config), _values(config), last]
+    return [_model(info), _corpus(config), _triggers(config, info), _keys(config), _values(config), last]
 
 
 def _model(info: dict[str, Any]) -> str:
@@ -79,15 +80,22 @@ def _corpus(config: Settings) -> str:
     )
 
 
-def _triggers(config: Settings) -> str:
+def _triggers(config: Settings, info: dict[str, Any]) -> str:
     triggers = config.triggers
     each = "at most one prefix" if triggers.per_sentence == "best" else "any number of prefixes"
     same = "" if triggers.duplicates == "keep" else ". Of prefixes with the same text, only the first counts"
     arithmetic = ARITHMETIC[config.precision]
+    asked = config.looked_at
+    some = looked_at(asked, info.get("neurons", info["keys"]), config.seed) if asked else ""
+    other = (
+        f" We looked at {some}: triggers, mutations, patterns and the comparison of values with triggers are of these. "
+        "What memories and layers predict together counts all memories."
+    )
     return (
         f"A key's triggers are the {triggers.top} training-text prefixes with its highest positive "
         f"coefficients, taken from {POSITIONS.get(triggers.positions, triggers.positions)}, with {each} per "
         f"sentence{same}. Ties go to the earlier sentence, then to the shorter prefix. {arithmetic}"
+        f"{other if some else ''}"
     )
 
 

@@ -122,6 +122,7 @@ def report(
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
         methods=methods(config, dict(info), bool(claims["p_holm"].count())),
+        some_keys=config.looked_at is not None,
         claims_command=_command(configfile, targets.get("claims")),
         font=Markup(font.face()),
         policy=Markup(interactive.policy(script)),

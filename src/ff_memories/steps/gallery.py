@@ -40,5 +40,6 @@ def run(
         described["layers"], described["keys"], texts, tables.read(triggers), tables.read(values),
         tables.read(mutations), tables.read(annotations), tables.read(labels), tables.read(sentences),
         tables.read(shading), tables.read(promoted), options.triggers, options.shaded,
+        config.looked_at is not None or options.keys is not None,
     )  # fmt: skip
     sites.build(site, material, config, described)

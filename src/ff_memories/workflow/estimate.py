@@ -15,7 +15,9 @@ import torch
 from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.segment import rule
-from ff_memories.memories import untrained
+from ff_memories.memories import chosen, untrained
+from ff_memories.memories.promoted import LOGITS
+from ff_memories.memories.values import TILE
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.products import linear
@@ -39,6 +41,7 @@ class Shape:
     vocab: int
     head: int  # words of the softmax's head
     parameters: int
+    signs: int = 1  # 2: the keys are d_m memories with either sign
 
     @property
     def loaded_bytes(self) -> int:
@@ -136,17 +139,23 @@ def steps(
         golden: whether the run first checks the checkpoint.
     """
     shards, train, validation = config.execution.shards, tokens["train"], tokens["validation"]
-    cells, top = shape.layers * shape.keys, config.triggers.top
+    cells, top, asked = shape.layers * shape.keys, config.triggers.top, config.triggers.keys
+    count = lambda keys: shape.signs * chosen.count(keys, shape.layers, shape.keys // shape.signs)
+    looked = count(asked)
+    shown = min(looked, count(config.gallery.keys))
     forward = speed.layer * shape.layers
     head = shape.head * shape.model * speed.logit
     batch = config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
-    lists = cells * top * ENTRY_BYTES
+    lists = looked * top * ENTRY_BYTES
     corpus_bytes = 4 * (train + validation) + 16 * (train + validation) // SENTENCE
     running = PROCESS + shape.loaded_bytes + batch
-    values_seconds = 2.7 * cells * head  # the tails double the products, and ranks need counts
-    shaded = min(train, cells * config.gallery.shaded * SENTENCE // 2) * forward / 2
-    gallery = shaded + 13 * cells * head  # every word's probability; summing takes longer than the products
-    mutated = config.mutations.keys_per_layer * shape.layers * config.mutations.top * 3 * SENTENCE // 2
+    every_value = 2.7 * cells * head  # the tails double the products, and ranks need counts
+    values_seconds = every_value * min(1, looked * TILE / cells)  # whole tiles are projected
+    others = every_value if looked < cells else 0  # section 5 needs the predictions of all values
+    shaded = min(train, shown * config.gallery.shaded * SENTENCE // 2) * forward / 2
+    projected = min(cells, shown * max(1, LOGITS // shape.vocab))  # whole parts likewise
+    gallery = shaded + 13 * projected * head  # every word's probability; summing takes longer than the products
+    mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * SENTENCE // 2
     sampled = (
         untrained.SENTENCES * SENTENCE + untrained.MUTATED_KEYS * shape.layers * untrained.MUTATED_TRIGGERS * SENTENCE
     )
@@ -168,11 +177,11 @@ def steps(
         Step("triggers", 1, speed.start + shards * lists / 0.1e9, PROCESS + 6 * lists + corpus_bytes, lists),
         Step("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
         Step("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
-        Step("composition", 1, speed.start + layered, running + corpus_bytes, 0.02 * lists, running),
-        Step("baseline_model", 4, speed.start + values_seconds + sampled * forward * 1.2,
+        Step("composition", 1, speed.start + layered + others, running + corpus_bytes, 0.02 * lists, running),
+        Step("baseline_model", 4, speed.start + values_seconds + others + sampled * forward * 1.2,
              running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
-        Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes, 350 * cells, running),
-        Step("gallery", 1, 3 + cells * PAGE, PROCESS + corpus_bytes + 8 * lists, 1000 * cells),
+        Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes, 350 * shown, running),
+        Step("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists, 1000 * shown),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
     return out

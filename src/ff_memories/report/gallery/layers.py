@@ -11,14 +11,14 @@ from ff_memories.report.gallery.text import number
 
 
 def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
-    """Return every layer's index: columns over its keys, from key 0.
+    """Return every layer's index: columns over the keys that the gallery shows, in order.
 
     ``words`` are the texts that ``top`` (the value's top token), ``next`` (the top trigger's target) and ``end`` (the
     triggers' most common last token, shared by ``same`` of them) point to. ``probability``, ``rank``,
     ``agreeing`` and ``measured`` (triggers that could agree) come from the values table. ``coefficient`` is the top
-    trigger's, and ``triggers`` how many are shown; null if there is none. By key, if any: ``labels``, how
-    many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators differ; ``changes``, the
-    mean change without the first, last and random token (``mean``: as the config defines it).
+    trigger's, and ``triggers`` how many are shown; null if there is none. By place in the layer, if any: ``labels``,
+    how many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators differ; ``changes``,
+    the mean change without the first, last and random token (``mean``: as the config defines it).
     """
     frame = _frame(material)
     sparse: dict[str, dict[int, Any]] = {
@@ -27,8 +27,8 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
         "changes": _changes(material, mean),
     }
     return [
-        _layer(material, frame.slice(layer * material.keys, material.keys), layer, sparse)
-        for layer in range(material.layers)
+        _layer(material, frame.slice(own.start, len(own)), own, sparse)
+        for own in map(material.of_layer, range(1, material.layers + 1))
     ]
 
 
@@ -49,14 +49,13 @@ def _frame(material: Material) -> pl.DataFrame:
     return joined.join(ends, on=by, how="left", maintain_order="left")
 
 
-def _layer(material: Material, frame: pl.DataFrame, layer: int, sparse: dict[str, dict[int, Any]]) -> dict[str, Any]:
+def _layer(material: Material, frame: pl.DataFrame, own: range, sparse: dict[str, dict[int, Any]]) -> dict[str, Any]:
     places: dict[int, int] = {}
 
     def words(column: str) -> list[int | None]:
         return [None if t is None else places.setdefault(t, len(places)) for t in frame[column].to_list()]
 
     numbers = lambda column: [number(x) for x in frame[column].to_list()]
-    own = range(layer * material.keys, (layer + 1) * material.keys)
     return {
         "top": words("top_token"),
         "next": words("next_token"),

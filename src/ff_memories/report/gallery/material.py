@@ -19,11 +19,14 @@ class Material:
     """The data of a gallery.
 
     Attributes:
-        layers, keys: L and d_m. A key's *ordinal* is (layer - 1) * d_m + key.
+        layers, keys: L and d_m. A key's *ordinal* is its place among the gallery's keys: (layer - 1) * d_m + key where
+            it shows all.
         texts: the corpus and its dictionary.
         triggers, values, mutations, annotations, labels, sentences, shading, promoted: tables.
         shown: how many triggers of each key the gallery shows.
         shaded: how many of them are shaded; 0 for none.
+        some: whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
+            ``promoted``.
 
     Raises ``UserError`` if tables and corpus belong to different models.
     """
@@ -41,10 +44,16 @@ class Material:
     promoted: pl.DataFrame
     shown: int
     shaded: int
+    some: bool = False
     words: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", [shown(word) for word in self.texts.dictionary.types])
+        if self.some:
+            own = self.promoted.select("layer", "key").unique()
+            for name in ("triggers", "values", "mutations", "annotations", "labels", "shading"):
+                shown_ = getattr(self, name).join(own, on=["layer", "key"], how="semi", maintain_order="left")
+                object.__setattr__(self, name, shown_)
         self._check()
         # a search must not find triggers that no page shows
         object.__setattr__(self, "triggers", self.triggers.filter(pl.col("rank") <= self.shown))
@@ -57,9 +66,10 @@ class Material:
                     f"{name}: has a key beyond the model's last, layer {self.layers}, key {self.keys - 1}",
                     "use the tables of this run's model, or run snakemake again",
                 )
-        if len(self.values) != self.layers * self.keys:
+        if len(self.values) != self.size:
+            whose = "gallery" if self.some else "model"
             raise UserError(
-                f"values: {len(self.values)} rows, but the model has {self.layers * self.keys} values",
+                f"values: {len(self.values)} rows, but the {whose} has {self.size} values",
                 "run snakemake again",
             )
         if (self.triggers["sentence"] >= len(self.corpus)).any():
@@ -77,8 +87,17 @@ class Material:
 
     @property
     def size(self) -> int:
-        """The number of keys in all layers."""
-        return self.layers * self.keys
+        """The number of keys that the gallery shows, in all layers."""
+        return len(self.places)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The keys that the gallery shows, (size,) ascending, as (layer - 1) * d_m + key."""
+        return np.unique(self._numbers(self.promoted)) if self.some else np.arange(self.layers * self.keys)
+
+    def of_layer(self, layer: int) -> range:
+        """Return the ordinals of a layer's keys."""
+        return range(*np.searchsorted(self.places, [(layer - 1) * self.keys, layer * self.keys]).tolist())
 
     @property
     def shaded_triggers(self) -> pl.DataFrame:
@@ -100,6 +119,9 @@ class Material:
 
     def ordinals(self, frame: pl.DataFrame) -> np.ndarray:
         """Return the ordinal of each row's key, (rows,) int64."""
+        return np.searchsorted(self.places, self._numbers(frame))
+
+    def _numbers(self, frame: pl.DataFrame) -> np.ndarray:
         return (frame["layer"].to_numpy().astype(np.int64) - 1) * self.keys + frame["key"].to_numpy()
 
     @cached_property

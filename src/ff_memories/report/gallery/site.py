@@ -80,7 +80,14 @@ def manifest(material: Material, config: Settings, info: dict[str, Any], starts:
         "files": [Path(name).name for name in sorted(set(material.sentences["file"]))],
         "words": starts,
         "summary": summary(material),
+        **({"shown": _shown(material)} if material.some else {}),
     }
+
+
+def _shown(material: Material) -> list[list[int]]:
+    """Return by layer the keys that the gallery shows."""
+    layers = (material.of_layer(layer) for layer in range(1, material.layers + 1))
+    return [(material.places[own.start : own.stop] % material.keys).tolist() for own in layers]
 
 
 def index(run: str, scope: str) -> str:

@@ -12,7 +12,7 @@ async function route() {
   current = hash;
   main.setAttribute("aria-busy", "true");
   try {
-    if (place.page === "key" && place.layer >= 1 && place.layer <= manifest.layers && place.key < manifest.keys) await Key.show(place);
+    if (place.page === "key" && Layers.has(place.layer, place.key)) await Key.show(place);
     else if (place.page === "list") await List.show(place);
     else missing(place);
   } catch (error) {
@@ -28,7 +28,9 @@ async function route() {
 }
 
 function missing(place) {
-  const text = place.page === "key" ? `This model has layers 1 to ${manifest.layers} and keys 0 to ${manifest.keys - 1}.` : "This page does not exist.";
+  const inside = place.layer >= 1 && place.layer <= manifest.layers && place.key < manifest.keys;
+  const text = place.page === "key" && inside ? `The gallery shows ${many(manifest.shown[place.layer - 1].length, "key")} of the ${Numbers.whole(manifest.keys)} of layer ${place.layer}, and not this one.`
+    : place.page === "key" ? `This model has layers 1 to ${manifest.layers} and keys 0 to ${manifest.keys - 1}.` : "This page does not exist.";
   document.getElementById("main").replaceChildren(make("h1", { tabindex: "-1" }, "Not found"), make("p", {}, text, " ", make("a", { href: "#/" }, "All keys")));
   document.title = `Not found · ${document.body.dataset.title}`;
 }
@@ -61,7 +63,7 @@ async function suggest() {
 }
 
 function random() {
-  const list = List.last?.ordinals, all = manifest.layers * manifest.keys;
+  const list = List.last?.ordinals, all = Layers.size();
   const ordinal = list?.length ? list[Math.floor(Math.random() * list.length)] : Math.floor(Math.random() * all);
   location.hash = Address.ofKey(...Layers.place(ordinal));
 }

@@ -33,7 +33,7 @@ const Key = {
 
   // Return the previous and next key, in the list it was found in or else by address.
   neighbours(ordinal) {
-    const list = List.last?.ordinals ?? [], place = list.indexOf(ordinal), all = manifest.layers * manifest.keys;
+    const list = List.last?.ordinals ?? [], place = list.indexOf(ordinal), all = Layers.size();
     if (place >= 0) return [list[place - 1], list[place + 1]];
     return [ordinal > 0 ? ordinal - 1 : undefined, ordinal + 1 < all ? ordinal + 1 : undefined];
   },

@@ -12,22 +12,35 @@ const Layers = {
     );
   },
 
-  place: (ordinal) => [1 + Math.floor(ordinal / manifest.keys), ordinal % manifest.keys],
-  ordinal: (layer, key) => (layer - 1) * manifest.keys + key,
+  // An ordinal is a key's place among the gallery's keys. manifest.shown has these by layer, if they are not all.
+  size: () => (manifest.shown ? Layers.first(manifest.layers + 1) : manifest.layers * manifest.keys),
+  first: (layer) => manifest.shown ? Layers.starts()[layer - 1] : (layer - 1) * manifest.keys,
+  starts() {
+    this.sums ??= manifest.shown.reduce((sums, keys) => [...sums, sums.at(-1) + keys.length], [0]);
+    return this.sums;
+  },
+  place(ordinal) {
+    if (!manifest.shown) return [1 + Math.floor(ordinal / manifest.keys), ordinal % manifest.keys];
+    const layer = this.starts().findLastIndex((start) => start <= ordinal) + 1;
+    return [layer, manifest.shown[layer - 1][ordinal - this.first(layer)]];
+  },
+  ordinal: (layer, key) => Layers.first(layer) + (manifest.shown ? manifest.shown[layer - 1].indexOf(key) : key),
+  of: (layer) => Array.from({ length: Layers.first(layer + 1) - Layers.first(layer) }, (_, i) => Layers.first(layer) + i),
+  has: (layer, key) => layer >= 1 && layer <= manifest.layers && key < manifest.keys && (!manifest.shown || manifest.shown[layer - 1].includes(key)),
   all: () => Array.from({ length: manifest.layers }, (_, i) => i + 1),
 
   // Return the row of a key whose layer is loaded.
   row(ordinal) {
-    const [layer, key] = this.place(ordinal), index = this.loaded.get(layer);
-    const text = (column) => (index[column][key] === null ? null : index.words[index[column][key]]);
-    const known = index.next[key] !== null;
+    const [layer, key] = this.place(ordinal), index = this.loaded.get(layer), at = ordinal - this.first(layer);
+    const text = (column) => (index[column][at] === null ? null : index.words[index[column][at]]);
+    const known = index.next[at] !== null;
     return {
       ordinal, layer, key,
-      top: text("top"), probability: index.probability[key],
-      next: text("next"), rank: index.rank[key], agrees: known ? index.next[key] === index.top[key] : null,
-      end: text("end"), same: index.same[key],
-      coefficient: index.coefficient[key], triggers: index.triggers[key], agreeing: index.agreeing[key], measured: index.measured[key],
-      labels: index.labels[key] ?? null, disagree: index.disagree[key] ?? null, changes: index.changes[key] ?? null,
+      top: text("top"), probability: index.probability[at],
+      next: text("next"), rank: index.rank[at], agrees: known ? index.next[at] === index.top[at] : null,
+      end: text("end"), same: index.same[at],
+      coefficient: index.coefficient[at], triggers: index.triggers[at], agreeing: index.agreeing[at], measured: index.measured[at],
+      labels: index.labels[at] ?? null, disagree: index.disagree[at] ?? null, changes: index.changes[at] ?? null,
     };
   },
 };

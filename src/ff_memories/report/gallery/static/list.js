@@ -28,15 +28,13 @@ const List = {
     }
     const plain = Object.keys(query).every((name) => name === "layer" || (name === "sort" && query.sort === "address"));
     if (plain) {
-      const ordinals = layers.flatMap((layer) =>
-        Array.from({ length: manifest.keys }, (_, key) => Layers.ordinal(layer, key)));
+      const ordinals = layers.flatMap((layer) => Layers.of(layer));
       return { ordinals, matches, whole: true };
     }
     const candidates = matches && [...matches.keys()].filter(inside);
     await Layers.need(candidates ? [...new Set(candidates.map((o) => Layers.place(o)[0]))] : layers);
     if (run !== this.run) return null;
-    const every = candidates ?? layers.flatMap((layer) =>
-      Array.from({ length: manifest.keys }, (_, key) => Layers.ordinal(layer, key)));
+    const every = candidates ?? layers.flatMap((layer) => Layers.of(layer));
     const fits = test(query);
     const rows = every.map((ordinal) => Layers.row(ordinal)).filter(fits);
     return { ordinals: Sorting.sort(rows, query, matches).map((row) => row.ordinal), matches, whole: !this.enough };
@@ -66,7 +64,7 @@ const List = {
     this.last = { query, number, ordinals: found.ordinals, matches: found.matches };
     const rows = shown.map((ordinal) => Layers.row(ordinal));
     const n = found.ordinals.length;
-    const title = n === manifest.layers * manifest.keys ? `All ${many(n, "key")}` : many(n, "key");
+    const title = n === Layers.size() ? `All ${many(n, "key")}${manifest.shown ? ` of this gallery, of ${Numbers.whole(manifest.layers * manifest.keys)}` : ""}` : many(n, "key");
     main.replaceChildren(
       ...[
         Filters.strip(query),

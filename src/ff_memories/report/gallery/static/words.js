@@ -74,7 +74,7 @@ const Words = {
 
   // Return the parts of keys whose triggers contain all words.
   async parts(typed) {
-    const all = Array.from({ length: Math.ceil((manifest.layers * manifest.keys) / manifest.keys_of_a_part) }, (_, i) => i);
+    const all = Array.from({ length: Math.ceil(Layers.size() / manifest.keys_of_a_part) }, (_, i) => i);
     let common = all;
     for (const one of new Set(typed)) {
       const own = new Set();
@@ -91,7 +91,7 @@ const Words = {
   async scan(parts, holds, progress, wanted = () => true) {
     const found = new Map(), size = manifest.keys_of_a_part, inside = progress.inside ?? (() => true);
     const due = parts.filter((number) => {
-      const keys = Array.from({ length: size }, (_, i) => number * size + i);
+      const keys = Array.from({ length: size }, (_, i) => number * size + i).filter((ordinal) => ordinal < Layers.size());
       return keys.some((ordinal) => inside(ordinal) && wanted(ordinal));
     });
     for (let i = 0; i < due.length && !progress.stopped(); i += 8) {
