@@ -31,7 +31,7 @@ INTRODUCTION = """\
 # Differences between paper and code
 
 This page lists every choice that the paper's text leaves open, and every place where the authors' released code differs
-from the text. C1 to C8 follow the released code file by file; D1 to D33 are open questions by subject. Each entry has
+from the text. C1 to C8 follow the released code file by file; D1 to D34 are open questions by subject. Each entry has
 
 - what the text says;
 - what the released code does, and where;
@@ -66,12 +66,14 @@ class Key:
         default: the paper's value.
         alternatives: the other values on the page.
         share: whether the alternatives are shares of the training sentences, as in ``sensitivity``.
+        only: ``transformers`` if only its models have the alternatives.
     """
 
     key: str
     default: str
     alternatives: tuple[str, ...]
     share: bool = False
+    only: str = ""
 
     @property
     def released(self) -> str | None:
@@ -156,6 +158,8 @@ def _row(key: Key, value: str, frame: pl.DataFrame | None) -> str:
     found = effect(frame, key.key, value)
     if found == UNMEASURED and _measured(frame, key.key, key.default):
         found = f"the run uses this; effect of `{key.default}`: {effect(frame, key.key, key.default)}"
+    if found == UNMEASURED and key.only:
+        found += f"; only models of `{key.only}` have it"
     return f"| `{key.key}` | `{key.default}`{own} | {shown}{mark} | {found} |"
 
 

@@ -268,6 +268,12 @@ class Mutations(Section):
         examples=["of_ratios"],
         description="of_ratios: mean of the relative changes | of_sums: relative change of the sums",
     )
+    unit: Literal["token", "word"] = Field(
+        "token",
+        description="what to remove: token (paper) | word (all tokens of a word; `random` and `single_token` then "
+        "count words)",
+        json_schema_extra={"only": "transformers"},
+    )
 
 
 class Patterns(Section):
@@ -451,6 +457,10 @@ class Config(Section):
             if self.triggers.signs == "both":
                 faults.append(
                     "triggers.signs: 'both' needs model.folder or model.hub; ReLU has no negative coefficients"
+                )
+            if self.mutations.unit == "word":
+                faults.append(
+                    "mutations.unit: 'word' needs model.folder or model.hub; a fairseq model's tokens are words"
                 )
             return faults
         faults = [

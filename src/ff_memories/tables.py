@@ -88,10 +88,12 @@ TABLES = {
         frozenset({"next_token"}),
     ),
     "mutations": Schema(
-        "E3: memory coefficients of triggers with one token removed",
+        "E3: memory coefficients of triggers with one token removed; with `mutations.unit: word`, with the "
+        "`removed_tokens` tokens of a word removed, of which `removed` is the first",
         ("layer", "key", "rank", "mutation"),
         {"layer": LAYER, "key": KEY, "rank": RANK, "mutation": MUTATION, "removed": pl.UInt16,
          "coefficient": pl.Float32, "mutated": pl.Float32, "change": pl.Float32},
+        optional={"removed_tokens": pl.UInt16},
     ),
     "values": Schema(
         "E4-E7: every value's prediction, and how it compares with the tokens that follow its key's triggers",

@@ -132,6 +132,11 @@ def sound(request, tmp_path_factory):
     return evidence(tmp_path_factory.mktemp(request.param), request.param)
 
 
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    return evidence(tmp_path_factory.mktemp("words"), "gpt2", mutations__unit="word")
+
+
 def assert_sound(given):
     assert draws(given) == []
     found = audit(given, SOME)
@@ -157,7 +162,8 @@ def test_sound_tables_match(sound):
         ("gemma2", {"triggers__positions": "full", "triggers__per_sentence": "all", "triggers__duplicates": "drop",
                     "values__target": "last", "composition__layer_prediction": "output"}),
         ("llama", {"triggers__keys": 9}),
-        ("gpt2", {"values__projection": "scaled", "composition__memories": "all", "values__types": "trained"}),
+        ("gpt2", {"values__projection": "scaled", "composition__memories": "all", "values__types": "trained",
+                  "mutations__unit": "word", "mutations__single_token": "bos"}),
     ],
 )  # fmt: skip
 def test_sound_tables_match_whatever_the_config(name, changes, tmp_path):
@@ -205,6 +211,20 @@ def test_a_planted_fault_is_found_in_its_row_and_column(sound, table, column):
         result = recomputed(table, sound, row | FAULTS[table, column](row))
         assert result.state == DIFFERS
         assert column in ("sentence", "position", "removed", "token") or column in result.says
+
+
+def test_a_removed_word_of_other_tokens_is_found(words):
+    frame = words.tables["mutations"]
+    assert draws(words) == [] and frame["removed_tokens"].max() > 1
+    for name in ("first", "last", "random"):
+        for row in frame.filter((pl.col("mutation") == name) & (pl.col("removed_tokens") > 1)).head(3).to_dicts():
+            assert recomputed("mutations", words, row).state == MATCH
+            for column in ("removed", "removed_tokens"):
+                for wrong in (row[column] + 1, row[column] - 1):
+                    assert recomputed("mutations", words, row | {column: wrong}).state == DIFFERS
+    other = frame.with_columns(pl.col("removed_tokens") % 2 + 1)
+    changed = Evidence(words.oracle, words.corpus, words.config, words.tables | {"mutations": other})
+    assert draws(changed) == ["mutations: not the keys and tokens that the seed draws"]
 
 
 def test_a_fault_in_a_table_is_found_by_the_audit_of_all_its_rows(sound):

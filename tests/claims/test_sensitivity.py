@@ -21,7 +21,7 @@ from ff_memories.steps.sensitivity_part import STEPS
 from ff_memories.workflow.variants import BASELINES, changed, jobs_of
 
 OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.projection=scaled",
-                   "triggers.signs=positive", "triggers.signs=both"}  # fmt: skip
+                   "triggers.signs=positive", "triggers.signs=both", "mutations.unit=word"}  # fmt: skip
 
 
 def test_every_alternative_of_every_key_is_a_choice(monkeypatch):

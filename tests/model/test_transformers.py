@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import asdict, replace
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,7 @@ from tiny import CONFIGS
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.words import Words
 from ff_memories.memories import batching, mutations, trigger_table, triggers
 from ff_memories.model import families, packed, transformer
 from ff_memories.model.families import FAMILIES
@@ -247,6 +249,64 @@ def test_mutated_prefixes_give_what_each_gives_alone(name, threads):
             known[prefix] = tiny.alone(made, tiny.family(name), np.array(prefix, dtype=np.int64))[0]
         truth.append(float(known[prefix][layer - 1].coefficients[-1, key]))
     np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-5 * np.abs(truth).max())
+
+
+def listed_prefixes(sentences, keys, each, rng):
+    """Return a table of triggers: prefixes of any length, the empty one included."""
+    rows = [
+        (layer, key, rank, 1.0, int(s), int(rng.integers(0, len(sentences[s]) + 1)))
+        for layer in range(1, tiny.LAYERS + 1)
+        for key in range(keys)
+        for rank, s in enumerate(rng.permutation(len(sentences))[:each], 1)
+    ]
+    return pl.DataFrame(rows, ["layer", "key", "rank", "coefficient", "sentence", "position"], orient="row")
+
+
+@pytest.mark.parametrize("random, single_token", [("any", "skip"), ("inner", "bos")])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gptj"])
+def test_prefixes_without_a_word_give_what_each_gives_alone(name, random, single_token):
+    """Against a brute force over lists of words, each a list of tokens."""
+    made, rng = tiny.model(name), np.random.default_rng(5)
+    texts = [[rng.integers(2, 6, rng.integers(1, 4)).tolist() for _ in range(n)] for n in (1, 2, 5, 7, 3, 9)]
+    sentences = [np.array(list(chain(*text))) for text in texts]
+    begins = np.array([k == 0 for text in texts for word in text for k in range(len(word))])
+    offsets = np.cumsum([0, *map(len, sentences)])
+    corpus = Corpus(np.concatenate(sentences).astype(np.int32), offsets, len(sentences), begins)
+    triggers = listed_prefixes(sentences, 8, 5, rng)
+    chosen = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, keys_per_layer=8, top=4, random=random,
+                              single_token=single_token, seed=1, words=Words.of(corpus))  # fmt: skip
+    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, chosen.rows, 40)
+    seen, known, expected, short = set(), {}, 0, {"one": 0, "inner": 0}
+    rows = mutations.table(chosen.rows, found).join(triggers, on=["layer", "key", "rank"])
+    for row in rows.iter_rows(named=True):
+        left, words = row["position"], []
+        for word in texts[row["sentence"]]:  # the prefix, its last word perhaps cut short
+            words += [word[:left]] if left > 0 else []
+            left -= len(word)
+        places = range(len(words))
+        starts = [1 + sum(map(len, words[:w])) for w in places]
+        w = starts.index(row["removed"])
+        assert w in {"first": [0], "last": [len(words) - 1], "random": places}[row["mutation"]]
+        assert row["mutation"] != "random" or random == "any" or 0 < w < len(words) - 1
+        assert row["removed_tokens"] == len(words[w])
+        prefix = tuple(chain(*words[:w], *words[w + 1 :]))
+        if prefix not in known:
+            known[prefix] = tiny.alone(made, tiny.family(name), np.array(prefix, dtype=np.int64))[0]
+        truth = known[prefix][row["layer"] - 1].coefficients[-1, row["key"]]
+        assert abs(row["mutated"] - float(truth)) < 1e-5 * (1 + abs(float(truth)))
+        seen.add((row["layer"], row["key"], row["rank"], row["mutation"]))
+    for row in triggers.filter(pl.col("rank") <= 4).iter_rows(named=True):
+        ends = np.cumsum([0, *map(len, texts[row["sentence"]])])
+        words = int((ends[:-1] < row["position"]).sum())
+        names = {"first", "last"} if words >= (2 if single_token == "skip" else 1) else set()
+        names |= {"random"} if names and (random == "any" or words > 2) else set()
+        assert {mutation for *trigger, mutation in seen if trigger == [row["layer"], row["key"], row["rank"]]} == names
+        short["one"] += words == 1
+        short["inner"] += bool(names) and "random" not in names
+        expected += len(names)
+    assert len(rows) == expected
+    assert chosen.counts["prefixes_of_one_word"] == short["one"]
+    assert chosen.counts["prefixes_without_inner_word"] == short["inner"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "gptj", "falcon"])

@@ -12,6 +12,7 @@ from deviations import register
 from pipeline import SMALL
 
 from ff_memories import config, tables
+from ff_memories.base.errors import UserError
 from ff_memories.claims.sensitivity.choices import SECTIONS, SHARES, SIZE
 from ff_memories.claims.sensitivity.table import changes
 
@@ -19,7 +20,7 @@ EXTRACTION = (*SECTIONS, "patterns")
 
 
 def test_every_part_of_the_code_and_every_open_question_has_its_entry():
-    expected = [f"C{i}" for i in range(1, 9)] + [f"D{i}" for i in range(1, 34)]
+    expected = [f"C{i}" for i in range(1, 9)] + [f"D{i}" for i in range(1, 35)]
     assert [entry.id for entry in register()] == expected
 
 
@@ -33,13 +34,18 @@ def test_every_named_key_exists_and_takes_the_named_values(entry):
         for value in (key.default, *key.alternatives):
             settings = copy.deepcopy(SMALL)
             settings["execution"]["device"] = "auto"
+            if key.only:
+                settings["model"] = {"folder": "model"}
             *sections, name = key.key.split(".")
             place = settings
             for section in sections:
                 place = place[section]
-            assert name in place or name in config.usual()[sections[0]]
+            assert name in place or name in config.usual()[sections[0]] or key.only
             place[name] = yaml.safe_load(value)
             config.parse(settings)
+            if key.only and value != key.default:
+                with pytest.raises(UserError, match=key.key):
+                    config.parse(settings | {"model": SMALL["model"]})
         resolved = config.parse(SMALL).resolved()
         for section in key.key.split("."):
             resolved = resolved[section]

@@ -18,6 +18,7 @@ from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.unlisted import Unlisted
 from ff_memories.base.progress import Progress
+from ff_memories.corpus.words import Words
 from ff_memories.memories import chosen, composition, mutations
 from ff_memories.memories.trigger_table import available
 from ff_memories.tables import TABLES
@@ -112,8 +113,9 @@ def draws(evidence: Evidence) -> list[str]:
     again = mutations.sample(
         tables["triggers"], layers, keys, keys_per_layer=chosen.keys_per_layer, top=chosen.top,
         random=chosen.random, single_token=chosen.single_token, seed=config.seed,
+        words=Words.of(corpus) if chosen.unit == "word" else None,
     ).rows  # fmt: skip
-    key = ["layer", "key", "rank", "mutation", "removed"]
+    key = ["layer", "key", "rank", "mutation", "removed", *(["removed_tokens"] if chosen.unit == "word" else [])]
     faults = (
         []
         if _same_rows(tables["mutations"], again, key)

@@ -69,6 +69,14 @@ class Evidence:
     def prefix(self, row: Row) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
+    def parts(self, row: Row) -> list[tuple[int, int]]:
+        """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
+        starts, length = np.arange(row["position"]), row["position"]
+        if self.config.mutations.unit == "word" and self.corpus.begins is not None:
+            first = self.corpus.offsets[row["sentence"]]
+            starts = np.flatnonzero(self.corpus.begins[first : first + length])
+        return [(int(a) + 1, int(b - a)) for a, b in zip(starts, [*starts[1:], length], strict=True)] if length else []
+
     def following(self, row: Row) -> int | None:
         """Return the token after a prefix; ``None`` at the end of its sentence."""
         tokens = self.corpus.sentence(row["sentence"])
@@ -142,13 +150,14 @@ def _noise(evidence: Evidence, seen: Seen) -> float:
 
 
 def mutation(evidence: Evidence, row: Row) -> Result:
-    """Check a row of E3: a trigger's coefficient after removing one token."""
+    """Check a row of E3: a trigger's coefficient after removing one token or word."""
     source = evidence.trigger(row)
-    prefix = evidence.prefix(source)
-    at = {"first": 1, "last": len(prefix), "random": row["removed"]}[row["mutation"]]
-    if row["removed"] != at or not 1 <= at <= len(prefix):
-        return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(prefix)} tokens")
-    seen = evidence.oracle.layers(np.delete(prefix, at - 1))[row["layer"] - 1]
+    prefix, parts = evidence.prefix(source), evidence.parts(source)
+    at = row["removed"], row.get("removed_tokens", 1)
+    if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
+        unit = evidence.config.mutations.unit
+        return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
+    seen = evidence.oracle.layers(np.delete(prefix, slice(at[0] - 1, sum(at) - 1)))[row["layer"] - 1]
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
     return compare.together([

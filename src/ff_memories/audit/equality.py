@@ -314,7 +314,10 @@ def _along(
         out.open["a"] = open_.select(a.columns).to_dicts()
         out.open["b"] = right.join(open_.select(key), on=key, how="semi").select(b.columns).to_dicts()
         both = both.filter(~redrawn)
-        out.differs(both.filter(pl.col("removed") != pl.col("other:removed")).iter_rows(named=True), "removed differs")
+        for column in ("removed", "removed_tokens"):
+            if f"other:{column}" in both.columns:
+                other = both.filter(pl.col(column) != pl.col(f"other:{column}"))
+                out.differs(other.iter_rows(named=True), f"{column} differs")
         for side in (left, right):
             told = (
                 pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1 - pl.col("change")

@@ -1,6 +1,7 @@
 """Sentences of token ids, each with its place in the text files."""
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,10 +10,14 @@ import polars as pl
 
 @dataclass
 class Sentences:
-    """The sentences of one split: flat token ids, the start of each sentence, and its place in the files."""
+    """The sentences of one split: flat token ids, the start of each sentence, and its place in the files.
+
+    ``begins`` has a 1 for each token that begins a word; it is empty where tokens are words.
+    """
 
     tokens: "array[int]" = field(default_factory=lambda: array("i"))
     offsets: "array[int]" = field(default_factory=lambda: array("q", [0]))
+    begins: "array[int]" = field(default_factory=lambda: array("b"))
     file: list[str] = field(default_factory=list)
     line: "array[int]" = field(default_factory=lambda: array("I"))
     first_token: "array[int]" = field(default_factory=lambda: array("I"))
@@ -25,8 +30,9 @@ class Sentences:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def add(self, ids: list[int], file: str, line: int, first_token: int) -> None:
+    def add(self, ids: list[int], file: str, line: int, first_token: int, begins: Sequence[bool] = ()) -> None:
         self.tokens.extend(ids)
+        self.begins.extend(begins)
         self.offsets.append(len(self.tokens))
         self.file.append(file)
         self.line.append(line)

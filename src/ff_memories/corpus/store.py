@@ -21,11 +21,13 @@ class Corpus:
         tokens: (tokens,) int32, all sentences concatenated.
         offsets: (sentences + 1,) int64, where each sentence starts in ``tokens``.
         train: number of sentences in the training split, which have the lowest ids.
+        begins: (tokens,) bool, which tokens begin a word; ``None`` where tokens are words.
     """
 
     tokens: np.ndarray
     offsets: np.ndarray
     train: int
+    begins: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -46,6 +48,8 @@ def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
         "tokens": np.concatenate([np.frombuffer(s.tokens, dtype=np.int32) for s in (train, validation)]),
         "offsets": np.concatenate([first, first[-1] + second[1:]]),
     }
+    if any(s.begins for s in (train, validation)):
+        arrays["begins"] = np.concatenate([np.frombuffer(s.begins, dtype=np.int8) for s in (train, validation)]) == 1
     with atomic_write(path) as partial:
         save_file(arrays, partial, metadata={"train": json.dumps(len(train))})
 
@@ -58,7 +62,7 @@ def read(path: str | Path) -> Corpus:
         arrays = load_file(path)
         with safe_open(path, framework="np") as file:
             train = json.loads(file.metadata()["train"])
-        read_ = Corpus(arrays["tokens"], arrays["offsets"], train)
+        read_ = Corpus(arrays["tokens"], arrays["offsets"], train, arrays.get("begins"))
         if not _whole(read_):
             raise ValueError("its offsets do not fit its tokens")
     except (SafetensorError, KeyError, OSError, TypeError, ValueError) as error:
@@ -67,7 +71,7 @@ def read(path: str | Path) -> Corpus:
 
 
 def _whole(corpus: Corpus) -> bool:
-    offsets = corpus.offsets
+    offsets, begins = corpus.offsets, corpus.begins
     return (
         corpus.tokens.dtype == np.int32
         and offsets.dtype == np.int64
@@ -78,4 +82,8 @@ def _whole(corpus: Corpus) -> bool:
         and bool((np.diff(offsets) > 0).all())
         and isinstance(corpus.train, int)
         and 0 <= corpus.train <= len(corpus)
+        and (
+            begins is None
+            or (begins.dtype == bool and begins.shape == corpus.tokens.shape and bool(begins[offsets[:-1]].all()))
+        )
     )

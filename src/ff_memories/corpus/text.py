@@ -10,6 +10,7 @@ from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter
 from ff_memories.corpus.sentences import Sentences
+from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.corpus.types import Types
 
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
@@ -85,10 +86,13 @@ def sentences(
             out.counts["paragraphs"] += 1
             for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
                 piece = words[start:end]
-                ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))
+                begins: list[bool] = []
                 if isinstance(dictionary, Dictionary):
+                    ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))
                     out.counts["tokens_pad"] += ids.count(PAD)
                     ids = [UNK if i == PAD else i for i in ids]  # fairseq would skip padding
+                else:
+                    ids, begins = dictionary.encode_words(piece)
                 out.counts["tokens"] += len(ids)
                 out.counts["tokens_unknown"] += 0 if dictionary.unknown is None else ids.count(dictionary.unknown)
                 if len(ids) > max_tokens:
@@ -99,12 +103,14 @@ def sentences(
                             "set corpus.too_long: split, or shorten the sentence",
                         )
                     out.counts["sentences_split"] += 1
-                if isinstance(dictionary, Dictionary) or len(ids) <= max_tokens:
-                    pieces = [(n, ids[n : n + max_tokens]) for n in range(0, len(ids), max_tokens)]
+                if isinstance(dictionary, Dictionary):
+                    pieces = [(n, ids[n : n + max_tokens], begins) for n in range(0, len(ids), max_tokens)]
+                elif len(ids) <= max_tokens:
+                    pieces = [(0, ids, begins)] if ids else []
                 else:
                     pieces = list(_whole_words(piece, dictionary, max_tokens, f"{path}, line {number}"))
-                for first, own in pieces:
-                    out.add(own, path.as_posix(), number, start + first)
+                for first, own, starts_word in pieces:
+                    out.add(own, path.as_posix(), number, start + first, starts_word)
                     if len(out) == max_sentences:
                         return out
         if len(out) == before:
@@ -112,8 +118,13 @@ def sentences(
     return out
 
 
-def _whole_words(words: list[str], tokenizer: Types, most: int, where: str) -> Iterator[tuple[int, list[int]]]:
-    """Cut a sentence into pieces of whole words with at most ``most`` tokens: (first word, token ids) of each."""
+def _whole_words(
+    words: list[str], tokenizer: Tokenizer, most: int, where: str
+) -> Iterator[tuple[int, list[int], list[bool]]]:
+    """Cut a sentence into pieces of whole words with at most ``most`` tokens.
+
+    Yields the first word of each, its token ids, and which tokens begin a word.
+    """
     first = 0
     while first < len(words):
         end = len(words)
@@ -123,7 +134,7 @@ def _whole_words(words: list[str], tokenizer: Types, most: int, where: str) -> I
                 if len(ids := tokenizer.encode(words[first : first + 1])) > most:
                     raise UserError(f"{where}: a word of {len(ids)} tokens; the model takes {most}", "shorten the text")
                 end = first + 1
-        yield first, ids
+        yield first, *tokenizer.encode_words(words[first:end])
         first = end
 
 

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 
@@ -85,6 +87,24 @@ class Tokenizer:
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the token ids of a sentence, given its words."""
         return self.fast.encode(" ".join(words), add_special_tokens=False).ids
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[bool]]:
+        """Return the token ids of a sentence and, of each token, whether a word begins with it.
+
+        A word begins at the sentence's beginning and behind every blank, by the tokenizer's offsets. A token of nothing
+        but a blank belongs to the word behind it; words that share a token count as one.
+
+        Args:
+            words: the sentence's words, without blanks in them.
+        """
+        found = self.fast.encode(" ".join(words), add_special_tokens=False)
+        start, end = np.array(found.offsets, dtype=np.int64).reshape(-1, 2).T
+        blanks = np.cumsum([len(word) + 1 for word in words]) - 1  # the place behind each word
+        first = np.minimum(np.searchsorted(blanks, start, side="right"), len(words) - 1)  # number of a token's word
+        last = np.maximum.accumulate(np.maximum(first, np.searchsorted(blanks, end - 1, side="left")))
+        begins = np.ones(len(first), dtype=bool)
+        begins[1:] = first[1:] > last[:-1]
+        return found.ids, begins.tolist()
 
     def never_trained(self) -> list[int]:
         """Return the ids of the types that the tokenizer gives no text, in ascending order: a model pads its matrix."""

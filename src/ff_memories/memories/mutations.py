@@ -1,6 +1,7 @@
 """E3, section 3.2, Figure 3: what removing the first, the last or a random token does to a trigger's coefficient.
 
-The coefficient of a prefix w_1..w_j without its token u is read at its last position. Mutated prefixes begin alike more
+The coefficient of a prefix w_1..w_j without its token u is read at its last position. With ``mutations.unit: word``, u
+stands for all tokens of a word, and the prefix's last word may be cut short. Mutated prefixes begin alike more
 often than not: removing the last token leaves a prefix of the sentence itself, removing token u the sentence's first
 u - 1 tokens. So every distinct prefix runs once, and only up to the highest layer that is read at it or behind it.
 """
@@ -16,6 +17,7 @@ import torch
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.words import Words
 from ff_memories.model import prefix_tree
 from ff_memories.model.buffers import retry_smaller, sliced
 from ff_memories.model.decoder import LanguageModel, at
@@ -48,22 +50,26 @@ def sample_keys(triggers: pl.DataFrame, layers: int, keys: int, per_layer: int, 
 
 def sample(
     triggers: pl.DataFrame, layers: int, keys: int, *, keys_per_layer: int, top: int, random: str,
-    single_token: str, seed: int, looked_at: int | None = None,
+    single_token: str, seed: int, looked_at: int | None = None, words: Words | None = None,
 ) -> Sample:  # fmt: skip
-    """Choose keys, triggers and the tokens to remove.
+    """Choose keys, triggers and the tokens, or words, to remove.
 
     Args:
         triggers: the ``triggers`` table.
         layers, keys: L and d_m.
         keys_per_layer, top: keys of each layer, and triggers of each key.
         random: ``any`` of the prefix's tokens, or ``inner``: neither the first nor the last.
-        single_token: ``skip`` prefixes of one token, or ``bos``: read the coefficient at ``</s>``.
+        single_token: ``skip`` prefixes of one token, or ``bos``: read the coefficient at the first token (``</s>``).
         seed: of keys and random tokens.
         looked_at: how many keys have a list of triggers, which may be empty; ``None``: all.
+        words: of the triggers' corpus, to remove them instead of tokens: a prefix then has as many parts as it has
+            words. The rows have a further column ``removed_tokens``: the word's tokens in the prefix.
     """
-    shortest = 2 if single_token == "skip" else 1
+    shortest, unit = 2 if single_token == "skip" else 1, "token" if words is None else "word"
     shown = triggers.filter(pl.col("rank") <= top)
-    mutable = shown.filter(pl.col("position") >= shortest)
+    at = [shown[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position")]
+    shown = shown.with_columns(pl.Series("parts", at[1] if words is None else words.count(at[0], at[1])))
+    mutable = shown.filter(pl.col("parts") >= shortest)
     chosen = sample_keys(mutable, layers, keys, keys_per_layer, seed)
     rows = shown.join(chosen, on=["layer", "key"]).sort("layer", "key", "rank")
     counts = {
@@ -74,22 +80,28 @@ def sample(
         .n_unique(),
         "keys_missing": layers * keys_per_layer - len(chosen),
         "prefixes_of_no_token": rows.filter(pl.col("position") == 0).height,
-        "prefixes_of_one_token": rows.filter(pl.col("position") == 1).height,
+        f"prefixes_of_one_{unit}": rows.filter(pl.col("parts") == 1).height,
     }
-    rows = rows.filter(pl.col("position") >= shortest)
-    length = rows["position"].cast(pl.Int64).to_numpy()
+    rows = rows.filter(pl.col("parts") >= shortest)
+    length = rows["parts"].to_numpy()
     draw = generator(seed, "mutation tokens").random(len(rows))
     if random == "any":
         removed = 1 + np.floor(draw * length).astype(np.int64)
     else:
         removed = np.where(length > 2, 2 + np.floor(draw * (length - 2)).astype(np.int64), 0)
-    counts["prefixes_without_inner_token"] = int((removed == 0).sum())
+    counts[f"prefixes_without_inner_{unit}"] = int((removed == 0).sum())
     plain = rows.select("layer", "key", "rank", "coefficient", "sentence", pl.col("position").cast(pl.Int64))
     parts = [
         plain.with_columns(pl.lit(name).alias("mutation"), pl.Series("removed", token, dtype=pl.Int64))
         for name, token in (("first", np.ones_like(length)), ("last", length), ("random", removed))
     ]
-    return Sample(pl.concat(parts).filter(pl.col("removed") > 0).sort("layer", "key", "rank", "mutation"), counts)
+    made = pl.concat(parts).filter(pl.col("removed") > 0).sort("layer", "key", "rank", "mutation")
+    if words is not None:
+        first, tokens = words.span(
+            *(made[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position", "removed"))
+        )
+        made = made.with_columns(pl.Series("removed", first), pl.Series("removed_tokens", tokens))
+    return Sample(made, counts)
 
 
 def mutated_coefficients(
@@ -98,13 +110,15 @@ def mutated_coefficients(
     """Return the memory coefficient (rows,) float32 of every mutated trigger at its last position.
 
     Args:
-        rows: ``layer``, ``key``, ``sentence``, ``position`` (the prefix's length j) and ``removed`` (1-based).
+        rows: ``layer``, ``key``, ``sentence``, ``position`` (the prefix's length j), ``removed`` (1-based) and, where
+            words are removed, ``removed_tokens``.
         threads: batches that run side by side on a CPU; it changes no number.
     """
     if rows.is_empty():
         return np.zeros(0, dtype=np.float32)
     paths, path = mutated_paths(corpus, rows)
-    position = rows["position"].to_numpy().astype(np.int64) - 1
+    rows = _removed_tokens(rows)
+    position = (rows["position"].cast(pl.Int64) - rows["removed_tokens"].cast(pl.Int64)).to_numpy()
     layer, key = (rows[c].to_numpy().astype(np.int64) for c in ("layer", "key"))
     out = np.empty(len(rows), dtype=np.float32)
     by_path = np.argsort(path, kind="stable")
@@ -139,19 +153,27 @@ def mutated_coefficients(
     return out
 
 
+def _removed_tokens(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with ``removed_tokens``: 1 where tokens are removed."""
+    return rows if "removed_tokens" in rows.columns else rows.with_columns(removed_tokens=pl.lit(1))
+
+
 def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the texts that run, in lexicographic order, none the beginning of another, and each row's text (rows,)."""
-    last = pl.col("removed") == pl.col("position")
+    rows = _removed_tokens(rows).with_columns(pl.col("position", "removed", "removed_tokens").cast(pl.Int64))
+    last = pl.col("removed") + pl.col("removed_tokens") - 1 == pl.col("position")
     runs = rows.select(
         "sentence",
-        (pl.col("position") - 1).alias("length"),
+        (pl.col("position") - pl.col("removed_tokens")).alias("length"),
         pl.when(last).then(NOTHING).otherwise("removed").alias("removed"),
+        pl.when(last).then(NOTHING).otherwise("removed_tokens").alias("removed_tokens"),
     )
-    every = runs.group_by("sentence", "removed").agg(pl.col("length").max()).with_row_index("text")
+    which = ["sentence", "removed", "removed_tokens"]
+    every = runs.group_by(which).agg(pl.col("length").max()).with_row_index("text")
     texts = []
-    for sentence, removed, length in every.select("sentence", "removed", "length").iter_rows():
+    for sentence, removed, many, length in every.select(*which, "length").iter_rows():
         tokens = corpus.sentence(sentence)
-        tokens = np.delete(tokens, removed - 1) if removed != NOTHING else tokens
+        tokens = np.delete(tokens, slice(removed - 1, removed - 1 + many)) if removed != NOTHING else tokens
         texts.append(tokens[:length].astype(">u4").tobytes())  # bytes in this order sort as the tokens do
     order = sorted(range(len(texts)), key=texts.__getitem__)
     place = np.empty(len(texts), dtype=np.int64)
@@ -160,7 +182,7 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
         place[i] = len(paths)
         if following is None or not texts[following].startswith(texts[i]):
             paths.append(np.frombuffer(texts[i], dtype=">u4").astype(np.int64))
-    text = runs.join(every, on=["sentence", "removed"], how="left", maintain_order="left")["text"].to_numpy()
+    text = runs.join(every, on=which, how="left", maintain_order="left")["text"].to_numpy()
     return paths, place[text]
 
 
@@ -183,7 +205,8 @@ def _read(
 
 def table(rows: pl.DataFrame, mutated: np.ndarray) -> pl.DataFrame:
     """Return the ``mutations`` table: ``change`` = mutated / coefficient − 1, at least −1."""
+    many = [name for name in ("removed_tokens",) if name in rows.columns]
     ratio = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1
     return rows.with_columns(pl.Series("mutated", mutated)).select(
-        "layer", "key", "rank", "mutation", "removed", "coefficient", "mutated", ratio.alias("change")
+        "layer", "key", "rank", "mutation", "removed", *many, "coefficient", "mutated", ratio.alias("change")
     )

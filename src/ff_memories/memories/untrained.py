@@ -43,4 +43,9 @@ def sample(corpus: Corpus, seed: int) -> tuple[Corpus, np.ndarray]:
     numbers = np.concatenate([np.sort(drawn), np.arange(corpus.train, len(corpus))])
     offsets = np.concatenate([[0], np.cumsum(corpus.lengths[numbers])])
     tokens = np.concatenate([corpus.tokens[:0], *(corpus.sentence(number) for number in numbers)])
-    return Corpus(tokens, offsets, len(drawn)), numbers
+    flags = corpus.begins
+    if flags is not None:
+        flags = np.concatenate(
+            [flags[:0], *(flags[corpus.offsets[n] : corpus.offsets[n + 1]] for n in numbers.tolist())]
+        )
+    return Corpus(tokens, offsets, len(drawn), flags), numbers

@@ -101,7 +101,8 @@ def _triggers(config: Settings, info: dict[str, Any]) -> str:
 
 def _keys(config: Settings) -> str:
     mutations, patterns = config.mutations, config.patterns
-    drawn = "all tokens" if mutations.random == "any" else "the tokens in between"
+    unit = mutations.unit
+    drawn = f"all {unit}s" if mutations.random == "any" else f"the {unit}s in between"
     short = "left out" if mutations.single_token == "skip" else "read at the end-of-sentence token"
     mean = (
         "the mean of its triggers' changes"
@@ -110,9 +111,9 @@ def _keys(config: Settings) -> str:
     )
     return (
         f"For {mutations.keys_per_layer} random keys per layer, we removed from each of the top {mutations.top} "
-        f"triggers the first token, the last, or a random one of {drawn}, and recomputed the coefficient. Triggers of "
-        f"a single token were {short}. A key's change is {mean}. Patterns come from the top {patterns.top} triggers of "
-        f"{patterns.keys_per_layer} random keys per layer."
+        f"triggers the first {unit}, the last, or a random one of {drawn}, and recomputed the coefficient. Triggers of "
+        f"a single {unit} were {short}. A key's change is {mean}. Patterns come from the top {patterns.top} triggers "
+        f"of {patterns.keys_per_layer} random keys per layer."
     )
 
 

@@ -15,6 +15,7 @@ from ff_memories.base.parameters import Execution, Input, Output, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
+from ff_memories.corpus.words import Words
 from ff_memories.memories import chosen as chosen_keys
 from ff_memories.memories import composition as compositions
 from ff_memories.memories import mutations as mutants
@@ -79,6 +80,7 @@ def run(
         keys_per_layer=min(config.mutations.keys_per_layer, untrained.MUTATED_KEYS),
         top=min(config.mutations.top, untrained.MUTATED_TRIGGERS), random=config.mutations.random,
         single_token=config.mutations.single_token, seed=config.seed,
+        words=Words.of(text) if config.mutations.unit == "word" else None,
     )  # fmt: skip
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
     read = perplexities.SENTENCES if model == SAME_SAMPLE else untrained.PREDICTED_SENTENCES

@@ -1,10 +1,11 @@
-"""E3: compute the coefficients of triggers without their first, last or a random token (table `mutations`)."""
+"""E3: compute the coefficients of triggers without their first, last or a random token, or word (table `mutations`)."""
 
 from ff_memories import tables
 from ff_memories.base import arithmetic
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
+from ff_memories.corpus.words import Words
 from ff_memories.memories import chosen as asked
 from ff_memories.memories import imported_triggers
 from ff_memories.memories import mutations as mutants
@@ -33,6 +34,7 @@ def run(
         single_token=options.single_token,
         seed=config.seed,
         looked_at=decoder.signs * asked.count(config.looked_at, decoder.description.layers, decoder.description.keys),
+        words=Words.of(text) if options.unit == "word" else None,
     )
     # portable arithmetic limits torch to one thread, so run batches in parallel instead
     threads = execution.threads if arithmetic.portable() else 1

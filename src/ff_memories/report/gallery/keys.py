@@ -94,7 +94,8 @@ def _by_key(material: Material) -> dict[int, dict[str, Any]]:
         changes = out.setdefault(ordinal, {}).setdefault("m", {}).setdefault(row["rank"], [None, None, None, None])
         changes[MUTATIONS.index(row["mutation"])] = number(row["change"], 4)
         if row["mutation"] == "random":
-            changes[3] = row["removed"]
+            last = row["removed"] + row.get("removed_tokens", 1) - 1
+            changes[3] = row["removed"] if last == row["removed"] else f"{row['removed']}–{last}"
     labels = zip(material.ordinals(material.labels).tolist(), material.labels.iter_rows(named=True), strict=True)
     for ordinal, row in labels:
         out.setdefault(ordinal, {}).setdefault("b", {}).setdefault(row["annotator"], []).append(
