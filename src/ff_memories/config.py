@@ -335,6 +335,12 @@ class Composition(Section):
         description="memories that can agree: active (positive coefficient; paper) | all | share:0.9 (the fewest that "
         "add 90 % of the layer's energy, the sum of squared coefficients times value lengths)",
     )
+    residual: Literal["added", "read"] = Field(
+        "added",
+        description="the residual r: added (what the feed-forward output is added to; paper) | read (what the "
+        "feed-forward layer's block reads; it differs in parallel blocks alone)",
+        json_schema_extra={"only": "transformers"},
+    )
     stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
         examples=["sklearn"],
         description="stop words: sklearn, spacy (the package's list) | top50, top100 (the most frequent types)",
@@ -457,6 +463,10 @@ class Config(Section):
             if self.triggers.signs == "both":
                 faults.append(
                     "triggers.signs: 'both' needs model.folder or model.hub; ReLU has no negative coefficients"
+                )
+            if self.composition.residual == "read":
+                faults.append(
+                    "composition.residual: 'read' needs model.folder or model.hub; fairseq has no parallel block"
                 )
             if self.mutations.unit == "word":
                 faults.append(

@@ -162,6 +162,7 @@ def test_sound_tables_match(sound):
         ("gemma2", {"triggers__positions": "full", "triggers__per_sentence": "all", "triggers__duplicates": "drop",
                     "values__target": "last", "composition__layer_prediction": "output"}),
         ("llama", {"triggers__keys": 9}),
+        ("gpt_neox", {"composition__residual": "read"}),
         ("gpt2", {"values__projection": "scaled", "composition__memories": "all", "values__types": "trained",
                   "mutations__unit": "word", "mutations__single_token": "bos"}),
     ],

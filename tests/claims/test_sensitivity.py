@@ -1,5 +1,6 @@
 """Test alternative choices: all are listed, each equals a whole run with that key changed, and pages show them."""
 
+import json
 from typing import Literal, get_args, get_origin
 
 import polars as pl
@@ -17,11 +18,13 @@ from ff_memories.config import Config, FigureOptions, Settings, parse
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import SURROGATE_MARK, FigureContext
 from ff_memories.report.sensitivity import choices_section
+from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS
-from ff_memories.workflow.variants import BASELINES, changed, jobs_of
+from ff_memories.workflow.variants import BASELINES, Job, changed, jobs_of
 
 OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.projection=scaled",
-                   "triggers.signs=positive", "triggers.signs=both", "mutations.unit=word"}  # fmt: skip
+                   "triggers.signs=positive", "triggers.signs=both", "mutations.unit=word",
+                   "composition.residual=read"}  # fmt: skip
 
 
 def test_every_alternative_of_every_key_is_a_choice(monkeypatch):
@@ -66,6 +69,17 @@ def test_what_this_machine_or_another_choice_excludes_is_no_choice(monkeypatch):
     assert precisions(fidelity="released") == []
     named = {c.name for c in choices.choices(parse(config(extraction__precision="bfloat16")))}
     assert not named & {"fidelity=released", "values.projection=random"} and "extraction.precision=float32" in named
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_another_residual_is_a_choice_where_blocks_are_parallel(tmp_path, parallel):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"config": {"model_type": "gpt_neox", "use_parallel_residual": parallel}}))
+    jobs = [Job("model", (), (str(tmp_path / "model.safetensors"), str(path)), "", ())]
+    offered = choices.parts(parse(config() | {"model": {"folder": "model"}}))["composition"]
+    assert choices.Choice("composition.residual", "read") in offered
+    left = {choice.name for choice in offered if sensitivity_part._differs(choice, jobs)}
+    assert {choice.name for choice in offered} - left == (set() if parallel else {"composition.residual=read"})
 
 
 def test_quick_parts_are_some_of_all_parts():

@@ -50,9 +50,9 @@ def same(one, other):
 def test_what_is_remembered_is_what_would_be_computed(model, monkeypatch):
     runs, run = [], composition._run
 
-    def counted(decoder, prefixes, memories):
+    def counted(decoder, prefixes, memories, beside):
         runs.append(len(prefixes))
-        return run(decoder, prefixes, memories)
+        return run(decoder, prefixes, memories, beside)
 
     monkeypatch.setattr(composition, "_run", counted)
     alone = [observed(model, *choice) for choice in CHOICES]

@@ -18,8 +18,8 @@ from tiny import CONFIGS
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
-from ff_memories.memories import batching, mutations, trigger_table, triggers
-from ff_memories.model import families, packed, transformer
+from ff_memories.memories import batching, composition, mutations, trigger_table, triggers
+from ff_memories.model import families, packed, proof, transformer
 from ff_memories.model.families import FAMILIES
 from ff_memories.model.products import attention
 from ff_memories.model.proof import TOLERANCES, prove
@@ -249,6 +249,39 @@ def test_mutated_prefixes_give_what_each_gives_alone(name, threads):
             known[prefix] = tiny.alone(made, tiny.family(name), np.array(prefix, dtype=np.int64))[0]
         truth.append(float(known[prefix][layer - 1].coefficients[-1, key]))
     np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-5 * np.abs(truth).max())
+
+
+@pytest.mark.parametrize("name", ["gpt_neox", "gpt_neox, sequential", "gptj", "falcon", "llama"])
+def test_the_residual_is_what_is_added_to_or_what_a_parallel_block_reads(name):
+    """Against a brute force, one prefix at a time; layers' outputs do not depend on it."""
+    made, row, rng = tiny.model(name), tiny.family(name), np.random.default_rng(4)
+    sentences = [rng.integers(2, tiny.TYPES, n) for n in (4, 9, 2, 9, 12, 7)]
+    corpus = Corpus(np.concatenate(sentences).astype(np.int32), np.cumsum([0, *map(len, sentences)]), 0)
+    drawn = pl.DataFrame({"example": range(6), "sentence": range(6), "position": [3, 9, 1, 8, 5, 7]})
+    ours = tiny.analysed(made)
+    ours.source = "a file"
+    tops = {"all": np.zeros((tiny.LAYERS, ours.memories), dtype=np.int64)}
+    look = lambda residual: composition.observe(ours, corpus, drawn, tops, layer_prediction="ffn", memories="active",
+                                                batch_tokens=30, residual=residual)  # fmt: skip
+    with composition.remembering():
+        added, read = look("added"), look("read")
+    norm = made.get_submodule(row.final_norm)
+    with torch.no_grad():
+        for example, (sentence, position) in enumerate(drawn.select("sentence", "position").iter_rows()):
+            prefix = sentences[sentence][:position]
+            layers, _ = tiny.alone(made, row, prefix)
+            x = made.get_input_embeddings().weight[torch.tensor([int(prefix[-1])])]
+            for layer, truth in enumerate(layers):
+                given = x if row.wiring == "parallel" else truth.residual[-1:]
+                for seen, r in ((added, truth.residual[-1:]), (read, given)):
+                    said = proof.readout(made, norm, r)[0].log_softmax(0)
+                    assert seen.residual_top[example, layer] == int(said.argmax())
+                    own = math.log(seen.residual_probability[example, layer])
+                    assert abs(own - float(said[seen.model_top[example]])) < 1e-4
+                x = truth.output[-1:]
+    for field in ("active", "effective", "ffn_top", "output_top", "model_top"):
+        assert np.array_equal(getattr(added, field), getattr(read, field))
+    assert (row.wiring == "parallel") == (not np.array_equal(added.residual_probability, read.residual_probability))
 
 
 def listed_prefixes(sentences, keys, each, rng):

@@ -111,7 +111,8 @@ def _reference(run: Run, types: Types, at: Callable[[str], Path]) -> Reference:
 
     folder = at(run.model_folder)
     model_folder.check_digests(folder, model.files)
-    return TransformersOracle(folder, model.start, run.resolved["triggers"]["signs"], values["projection"])
+    signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
+    return TransformersOracle(folder, model.start, signs, values["projection"], residual)
 
 
 def _validation(run: Run, types: Types, at: Callable[[str], Path]) -> dict[int, str]:

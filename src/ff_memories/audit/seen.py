@@ -12,7 +12,8 @@ class Seen:
     """One layer's activations for a sentence, its first token in front: row j is the prefix of length j.
 
     Attributes:
-        residual: (rows, d) r, to which the feed-forward output is added.
+        residual: (rows, d) r, to which the feed-forward output is added, or what a parallel block reads
+            (``composition.residual``).
         m: (rows, d_m) what the values are multiplied by.
         scores: (rows, d_m) each, the sums that m is made of: x K^T + b1, or those of the gate and the up matrix.
         ffn: (rows, d) y, the feed-forward layer's output.

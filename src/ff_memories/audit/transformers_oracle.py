@@ -33,6 +33,7 @@ class TransformersOracle:
         start: ``model.start``.
         signs: ``triggers.signs``.
         reading: ``values.projection``.
+        residual: ``composition.residual``.
 
     Raises:
         UserError: the files hold no model that a run could read.
@@ -40,7 +41,7 @@ class TransformersOracle:
 
     library = "transformers"
 
-    def __init__(self, folder: Path, start: str, signs: str, reading: str = "raw"):
+    def __init__(self, folder: Path, start: str, signs: str, reading: str = "raw", residual: str = "added"):
         plain = config_file.read(folder)
         self.family = families.row(plain, str(folder / model_folder.CONFIG))
         self.model: Any = load_folder(folder, plain, self.family.architecture, torch.float64)
@@ -50,6 +51,7 @@ class TransformersOracle:
         tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, self.head.weight.shape[0])
         self.start = start_of(folder, plain, tokenizer, start, str(folder))
         self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
+        self.beside = residual == "read" and self.family.wiring == "parallel"
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words.shape[1])
@@ -104,6 +106,7 @@ class TransformersOracle:
             return lambda _, args, out: record.update({name: _rows(out)})
 
         hooks = [
+            block.register_forward_pre_hook(given("input"), with_kwargs=True),
             block.register_forward_hook(made("output")),
             block.get_submodule(row.down).register_forward_pre_hook(given("m"), with_kwargs=True),
             block.get_submodule(row.norm_after or row.down).register_forward_hook(made("ffn")),
@@ -122,6 +125,7 @@ class TransformersOracle:
         elif self.family.gate is not None:
             scores = (record["gate"], record["up"])
         residual = record["residual"] if "residual" in record else record["output"] - record["ffn"]
+        residual = record["input"] if self.beside else residual
         return Seen(residual, record["m"], scores, record["ffn"], record["output"], self.signs, outliers=True)
 
     @torch.no_grad()

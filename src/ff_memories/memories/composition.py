@@ -85,7 +85,7 @@ class Observation:
 
 def observe(
     decoder: LanguageModel, corpus: Corpus, examples: pl.DataFrame, value_tops: dict[str, np.ndarray], *,
-    layer_prediction: str, memories: str, batch_tokens: int,
+    layer_prediction: str, memories: str, batch_tokens: int, residual: str = "added",
 ) -> Observation:  # fmt: skip
     """Run every example and read all its layers.
 
@@ -95,7 +95,10 @@ def observe(
         layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
         memories: ``active`` memories may agree (coefficient > 0), ``all``, or those of ``share:0.9``: the fewest that
             have 90 % of the sum of (m_i |v_i|)^2.
+        residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
+            input. A sequential block reads what y is added to.
     """
+    beside = residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     seen = Observation.empty(len(examples), decoder.description.layers, value_tops)
     tops = {name: torch.from_numpy(ids.astype(np.int64)).to(decoder.device) for name, ids in value_tops.items()}
@@ -103,7 +106,7 @@ def observe(
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
-        states, read = _looked_at(decoder, prefixes, memories)
+        states, read = _looked_at(decoder, prefixes, memories, beside)
         seen.effective[part] = states.effective.cpu().numpy()
         seen.ffn_top[part], seen.output_top[part], seen.residual_top[part], seen.residual_probability[part] = read
         seen.model_top[part] = seen.output_top[part, -1]
@@ -130,12 +133,14 @@ class States:
         residual, update: (prefixes, layers, d), r and y; the layer's output is r + y.
         fires: of each layer (prefixes, memories), which ones count as active.
         effective: (prefixes, layers), the effective number of memories (``effective_memories``).
+        given: (prefixes, layers, d), what each block reads, if that counts as its residual; else ``None``.
     """
 
     residual: torch.Tensor
     update: torch.Tensor
     fires: list[torch.Tensor]
     effective: torch.Tensor
+    given: torch.Tensor | None = None
 
 
 Read = tuple[
@@ -159,17 +164,19 @@ def remembering() -> Iterator[None]:
         _kept = before
 
 
-def _looked_at(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str) -> tuple[States, Read]:
+def _looked_at(
+    decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool = False
+) -> tuple[States, Read]:
     """Return what the model computes at prefixes, and what it then predicts: as it was kept, or anew."""
     kind = decoder.vocabulary.kind
     if _kept is None or not decoder.source:
-        states = _run(decoder, prefixes, memories)
+        states = _run(decoder, prefixes, memories, beside)
         return states, _read(decoder, states)
     text = hashlib.blake2b(b"".join(len(p).to_bytes(4, "little") + p.tobytes() for p in prefixes)).hexdigest()
     chosen = memories if memories in SHARES else ""
-    key = (decoder.source, decoder.precision, str(decoder.device), chosen, text)
+    key = (decoder.source, decoder.precision, str(decoder.device), chosen, "read" if beside else "", text)
     if key not in _kept:
-        _kept[key] = _run(decoder, prefixes, memories), {}
+        _kept[key] = _run(decoder, prefixes, memories, beside), {}
     states, readings = _kept[key]
     if kind not in readings:
         readings[kind] = _read(decoder, states)
@@ -203,13 +210,15 @@ def _active(m: torch.Tensor, energies: torch.Tensor, memories: str, signs: int) 
     return positive if signs == 1 else torch.cat([positive, negative], 1)
 
 
-def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str) -> States:
-    """Run prefixes, which come by length, through all layers."""
+def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool = False) -> States:
+    """Run prefixes, which come by length, through all layers; ``beside``: keep what each block reads."""
     batch = decoder.pack(prefixes)
     last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
-    residuals, updates, fires, effective = [], [], [], []
+    given, residuals, updates, fires, effective = [], [], [], [], []
     x = decoder.embed(batch)
     for layer in decoder.layers:
+        if beside:
+            given.append(x[last])
         seen = layer(x, batch)
         x = seen.output
         residuals.append(seen.residual[last])
@@ -218,17 +227,18 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str) -> S
         energies = (m * layer.values[: m.shape[1]].float().norm(dim=1)).square()
         fires.append(_active(m, energies, memories, decoder.signs))
         effective.append(effective_memories(energies))
-    return States(torch.stack(residuals, 1), torch.stack(updates, 1), fires, torch.stack(effective, 1))
+    r, y = torch.stack(residuals, 1), torch.stack(updates, 1)
+    return States(r, y, fires, torch.stack(effective, 1), torch.stack(given, 1) if beside else None)
 
 
 def _read(decoder: LanguageModel, states: States) -> Read:
-    """Read the vocabulary from residuals r, feed-forward outputs y and o = r + y."""
+    """Read the vocabulary from residuals, feed-forward outputs y and o = r + y."""
     vocabulary, (r, y) = decoder.vocabulary, (states.residual, states.update)
     read = lambda h, target=None: vocabulary.read(h.flatten(0, 1), target, rank=False)
     grid = lambda tensor: tensor.view(r.shape[:2]).cpu().numpy()
     ffn_top, output_top = grid(read(y).top), grid(read(r + y).top)
     target = torch.from_numpy(output_top[:, -1]).to(decoder.device).repeat_interleave(r.shape[1])
-    found = read(r, target)
+    found = read(r if states.given is None else states.given, target)
     return ffn_top, output_top, grid(found.top), grid(found.target_probability)
 
 

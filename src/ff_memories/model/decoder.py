@@ -114,6 +114,7 @@ class LanguageModel(Protocol):
         start: id of the token that every sentence begins with.
         signs: 1, or 2 where the coefficients' negative values are memories of their own.
         forests: whether layers take a ``PrefixTree``.
+        parallel: whether the feed-forward layer reads its block's input, beside attention.
         source: the file of the weights, where they come from one.
     """
 
@@ -124,6 +125,7 @@ class LanguageModel(Protocol):
     start: int
     signs: int
     forests: bool
+    parallel: bool
     embedding: torch.Tensor
     vocabulary: Vocabulary
 
@@ -215,6 +217,7 @@ class Decoder:
     Attributes:
         start: id of the token that every sentence begins with.
         forests: whether layers take forests of prefixes (``prefix_tree``).
+        parallel: no feed-forward layer reads its block's input.
 
     Args:
         dtype: of all numbers; float64 is for tests.
@@ -223,7 +226,7 @@ class Decoder:
     """
 
     start, signs = EOS, 1
-    forests = True
+    forests, parallel = True, False
 
     def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
                  dtype: torch.dtype = torch.float32, precision: Precision = "float32"):  # fmt: skip

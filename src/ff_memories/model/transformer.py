@@ -196,7 +196,7 @@ class Transformer:
         self._stack = stack
         if arithmetic.portable() and self.device.type == "cpu":
             multiply_portably(model)
-        self.forests = family.packed
+        self.forests, self.parallel = family.packed, family.wiring == "parallel"
         kind = Layer if family.packed else PaddedLayer
         self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
         self.embedding = model.get_input_embeddings().weight.detach()

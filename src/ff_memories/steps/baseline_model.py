@@ -141,5 +141,6 @@ def _composition(
     seen = compositions.observe(
         decoder, text, drawn, tops, layer_prediction=config.composition.layer_prediction,
         memories=config.composition.memories, batch_tokens=execution.batch_tokens,
+        residual=config.composition.residual,
     )  # fmt: skip
     return compositions.tables(drawn, seen, text, types)

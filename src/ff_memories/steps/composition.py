@@ -67,6 +67,7 @@ def run(
         layer_prediction=options.layer_prediction,
         memories=options.memories,
         batch_tokens=execution.batch_tokens,
+        residual=options.residual,
     )
     made = compositions.tables(prefixes, seen, text, config.values.types)
     both = pl.col("residual_top") == pl.col("ffn_top")

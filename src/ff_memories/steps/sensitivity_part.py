@@ -8,6 +8,7 @@ a choice does not affect do not run again; their files come from the run. If the
 import argparse
 import contextlib
 import io
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -18,10 +19,11 @@ from ff_memories import config, declaration, tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution, Input, Output, Param, Wildcard
 from ff_memories.base.progress import Progress
-from ff_memories.claims.sensitivity.choices import parts, varied
+from ff_memories.claims.sensitivity.choices import Choice, parts, varied
 from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
 from ff_memories.memories.composition import remembering
+from ff_memories.model import families
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.
 from ff_memories.steps import (
@@ -39,7 +41,7 @@ from ff_memories.steps import (
 )
 from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
-from ff_memories.workflow.variants import evaluate, jobs_of
+from ff_memories.workflow.variants import Job, evaluate, jobs_of
 
 STEPS = {
     "annotation-plan": annotation_plan,
@@ -78,7 +80,7 @@ def run(
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(known[part]), "choices", part)
     with remembering():
-        for choice in known[part]:
+        for choice in (choice for choice in known[part] if _differs(choice, jobs)):
             with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
                 try:
                     moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
@@ -89,6 +91,17 @@ def run(
                 done.append(measured)
             progress.step(1)
     tables.write(pl.concat(done), sensitivity)
+
+
+def _differs(choice: Choice, jobs: list[Job]) -> bool:
+    """Say whether a choice can differ for the run's model: only a parallel block reads something else than r."""
+    if choice.path != "composition.residual":
+        return True
+    model = next(
+        Path(path) for job in jobs if job.rule == "model" for path in job.outputs if path.endswith("model.json")
+    )
+    held = json.loads(model.read_text(encoding="utf-8"))
+    return families.row(held["config"], str(model)).wiring == "parallel"
 
 
 def command(words: list[str]) -> None:
