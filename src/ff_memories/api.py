@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base import memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.store import Corpus
@@ -35,8 +36,13 @@ class Model:
 
     @property
     def keys(self) -> int:
-        """Number of keys per layer, d_m; twice as many where both signs of a coefficient are memories."""
-        return self.decoder.signs * self.decoder.description.keys
+        """Number of keys per layer, d_m."""
+        return self.decoder.description.keys
+
+    @property
+    def signs(self) -> int:
+        """2 where a key's negative coefficients are a memory of their own, with the value -v, else 1."""
+        return self.decoder.signs
 
     def encode(self, text: str) -> np.ndarray:
         """Return the token ids (tokens,) of a text."""
@@ -51,12 +57,19 @@ class Model:
     def text(self, tokens: Iterable[int]) -> str:
         return " ".join(self.dictionary.words([int(token) for token in tokens]))
 
-    def require(self, layer: int, key: int = 0) -> None:
-        """Raise ``UserError`` if the model has no such layer or key."""
+    def require(self, layer: int, key: int = 0, sign: int = 1) -> None:
+        """Raise ``UserError`` if the model has no such layer, key or sign."""
         if not 1 <= layer <= self.layers:
             raise UserError(f"layer {layer}: the model has layers 1 to {self.layers}")
         if not 0 <= key < self.keys:
             raise UserError(f"key {key}: layer {layer} has keys 0 to {self.keys - 1}")
+        if sign not in (1, -1)[: self.signs]:
+            known = "1 and -1" if self.signs > 1 else "1 alone"
+            raise UserError(f"sign {sign}: this model's memories have the sign {known}", "see triggers.signs")
+
+    def memory(self, key: int, sign: int = 1) -> int:
+        """Return the number of a memory in a layer: of the second sign, d_m + key."""
+        return memories.folded(key, sign, self.decoder.neurons)
 
 
 def load_model(
@@ -127,7 +140,7 @@ def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
 
 
 def trigger_examples(
-    model: Model, sentences: Sequence[str], keys: Sequence[tuple[int, int]], top: int = 10, *,
+    model: Model, sentences: Sequence[str], keys: Sequence[tuple[int, ...]], top: int = 10, *,
     positions: str = "inner", per_sentence: str = "best", batch_tokens: int = 4096,
 ) -> pl.DataFrame:  # fmt: skip
     """Find the prefixes with the highest memory coefficients of chosen keys (section 3.1).
@@ -135,7 +148,8 @@ def trigger_examples(
     Args:
         model: from ``load_model``.
         sentences: the text to search.
-        keys: (layer, key) pairs.
+        keys: (layer, key) pairs, or (layer, key, sign): sign -1 asks for the lowest negative coefficients, of a model
+            whose ``signs`` is 2.
         top: t, the number of prefixes per key.
         positions: prefix lengths: ``inner`` 1..N-1, ``released`` 0..N-1, ``full`` 1..N.
         per_sentence: ``best`` (one prefix per sentence and key) or ``all``.
@@ -143,16 +157,17 @@ def trigger_examples(
 
     Returns:
         A table of layer, key, rank, coefficient, sentence (its index in ``sentences``), position, prefix and
-        next_token. The last two are text; next_token is null at the end of a sentence.
+        next_token. The last two are text; next_token is null at the end of a sentence. Where the model's ``signs`` is
+        2, ``sign`` follows key; coefficients of sign -1 have their signs changed.
     """
-    for layer, key in keys:
-        model.require(layer, key)
+    for wanted in keys:
+        model.require(*wanted)
     encoded = [model.encode(sentence) for sentence in sentences]
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in encoded])]).astype(np.int64)
     corpus = Corpus(np.concatenate([*encoded, np.zeros(0, np.int32)]), offsets, len(encoded))
     best = triggers.trigger_examples(
         model.decoder, corpus, batching.blocks(corpus.lengths), top=top, positions=positions, per_sentence=per_sentence,
-        batch_tokens=batch_tokens, keys=list(keys),
+        batch_tokens=batch_tokens, keys=[(layer, model.memory(*memory)) for layer, *memory in keys],
     )  # fmt: skip
     found = trigger_table.table(best, corpus).sort("layer", "key", "rank")
     return as_text(model, found, corpus)
@@ -160,22 +175,40 @@ def trigger_examples(
 
 def as_text(model: Model, found: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
     """Return rows of ``triggers`` with ``prefix`` and ``next_token`` as text."""
-    pairs = found.select("sentence", "position").iter_rows()
+    pairs, neurons = found.select("sentence", "position").iter_rows(), model.decoder.neurons
     following = [None if t is None else model.dictionary[t] for t in found["next_token"]]
-    return found.with_columns(
+    sign = 1 - 2 * (pl.col("key") >= (neurons or 0)).cast(pl.Int8)
+    named = found if neurons is None else found.with_columns(sign.alias("sign"), pl.col("key") % neurons)
+    return named.with_columns(
         pl.Series("prefix", [model.text(corpus.sentence(s)[:p]) for s, p in pairs], dtype=pl.String),
         pl.Series("next_token", following, dtype=pl.String),
-    ).select("layer", "key", "rank", "coefficient", "sentence", "position", "prefix", "next_token")
+    ).select(
+        "layer",
+        "key",
+        *(["sign"] if neurons else []),
+        "rank",
+        "coefficient",
+        "sentence",
+        "position",
+        "prefix",
+        "next_token",
+    )
 
 
-def value_predictions(model: Model, layer: int, key: int, top: int = 10) -> pl.DataFrame:
+def value_predictions(model: Model, layer: int, key: int, top: int = 10, sign: int = 1) -> pl.DataFrame:
     """Return the tokens that a value promotes most, by softmax(v E) of section 4: rank (0 = top), token, probability.
 
-    ``top``: number of tokens, at most the vocabulary's size.
+    Args:
+        model: from ``load_model``.
+        layer: layer, from 1.
+        key: key, from 0.
+        top: number of tokens, at most the vocabulary's size.
+        sign: -1 for the value of the key's negative coefficients, -v, of a model whose ``signs`` is 2.
     """
-    model.require(layer, key)
+    model.require(layer, key, sign)
+    memory = model.memory(key, sign)
     with torch.inference_mode():
-        value = model.decoder.layers[layer - 1].values[key : key + 1]
+        value = model.decoder.layers[layer - 1].values[memory : memory + 1]
         found = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(min(top, len(model.dictionary)))
     tokens = [model.dictionary[token] for token in found.indices.tolist()]
     return pl.DataFrame(

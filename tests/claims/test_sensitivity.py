@@ -16,7 +16,8 @@ from ff_memories.claims.sensitivity import choices
 from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse
 from ff_memories.figures import draw, render
-from ff_memories.figures.context import SURROGATE_MARK, FigureContext
+from ff_memories.figures.context import FigureContext
+from ff_memories.model.scope import MARKS
 from ff_memories.report.sensitivity import choices_section
 from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS
@@ -190,14 +191,14 @@ def test_the_reports_section_counts_choices_that_move_a_claim_and_verdicts_that_
 
 
 def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_flips():
-    look = FigureContext("sensitivity", 16, 64, True, FigureOptions())
+    look = FigureContext("sensitivity", 16, 64, "surrogate", FigureOptions())
     frame = draw.data({"sensitivity": TABLE}, Settings({}), look)
     made = render.spec(draw.chart(frame, look))
     cells, flips = (layer["data"]["values"] for layer in made["layer"])
     assert len(cells) == 3 and {cell["choice"] for cell in cells} == {"values.target: last", "values.projection: flat"}
     assert [(flip["claim"], flip["flip"]) for flip in flips] == [("K2", "to fails"), ("K10", "to holds")]
     drawing = render.svg(made, "sensitivity")
-    assert SURROGATE_MARK in drawing and made["width"] > 400 and render.pdf(drawing)
+    assert MARKS["surrogate"] in drawing and made["width"] > 400 and render.pdf(drawing)
 
 
 def test_the_report_has_the_section_only_where_choices_were_measured(tmp_path):

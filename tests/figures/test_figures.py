@@ -21,8 +21,9 @@ from ff_memories.claims import measures
 from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, paper, render, theme
-from ff_memories.figures.context import SURROGATE_MARK, from_info
+from ff_memories.figures.context import from_info
 from ff_memories.figures.registry import DRAWN, FIGURES, caption
+from ff_memories.model.scope import MARKS
 
 SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".csv")
 THEIRS = re.compile(r"paper(?:'s range)? \(")  # in a legend
@@ -64,7 +65,7 @@ def test_every_figure_is_drawn_from_the_tables_its_entry_names(drawn):
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_surrogate_run_says_so_inside_the_image(drawn, figure):
     svg = (drawn / f"{figure}.svg").read_text()
-    assert SURROGATE_MARK in texts(svg)
+    assert MARKS["surrogate"] in texts(svg)
     assert 'width="218"' in svg
 
 
@@ -149,7 +150,7 @@ def test_figures_of_the_papers_own_run_carry_no_surrogate_mark():
 def test_empty_tables_give_a_figure_that_says_no_data(figure):
     shown = texts(drawing(figure, {name: frame.clear() for name, frame in synthetic().items()}))
     assert "no data" in shown
-    assert SURROGATE_MARK in shown
+    assert MARKS["surrogate"] in shown
     assert not THEIRS.search(shown)
 
 

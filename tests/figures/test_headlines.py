@@ -66,12 +66,12 @@ def test_agreement():
     assert "not above chance (3 %)" in said("figure4", **layers, chance=[0.0, 0.03])
     assert "chance" not in said("figure4", **layers, chance=pl.Series([None, None], dtype=pl.Float64))
     assert said("figure4", layer=[1], mean=[0.0], chance=[0.0]) == "No value predicts its top trigger's next token"
-    last = FigureContext("figure4", 4, KEYS, True, FOUR.options, target="last")
+    last = FigureContext("figure4", 4, KEYS, "surrogate", FOUR.options, target="last")
     assert "last token" in said("figure4", last, **layers, chance=[0.0, 0.0])
 
 
 def test_ranks():
-    known = FigureContext("figure5", 4, KEYS, True, FOUR.options, vocab=1000)
+    known = FigureContext("figure5", 4, KEYS, "surrogate", FOUR.options, vocab=1000)
     assert said("figure5", known, layer=[1, 4], median=[500.0, 20.0]) == (
         "The next token ranks higher in upper layers: median rank 50 % of the vocabulary in layer 1, 2 % in layer 4"
     )

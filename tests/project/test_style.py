@@ -14,7 +14,11 @@ PAGES = [
     DOCS / "tutorial.ipynb",
     DOCS / "tutorial-transformers.ipynb",
 ]
-SHORT, LONGEST_SENTENCE, LONGEST_LINE = ("README.md", "start.md", "tutorial.ipynb", "tutorial-transformers.ipynb"), 30, 120
+SHORT, LONGEST_SENTENCE, LONGEST_LINE = (
+    ("README.md", "start.md", "tutorial.ipynb", "tutorial-transformers.ipynb"),
+    30,
+    120,
+)
 # Numbers fill these pages; their paragraphs come from the campaigns as single lines.
 MEASURED = {"benchmark.md", "faults.md", "gpu.md", "rehearsal.md"}
 # Words of the paper that are everyday words too (a config key, memory in GB): a link at each would be noise.

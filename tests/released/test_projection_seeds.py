@@ -86,7 +86,7 @@ def test_how_many_distributions_are_held_at_once_decides_nothing(run, monkeypatc
 
 def test_the_figure_shows_boxes_over_seeds_and_the_trained_softmax(run):
     _, out, _ = run
-    look = FigureContext("projection_seeds", 2, 24, True, FigureOptions())
+    look = FigureContext("projection_seeds", 2, 24, "surrogate", FigureOptions())
     table = tables.read(out / "projection_seeds.parquet")
     frame = draw.data({"projection_seeds": table}, Settings({}), look)
     assert frame["n"].to_list() == [3, 3]

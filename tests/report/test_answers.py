@@ -182,7 +182,7 @@ def test_numbers_by_the_proxys_labels_say_so_where_they_stand(tmp_path):
     table = judged.with_columns(**known(reason={"K6": "surrogate; automatic proxy"}))
     assert "labelled by an automatic proxy" in answer("3.2", outline.rows(table))
     assert [row["claim"] for row in outline.rows(table) if row["proxy"]] == ["K6"]
-    assert outline.PROXY in markdown("x", True, [], [], outline.rows(table))
+    assert outline.PROXY in markdown("x", "surrogate", [], [], outline.rows(table))
     assert outline.PROXY not in made_report(tmp_path, judged=judged)[1].read_text()
 
 
@@ -254,7 +254,7 @@ def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
 def test_a_finished_run_says_its_answers_in_eight_lines_and_only_of_its_own_verdicts():
     shown, heading = rows(K1="holds"), "my_run (surrogate): 1 hold, 29 not attempted"
     sections = [(section.title, answer(section.number, shown, most=1)) for section in outline.SECTIONS]
-    text = markdown(heading, True, told(shown), sections, shown)
+    text = markdown(heading, "surrogate", told(shown), sections, shown)
     lines = summary.last_lines(text, heading, "results/my_run/report/report.html")
     assert len(lines) == 8 and lines[0] == told(shown)[0] and "\\" not in "".join(lines)
     assert lines[3].endswith("Report: results/my_run/report/report.html") and lines[4].startswith("Keys and their")

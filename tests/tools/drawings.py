@@ -61,7 +61,8 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]
 
 
 def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options) -> FigureContext:
-    return FigureContext(figure, layers, KEYS, surrogate, FigureOptions(**options))
+    scope = "surrogate" if surrogate else "paper"
+    return FigureContext(figure, layers, KEYS, scope, FigureOptions(**options))
 
 
 def drawing(figure: str, frames: dict[str, pl.DataFrame] | None = None, **look) -> str:

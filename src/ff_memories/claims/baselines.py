@@ -153,7 +153,8 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
 
 def _measure(claim: Claim, evidence: Evidence) -> Measurement:
     try:
-        return check_of(claim)(evidence, **{**claim.parameters, **claim.direction})
+        own = claim.model if evidence.scope == "model" else {}
+        return check_of(claim)(evidence, **{**claim.parameters, **claim.direction, **own})
     except Missing:
         return Measurement()
 

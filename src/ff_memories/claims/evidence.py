@@ -11,6 +11,7 @@ from ff_memories.claims.measures import NEAR_ZERO
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.config import Settings
 from ff_memories.corpus.types import read_types
+from ff_memories.model.info import has_inactive
 
 PROXY = "proxy"
 
@@ -31,12 +32,15 @@ class Evidence:
 
     Attributes:
         tables: by name; tables that the run did not make are absent.
-        layers, keys, vocab: L, d_m and the number of token types of the model.
+        layers, keys, vocab: L, d_m and the number of token types of the model. A memory with both signs counts once.
         seed: of the bootstrap; without one, measurements have no intervals and no tests.
         mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
         one_softmax: whether r, y and o share one softmax with linear logits, so the logits add up.
         stop_words: token ids.
+        scope: whose results these are (``model.scope``).
+        inactive: whether memories can be inactive (``model.info.has_inactive``).
+        activation: the activation function's name, for messages.
         near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).
     """
 
@@ -49,6 +53,9 @@ class Evidence:
     prediction: str = "ffn_top"
     one_softmax: bool = False
     stop_words: frozenset[int] = field(default_factory=frozenset)
+    scope: str = "paper"
+    inactive: bool = True
+    activation: str = "relu"
     near_zero: float = NEAR_ZERO["float32"]
 
     @classmethod
@@ -59,7 +66,7 @@ class Evidence:
         return cls(
             tables=tables,
             layers=info["layers"],
-            keys=info["keys"],
+            keys=info.get("neurons", info["keys"]),
             vocab=info["vocab"],
             seed=config.seed,
             mean=config.mutations.mean,
@@ -67,6 +74,9 @@ class Evidence:
             one_softmax=not info["final_norm"]
             and (config.values.projection in ("flat", "head") or not info["adaptive_output"]),
             stop_words=stop_words(config.composition.stop_words, read_types(dictionary)),
+            scope=info["scope"],
+            inactive=has_inactive(info),
+            activation=info.get("activation", "relu" if has_inactive(info) else "this activation function"),
             near_zero=NEAR_ZERO[config.precision],
         )
 

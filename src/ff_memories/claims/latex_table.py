@@ -6,14 +6,14 @@ from ff_memories.base.latex import latex, opened
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
+from ff_memories.model.scope import mark_latex
 
 
 def to_latex(claims: pl.DataFrame, scope: str) -> str:
     """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
     units = {claim.id: claim.unit for claim in register()}
     lines = opened("longtable", "l", 0.26, 0.16, 0.13, "r", "r", "l")
-    if scope != "paper":
-        lines.append(r"\multicolumn{7}{l}{\textbf{surrogate model: not the paper's}} \\")
+    lines += mark_latex(scope, 7)
     lines += [r"Claim & Statement & The paper & This run & $n$ & Untrained & Verdict \\", r"\midrule", r"\endhead"]
     for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
         unit, interval = units[row["claim"]], spread(row["low"], row["high"], units[row["claim"]])

@@ -177,6 +177,11 @@ def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
     return boxes(composition.with_columns((pl.col("active") / keys).alias("share")), "share")
 
 
+def effective_memories(composition: pl.DataFrame) -> pl.DataFrame:
+    """Return quartiles per layer of the effective number of memories, (sum e)^2 / sum e^2 with e = (m |v|)^2."""
+    return boxes(composition, "effective")
+
+
 def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
     return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)

@@ -33,6 +33,7 @@ class Claim:
     human: bool = False
     baselines: tuple[str, ...] = MODELS
     direction: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
     null: float | None = None
     alternative: str = "greater"
 
@@ -44,6 +45,10 @@ class Claim:
             raise ValueError(f"{self.id}: alternative is {self.alternative!r}")
         if self.known not in KNOWN:
             raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
+
+    def judged(self, scope: str) -> bool:
+        """Return whether a run of this scope (``model.scope``) judges the claim."""
+        return scope == "paper" or self.directional or (scope == "model" and bool(self.model))
 
     @property
     def paper(self) -> str:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from ff_memories.model.scope import MARKS
 from ff_memories.tables import VERDICTS
 
 PLURALS = {"holds": "hold", "holds_as_untrained": "hold as untrained", "fails": "fail"}
@@ -20,7 +21,8 @@ def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:
     """Return ``demo (surrogate): 11 hold, 5 fail, 14 measured``."""
     told = [f"{verdicts[v]} {PLURALS.get(v, v.replace('_', ' '))}" for v in VERDICTS if v in verdicts]
-    return f"{run} ({scope}): {', '.join(told)}"
+    whose = MARKS["model"] if scope == "model" else scope
+    return f"{run} ({whose}): {', '.join(told)}"
 
 
 def word(verdict: str) -> str:

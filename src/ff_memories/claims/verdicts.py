@@ -45,7 +45,7 @@ def judge(
 ) -> tuple[str, str | None]:
     """Return the verdict on a claim and its reason.
 
-    On the paper's own model: ``reproduced`` or ``not_reproduced``. On a surrogate only directional claims are judged:
+    On the paper's own model: ``reproduced`` or ``not_reproduced``. On other models only directional claims are judged:
     ``holds``, ``holds_as_untrained`` if at least half of the untrained models meet the claim too, or ``fails``.
     Other claims are ``measured`` if they have a number and ``not_applicable`` if not. On the paper's model, claims that
     people judged are ``not_attempted`` by a proxy.
@@ -54,9 +54,11 @@ def judge(
         untrained: the claim's row of the table ``baselines``, if there is one.
     """
     note = PROXY if found.proxy else ""
-    if scope != "paper" and not claim.directional:
+    if not claim.judged(scope):
         why = "not judged on a surrogate model" if scope == "surrogate" else "a number of the paper's model: not judged"
-        return "not_applicable" if found.value is None else "measured", _joined(why, note, found.reason)
+        if found.value is None:
+            return "not_applicable", _joined(why if scope == "surrogate" else "", note, found.reason)
+        return "measured", _joined(why, note, found.reason)
     if found.ok is None:
         return "not_applicable", _joined(note, found.reason or "no data")
     if scope != "paper":
@@ -106,7 +108,8 @@ def verdicts(
 
 def _asked(claim: Claim, scope: str) -> dict[str, Any]:
     """Return a check's parameters. For other models than the paper's, ``direction`` replaces some of them."""
-    return {**claim.parameters, **(claim.direction if scope != "paper" else {})}
+    own = claim.model if scope == "model" else {}
+    return {**claim.parameters, **(claim.direction if scope != "paper" else {}), **own}
 
 
 def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:

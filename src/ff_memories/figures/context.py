@@ -10,9 +10,8 @@ from ff_memories.config import FigureOptions
 from ff_memories.figures import paper
 from ff_memories.figures.registry import DRAWN, refuse_useless
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
-from ff_memories.model.info import read_info
+from ff_memories.model.info import has_inactive, read_info
 
-SURROGATE_MARK = "surrogate model, not the paper's"
 DEFAULT_BINS = 9
 
 
@@ -23,20 +22,22 @@ class FigureContext:
     Attributes:
         figure: its name in ``registry.DRAWN``.
         layers: L, the number of layers; layers are numbered 1..L.
-        keys: d_m, memories per layer.
-        surrogate: whether the run's model or text is not the paper's; the image then says so.
+        keys: d_m, memories per layer; one with both signs counts once.
+        scope: whose results these are (``model.scope``); if not the paper's, the image says so.
         options: the figure's section of the config.
         target: the token that values are compared with, ``next`` (after a trigger) or ``last``.
         vocab: V, the number of token types; ``None`` if unknown.
+        active: whether the model has memories that are not active, with a coefficient of exactly zero, as with ReLU.
     """
 
     figure: str
     layers: int
     keys: int
-    surrogate: bool
+    scope: str
     options: FigureOptions
     target: str = "next"
     vocab: int | None = None
+    active: bool = True
 
     def __post_init__(self) -> None:
         if self.figure not in DRAWN:
@@ -57,13 +58,24 @@ class FigureContext:
 
     @property
     def paper_values(self) -> pl.DataFrame:
-        """The paper's values that this figure shows; empty if they are switched off or do not fit the run."""
-        known = paper.values(self.figure, self.layers, self.surrogate)
-        return known if self.options.paper_values else known.clear()
+        """The paper's values that this figure shows; empty if they are switched off or do not fit the run.
+
+        For a model of `transformers` they are no target.
+        """
+        known = paper.values(self.figure, self.layers, self.scope != "paper")
+        return known if self.options.paper_values and self.scope != "model" else known.clear()
 
 
 def from_info(figure: str, info: str | Path, options: FigureOptions, target: str = "next") -> FigureContext:
     """Return the context of one figure, given the run's model info. Raises ``UserError`` if the info is invalid."""
     facts = read_info(info)
-    surrogate = facts["scope"] != "paper"
-    return FigureContext(figure, facts["layers"], facts["keys"], surrogate, options, target, facts["vocab"])
+    return FigureContext(
+        figure,
+        facts["layers"],
+        facts.get("neurons", facts["keys"]),
+        facts["scope"],
+        options,
+        target,
+        facts["vocab"],
+        has_inactive(facts),
+    )

@@ -290,7 +290,9 @@ def probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
 
 
 def active_data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 7: quartiles of the share of active memories per layer."""
+    """Figure 7: quartiles of the share of active memories per layer; of effective ones if no memory is inactive."""
+    if not context.active:
+        return measures.effective_memories(tables["composition"])
     return controls.with_untrained(
         measures.active_memories(tables["composition"], context.keys), tables["control"], "active"
     )
@@ -298,6 +300,10 @@ def active_data(tables: Tables, settings: Settings, context: FigureContext) -> p
 
 def active_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 7: boxes."""
+    if not context.active:
+        said = ["effective: as many equal ones would add as much", *([] if frame.is_empty() else [_box_note()])]
+        notes = [counted(frame, context, "examples"), *said]
+        return finish(boxes(frame, context, alt.Y("low:Q", title="effective memories")), context, frame, notes)
     notes = [
         counted(frame, context, "examples") + f", {context.keys:,} memories",
         _box_note(),

@@ -50,6 +50,13 @@ def extremes(frame: pl.DataFrame, column: str) -> str:
     return f"{in_layer(low, column)} to {in_layer(high, column)}"
 
 
+def numbered(frame: pl.DataFrame, column: str) -> str:
+    """Return the range over layers of a column of numbers."""
+    rows = frame.sort(column, "layer").to_dicts()
+    ends = rows[:1] if rows[0]["layer"] == rows[-1]["layer"] else [rows[0], rows[-1]]
+    return " to ".join(f"{row[column]:,.3g}\u00a0in\u00a0layer\u00a0{row['layer']}" for row in ends)
+
+
 def patterns(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 2: how purely shallow and purely semantic shares change from lower to upper layers (K9)."""
     claim = next(claim for claim in register() if claim.check == "patterns.shallow_then_semantic")
@@ -131,6 +138,8 @@ def probabilities(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def active(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 7: what share of memories is active."""
+    if not context.active:
+        return f"The effective number of memories: median {numbered(frame, 'median')}"
     return f"{_most(frame, 'median', 'memories')} active: median {extremes(frame, 'median')}"
 
 

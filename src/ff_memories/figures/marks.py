@@ -8,11 +8,12 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from ff_memories.figures.context import SURROGATE_MARK, FigureContext
+from ff_memories.figures.context import FigureContext
 from ff_memories.figures.headlines import headline
 from ff_memories.figures.links import linked
 from ff_memories.figures.registry import caption
 from ff_memories.figures.theme import BLACK, BLUE, HEADLINE, INK, LIGHT_BLUE, NOTE
+from ff_memories.model.scope import MARKS
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
 INTERVAL = "95% bootstrap interval"
@@ -34,9 +35,9 @@ THIN: Options = {"color": INK, "strokeWidth": 0.6}
 
 
 def x_title(context: FigureContext, title: str) -> list[str]:
-    """Return the x axis title, with the surrogate mark, so an image cropped to its axes still shows it."""
+    """Return the x axis title, with the mark of its scope, so an image cropped to its axes still shows it."""
     room = context.width - 45  # the width left for the axes
-    return [*wrapped(title, room, 8), *(wrapped(SURROGATE_MARK, room, 8) if context.surrogate else [])]
+    return [*wrapped(title, room, 8), *(wrapped(mark, room, 8) if (mark := MARKS[context.scope]) else [])]
 
 
 def wrapped(text: str, points: float, size: float) -> list[str]:
@@ -202,7 +203,7 @@ def finish(layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame,
             color="independent", fill="independent", stroke="independent", shape="independent", strokeDash="independent"
         )
         .properties(
-            description=caption(context.figure, context.target),
+            description=caption(context.figure, context.target, context.active),
             width=context.width,
             height=context.height,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),

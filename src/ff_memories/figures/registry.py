@@ -18,6 +18,7 @@ class Entry:
         section: the paper's section that discusses it.
         caption: a description of the figure, in our own words.
         caption_last: the caption if values are compared with a trigger's last token (``values.target: last``).
+        caption_effective: the caption for models whose memories are all active.
         tables: the tables it is drawn from; besides them, only the model info is read.
         sections: config sections it reads besides ``seed`` and its own ``figures.<name>``.
         options: keys of ``figures.<name>`` that apply here, besides size and ``paper_values``.
@@ -30,6 +31,7 @@ class Entry:
     sections: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
     caption_last: str = ""
+    caption_effective: str = ""
     wide: bool = False
 
     @property
@@ -75,6 +77,8 @@ FIGURES: dict[str, Entry] = {
         "5.1",
         "Share of a layer's memories that are active, that is, have a coefficient above zero.",
         ("composition", "control"),
+        caption_effective="Effective number of memories of a layer, (Σe)² / Σe² with e = (m‖v‖)². A share of active "
+        "memories is not defined for this model: none of its coefficients is exactly zero.",
     ),
     "figure8": Entry(
         "5.1",
@@ -131,7 +135,9 @@ def title(name: str) -> str:
     return name.replace("figure", "Figure ") if name in FIGURES else name.replace("_", " ").capitalize()
 
 
-def caption(name: str, target: str = "next") -> str:
-    """Return a figure's caption for a run with this ``values.target``."""
+def caption(name: str, target: str = "next", active: bool = True) -> str:
+    """Return a figure's caption for a run with this ``values.target``; ``active``: as in ``FigureContext``."""
     entry = DRAWN[name]
+    if not active and entry.caption_effective:
+        return entry.caption_effective
     return entry.caption_last if target == "last" and entry.caption_last else entry.caption

@@ -1,14 +1,28 @@
 """The model info: what the model step found out about the checkpoint."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import require_file
+from ff_memories.model.scope import SCOPES
 
-SCOPES = ("paper", "surrogate", "model")  # whose results a run's are: see ``steps.model``
 NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "max_positions")
+
+
+def neurons(info: Mapping[str, Any]) -> int | None:
+    """Return d_m where both signs of a coefficient are memories of their own, else ``None`` (``base.memories``)."""
+    return info["neurons"] if info.get("signs", 1) > 1 else None
+
+
+def has_inactive(info: Mapping[str, Any]) -> bool:
+    """Return whether a model's memories can be inactive: its coefficients are never below zero, and often exactly zero.
+
+    So with ReLU. With other activation functions, or a gate, every memory adds something.
+    """
+    return bool(info["scope"] != "model" or info.get("inactive_memories"))
 
 
 def read_info(path: str | Path) -> dict[str, Any]:

@@ -375,6 +375,35 @@ def describe(
     )  # fmt: skip
 
 
+def feed_forward(model: Any, family: Family) -> dict[str, Any]:
+    """Return what decides how a claim is measured on a loaded model, for its ``info.json``.
+
+    ``activation``: the activation function's name; ``inactive_memories``: whether it is exactly zero below zero, and no
+    gate makes coefficients negative; ``wiring``, and ``norm_after``, whether a norm stands behind the values: see
+    ``Family``; ``readout_bias``: whether the final norm or the output layer adds a bias.
+    """
+    layer = layers_of(model, model.config.num_hidden_layers)[1][0]
+    function = layer.get_submodule(family.activation)
+    below = torch.linspace(-8, -0.01, 100)
+    added = [getattr(module, "bias", None) for module in (
+        model.get_submodule(family.final_norm), model.get_output_embeddings())]  # fmt: skip
+    return {
+        "activation": _activation_name(model.config, function),
+        "inactive_memories": not family.gated and not bool(function(below).any()),
+        "wiring": family.wiring,
+        "norm_after": family.norm_after is not None,
+        "readout_bias": any(bias is not None and bool(bias.any()) for bias in added),
+    }
+
+
+def _activation_name(config: Any, function: torch.nn.Module) -> str:
+    """Return an activation function's name in a model's config, or else its class's."""
+    names = (
+        getattr(config, name, None) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")
+    )
+    return next((name for name in names if isinstance(name, str)), type(function).__name__)
+
+
 def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:
     """Return what a model is by its config.json alone; no weights are made or read, and its start token is not known.
 

@@ -17,6 +17,7 @@ Found = Mapping[str, Row]  # a section's claims that were measured
 Answer = tuple[str, list[str]]  # the short answer, and clauses with the numbers behind it
 HOLDING, FAILING, UNTRAINED_TOO = ("holds", "reproduced"), ("fails", "not_reproduced"), ("holds_as_untrained",)
 JUDGED = HOLDING + UNTRAINED_TOO + FAILING
+UNDEFINED = ("K18",)  # in models without inactive memories
 SIGNIFICANT = 0.05
 FEW, HALF = 0.1, 0.5  # bounds of a share
 TWICE = 2  # shares within this factor of each other count as alike
@@ -68,13 +69,19 @@ def in_short(section: str, rows: Sequence[Row]) -> str:
 
 
 def _answer(section: str, rows: Sequence[Row]) -> Answer:
-    return ANSWERS[section](
-        {row["claim"]: row for row in rows if row["section"] == section and row["measured"] is not None}
-    )
+    own = {row["claim"]: row for row in rows if row["section"] == section}
+    short, clauses = ANSWERS[section]({claim: row for claim, row in own.items() if row["measured"] is not None})
+    return short, [*clauses, *(_not_defined(own[claim]) for claim in UNDEFINED if claim in own)]
+
+
+def _not_defined(row: Row) -> str:
+    """Return why a claim is not defined for a model, and what it has instead; nothing if the claim is."""
+    defined = row["verdict"] != "not_applicable" or row["scope"] != "model"
+    return "" if defined else f"{row['reason']} ({row['claim']} not applicable)"
 
 
 def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
-    whose = "the paper's own model" if info["scope"] == "paper" else "a stand-in model"
+    whose = named(info)
     size = [f"{info['layers']} layers"]
     if parameters := info.get("parameters"):
         size.append(f"{parameters:,} parameters")
@@ -84,10 +91,21 @@ def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, i
     found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
     tokens, sentences = (sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation"))
                          for what in ("tokens", "sentences"))  # fmt: skip
-    tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} ({', '.join(size)})"
+    sized = f"({', '.join(size)})" + (", not the paper's model," if info["scope"] == "model" else "")
+    tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} {sized}"
     much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
-    return f"{tested} and {much}{text}." + (f" It looks at the triggers of {some}." if some else "")
+    said = f"{tested} and {much}{text}." + (f" It looks at the triggers of {some}." if some else "")
+    if info["scope"] != "model":
+        return said
+    return f"{said} It says whether the same is seen here, and nothing about the paper's numbers."
+
+
+def named(info: Mapping[str, Any]) -> str:
+    """Return whose results a run's are: a model of `transformers` by its name on the hub, or else by its family."""
+    if info["scope"] != "model":
+        return "the paper's own model" if info["scope"] == "paper" else "a stand-in model"
+    return str(info.get("hub") or f"a model of the family {info['model_type']}")
 
 
 def _what_holds(rows: Sequence[Row]) -> str:

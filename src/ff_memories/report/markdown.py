@@ -7,26 +7,30 @@ from typing import Any
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured, spread
+from ff_memories.model.scope import ABOUT
 from ff_memories.report.outline import PROXY
+from ff_memories.report.wording import listed
 
 COLUMNS = ("Claim", "Measure", "Paper", "Here", "Here, on the sample", "Untrained, on the sample", "Verdict")
 
 
 def markdown(
-    heading: str, surrogate: bool, answers: Sequence[str], sections: Sequence[tuple[str, str]],
+    heading: str, scope: str, answers: Sequence[str], sections: Sequence[tuple[str, str]],
     rows: Sequence[dict[str, Any]],
 ) -> str:  # fmt: skip
     """Return ``summary.md``.
 
     Args:
         heading: the run and its verdicts, on one line.
-        surrogate: whether the model is a surrogate.
+        scope: whose results these are (``model.scope``).
         answers: the five sentences about the whole run.
         sections: each section's title and answer.
         rows: all claims, from ``outline.rows``.
     """
     lines = [f"# {_plain(heading)}", ""]
-    if surrogate:
+    if scope == "model":
+        lines += [f"**{ABOUT[scope].capitalize()}.**", ""]
+    elif scope == "surrogate":
         lines += ["**Surrogate model: not the paper's.** Nothing here confirms or refutes the paper's own numbers.", ""]
     lines += [f"{summary.BULLET}{_plain(sentence)}" for sentence in answers]
     lines += ["", "## Section by section", ""]
@@ -41,6 +45,12 @@ def markdown(
         cells = [row["claim"], what, row["paper_value"], here, *(measured(value, row["unit"]) for value in
                                                                   (same, row["baseline"]))]  # fmt: skip
         lines.append("| " + " | ".join(_plain(cell) for cell in [*cells, summary.word(row["verdict"])]) + " |")
+    if defined := [row for row in rows if row.get("definition")]:
+        lines += ["", "## Definitions that differ from the paper's", ""]
+        by: dict[str, list[str]] = {}
+        for row in defined:
+            by.setdefault(row["definition"], []).append(row["claim"])
+        lines += [f"* {listed(claims)}: {_plain(said)}" for said, claims in by.items()]
     lines += ["", "Brackets show the 95 % interval. The sample is the set of sentences on which untrained models are "
               "measured. For figures, methods and details of every claim, see the "
               "[report](report/report.html).", ""]  # fmt: skip

@@ -14,7 +14,11 @@ SEGMENTERS = {
     "rule": "by rule, at sentence-ending punctuation",
     "line": "by line",
 }
-TOKENIZERS = {"native": "at whitespace", "moses": "by the Moses tokenizer, applied to the raw text"}
+TOKENIZERS = {
+    "model": "by the model's own tokenizer",
+    "native": "at whitespace",
+    "moses": "by the Moses tokenizer, applied to the raw text",
+}
 POSITIONS = {
     "inner": "all prefixes that stop before the last token of their sentence",
     "released": "all prefixes that stop before the last token of their sentence, including the empty one",
@@ -24,6 +28,8 @@ PROJECTIONS = {
     "adaptive": "the model's own output softmax, with the checkpoint's weights and without dropout",
     "flat": "a single softmax over the logits of all token types",
     "head": "the softmax over the most frequent token types only",
+    "raw": "a softmax over the products of the value and the output matrix, without final norm, bias or cap",
+    "scaled": "a softmax over the products of the value and the output matrix times the final norm's scale",
     "random": "an adaptive softmax with random inner projections, as in the released code",
 }
 ARITHMETIC = {
@@ -38,6 +44,10 @@ PREFIXES = {
 }
 
 
+SIGNS = (
+    "Coefficients below zero count as a memory of their own, marked −: key 12− has the triggers with the lowest "
+    "negative coefficients of key 12, shown with their signs changed."
+)
 TESTS = "P-values are one-sided, with Holm's correction over all judged claims that have a test."
 
 
@@ -50,7 +60,10 @@ def methods(config: Settings, info: dict[str, Any], tested: bool = False) -> lis
         tested: whether claims have p-values.
     """
     last = f"{_composition(config)} {TESTS}" if tested else _composition(config)
-    return [_model(info), _corpus(config), _triggers(config, info), _keys(config), _values(config), last]
+    start = f"the token {info['start_token']}" if "start_token" in info else "one end-of-sentence token"
+    both = info.get("signs", 1) > 1
+    return [_model(info), _corpus(config, start), _triggers(config, info, both), _keys(config, start),
+            _values(config, both), f"{last}{_read(info)}"]  # fmt: skip
 
 
 def _model(info: dict[str, Any]) -> str:
@@ -59,15 +72,51 @@ def _model(info: dict[str, Any]) -> str:
         if key in info
     )  # fmt: skip
     width = f" of width {info['model']:,}" if "model" in info else ""
+    keys = info.get("neurons", info["keys"])
+    size = (
+        f"The language model has {info['layers']} layers{width}, {keys:,} keys and values per layer"
+        f"{extra} and a vocabulary of {info['vocab']:,} token types. "
+    )
+    if info.get("scope") == "model":
+        return size + _feed_forward(info)
     return (
-        f"The language model has {info['layers']} layers{width}, {info['keys']:,} keys and values per layer"
-        f"{extra} and a vocabulary of {info['vocab']:,} token types. A key is a row of a feed-forward layer's first "
+        f"{size}A key is a row of a feed-forward layer's first "
         "matrix; a value is a row of its second. A memory coefficient is the activation function applied to the dot "
         "product of the key and the layer's normalised input, plus the bias."
     )
 
 
-def _corpus(config: Settings) -> str:
+def _feed_forward(info: dict[str, Any]) -> str:
+    """Return what keys, values and coefficients are in a model of `transformers`."""
+    function = info.get("activation", "activation")
+    norm = ", times the scale of the norm behind it" if info.get("norm_after") else ""
+    value = f"A value is a column of the down projection{norm}."
+    if info.get("gated"):
+        return (
+            "A key is a pair of rows, of a feed-forward layer's gate and of its up projection. A memory coefficient is "
+            f"the {function} function of the gate row's product with the layer's input, times the up row's. {value}"
+        )
+    return (
+        "A key is a row of a feed-forward layer's up projection. A memory coefficient is the "
+        f"{function} function of its product with the layer's input. {value}"
+    )
+
+
+def _read(info: dict[str, Any]) -> str:
+    """Return how a model of `transformers` is read, and how many memories count."""
+    if info.get("scope") != "model":
+        return ""
+    said = " Residuals and outputs were read through the final norm and the output layer."
+    if info.get("wiring") == "parallel":
+        said += " The feed-forward layer stands beside attention: the residual is the sum that its output is added to, "
+        said += "which it did not read."
+    return said + (
+        " The effective number of memories is (sum of e)²/(sum of e²), where e is the square of a coefficient times "
+        "its value's length."
+    )
+
+
+def _corpus(config: Settings, start: str) -> str:
     corpus = config.corpus
     how = SEGMENTERS.get(corpus.segmenter) or f"by spaCy's {corpus.segmenter.removeprefix('spacy:')}"
     limit = corpus.train.max_sentences
@@ -76,15 +125,16 @@ def _corpus(config: Settings) -> str:
         f"The text is {SOURCES.get(corpus.source, corpus.source)}, split into training and validation text. "
         f"Sentences were split {how}, and tokens {TOKENIZERS.get(corpus.tokenizer, corpus.tokenizer)}. Headings were "
         f"{'kept' if corpus.headings == 'keep' else 'dropped'}.{first} The model read each sentence separately, after "
-        "one end-of-sentence token."
+        f"{start}."
     )
 
 
-def _triggers(config: Settings, info: dict[str, Any]) -> str:
+def _triggers(config: Settings, info: dict[str, Any], both: bool) -> str:
     triggers = config.triggers
     each = "at most one prefix" if triggers.per_sentence == "best" else "any number of prefixes"
     same = "" if triggers.duplicates == "keep" else ". Of prefixes with the same text, only the first counts"
     arithmetic = ARITHMETIC[config.precision]
+    signs = f" {SIGNS}" if both else ""
     asked = config.looked_at
     some = looked_at(asked, info.get("neurons", info["keys"]), config.seed) if asked else ""
     other = (
@@ -94,16 +144,16 @@ def _triggers(config: Settings, info: dict[str, Any]) -> str:
     return (
         f"A key's triggers are the {triggers.top} training-text prefixes with its highest positive "
         f"coefficients, taken from {POSITIONS.get(triggers.positions, triggers.positions)}, with {each} per "
-        f"sentence{same}. Ties go to the earlier sentence, then to the shorter prefix. {arithmetic}"
+        f"sentence{same}. Ties go to the earlier sentence, then to the shorter prefix. {arithmetic}{signs}"
         f"{other if some else ''}"
     )
 
 
-def _keys(config: Settings) -> str:
+def _keys(config: Settings, start: str) -> str:
     mutations, patterns = config.mutations, config.patterns
     unit = mutations.unit
     drawn = f"all {unit}s" if mutations.random == "any" else f"the {unit}s in between"
-    short = "left out" if mutations.single_token == "skip" else "read at the end-of-sentence token"
+    short = "left out" if mutations.single_token == "skip" else f"read at {start.replace('one ', 'the ')}"
     mean = (
         "the mean of its triggers' changes"
         if mutations.mean == "of_ratios"
@@ -117,13 +167,14 @@ def _keys(config: Settings) -> str:
     )
 
 
-def _values(config: Settings) -> str:
+def _values(config: Settings, both: bool) -> str:
     values = config.values
     target = "the token that follows" if values.target == "next" else "the last token of"
     return (
         f"A value's prediction is its most probable token under "
         f"{PROJECTIONS.get(values.projection, values.projection)}. It agrees with a trigger if it is {target} that "
         "trigger. A token's rank is the number of more probable token types."
+        + (" A memory of negative coefficients has the value −v." if both else "")
     )
 
 

@@ -12,14 +12,17 @@ import polars as pl
 from markupsafe import Markup
 
 from ff_memories.claims import summary
+from ff_memories.claims.definitions import definition
 from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.figures import font
 from ff_memories.figures.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
+from ff_memories.model.info import has_inactive
+from ff_memories.model.scope import ABOUT, TITLES
 from ff_memories.report import interactive, outline
 from ff_memories.report.annotation import annotation_section
-from ff_memories.report.answers import answer, five, in_short
+from ff_memories.report.answers import answer, five, in_short, named
 from ff_memories.report.markdown import markdown
 from ff_memories.report.methods import methods
 from ff_memories.report.rendering import render
@@ -49,11 +52,24 @@ BASELINES = {
     "every_case": "All cases, whether or not a memory agrees",
 }
 FACTS = {
-    "layers": "layers", "model": "width", "keys": "keys and values per layer", "heads": "attention heads",
-    "vocab": "token types", "max_positions": "longest input (tokens)", "parameters": "parameters",
+    "model_type": "family",
+    "licence": "licence",
+    "layers": "layers",
+    "model": "width",
+    "keys": "keys and values per layer",
+    "memories": "memories per layer, one for each sign of a coefficient",
+    "activation": "activation function",
+    "heads": "attention heads",
+    "vocab": "token types",
+    "max_positions": "longest input (tokens)",
+    "start_token": "first token of every sentence",
+    "parameters": "parameters",
     "perplexity": "validation perplexity, one sentence at a time",
-    "checkpoint_sha256": "SHA-256 of the checkpoint", "dictionary_sha256": "SHA-256 of the dictionary",
-    "corpus_sha256": "SHA-256 of the texts", "seed": "seed", "precision": "arithmetic",
+    "checkpoint_sha256": "SHA-256 of the checkpoint",
+    "dictionary_sha256": "SHA-256 of the dictionary",
+    "corpus_sha256": "SHA-256 of the texts",
+    "seed": "seed",
+    "precision": "arithmetic",
 }  # fmt: skip
 
 
@@ -96,9 +112,14 @@ def report(
     configfile: the run's config file, for the commands; ``None`` if Snakemake finds it by default.
     baselines: the table, if the run has it.
     """
-    parts = _parts(figures, tables, specifications or {}, config, figures_at, targets, configfile)
+    parts = _parts(figures, tables, specifications or {}, config, figures_at, targets, configfile,
+                   has_inactive(info))  # fmt: skip
     choices = None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity"))
-    rows = [row | _more(row, choices, baselines) for row in outline.rows(claims)]
+    memories = config.composition.memories
+    rows = [
+        row | _more(row, choices, baselines) | {"definition": definition(row["claim"], info, memories)}
+        for row in outline.rows(claims)
+    ]
     sections = [_section(section, parts, rows, figures, choices) for section in outline.SECTIONS]
     answers = five(rows, counts, config, info, choices)
     script = interactive.script() if specifications else None
@@ -108,7 +129,9 @@ def report(
         run=config.run,
         fidelity=config.fidelity,
         scope=info["scope"],
-        model=config.model.source or "the run's own checkpoint",
+        title=TITLES[info["scope"]],
+        about=ABOUT[info["scope"]],
+        model=_model(config, info),
         facts=_facts(config, info),
         answers=answers,
         tally=[(verdict, tally[verdict]) for verdict in MARKS if tally[verdict]],
@@ -132,15 +155,15 @@ def report(
     )
     heading = summary.line(config.run, info["scope"], Counter(claims["verdict"]))
     short = [(f"{s.title} (section {s.number})", answer(s.number, rows, most=1)) for s in outline.SECTIONS]
-    return Report(html, markdown(heading, info["scope"] != "paper", answers, short, rows))
+    return Report(html, markdown(heading, info["scope"], answers, short, rows))
 
 
 def _parts(
     figures: Mapping[str, str], tables: Mapping[str, str], specifications: Mapping[str, str], config: Settings,
-    figures_at: str, targets: Mapping[str, str], configfile: str | None,
+    figures_at: str, targets: Mapping[str, str], configfile: str | None, active: bool,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Return what the template shows of each figure and table."""
-    parts = {name: _figure(name, svg, figures_at, config.values.target) for name, svg in figures.items()}
+    parts = {name: _figure(name, svg, figures_at, config.values.target, active) for name, svg in figures.items()}
     parts |= {
         name: {"title": f"{name.replace('table', 'Table ')}: {outline.TABLES[name]}", "table": Markup(html)}
         for name, html in tables.items()
@@ -203,8 +226,8 @@ def _linked(sentence: str) -> Markup:
     return Markup("").join(link.format(piece, statements[piece]) if piece in statements else piece for piece in pieces)
 
 
-def _figure(name: str, svg: str, figures_at: str, target: str) -> dict[str, Any]:
-    said = caption(name, target)
+def _figure(name: str, svg: str, figures_at: str, target: str, active: bool) -> dict[str, Any]:
+    said = caption(name, target, active)
     label = f"{title(name)}. {said}"
     links = [(text, f"{figures_at}/{name}{suffix}") for text, suffix in
              (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))]  # fmt: skip
@@ -221,8 +244,19 @@ def _command(configfile: str | None, target: str | None) -> str | None:
     return f"snakemake --cores all --resources gpu=1 --force {target}{config}"
 
 
+def _model(config: Settings, info: Mapping[str, Any]) -> str:
+    """Return a run's model by its name."""
+    if info["scope"] != "model":
+        return config.model.source or "the run's own checkpoint"
+    return named(info) + (f" at revision {info['revision']}" if info.get("revision") else "")
+
+
 def _facts(config: Settings, info: Mapping[str, Any]) -> list[tuple[str, Any]]:
     known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed, "precision": config.precision} | {
         k: v for k, v in info.items() if v is not None
     }
-    return [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]
+    files = known.get("model_sha256", {})
+    if known.get("signs", 1) > 1:
+        known |= {"keys": known["neurons"], "memories": known["keys"]}
+    found = [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]
+    return found + [(f"SHA-256 of {name}", digest) for name, digest in files.items()]

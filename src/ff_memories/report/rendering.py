@@ -6,12 +6,13 @@ from jinja2 import Environment
 
 from ff_memories.base import templates
 from ff_memories.claims.numbers import measured, number, spread
+from ff_memories.model.scope import NOTICES
 
 
 @cache
 def environment() -> Environment:
     made = templates.environment("report")
-    made.filters |= {"number": number, "measured": measured, "spread": spread}
+    made.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
     return made
 
 

@@ -1,11 +1,15 @@
 """Table 1: keys with a shallow and a semantic pattern, in lower and upper layers, with three triggers each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
+from ff_memories.base import memories
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
+from ff_memories.model.scope import mark_latex
 from ff_memories.patterns.annotators import ANNOTATOR, TYPES, marks
 from ff_memories.report.passages import Passage, Texts
 
@@ -14,7 +18,10 @@ PREFIXES = 3
 
 @dataclass(frozen=True)
 class Row:
-    """One key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have."""
+    """One key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have.
+
+    ``neurons``: d_m where both signs of a coefficient count, else ``None``.
+    """
 
     layer: int
     key: int
@@ -24,11 +31,32 @@ class Row:
     covered: int
     shown: int
     passages: tuple[Passage, ...]
+    neurons: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the key as readers see it (``base.memories``)."""
+        return memories.shown(self.key, self.neurons)
 
     @property
     def mark(self) -> str:
         """Return the mark of a pattern that no person found, or nothing."""
         return said(self.annotator)
+
+
+def key_columns(rows: Iterable[Any]) -> list[str]:
+    """Return the CSV columns that name a key; with both signs, there are two. ``rows``: with ``neurons``."""
+    return ["key", "sign"] if any(row.neurons is not None for row in rows) else ["key"]
+
+
+def key_cells(memory: int, neurons: int | None) -> list[int]:
+    """Return the cells of ``key_columns``."""
+    return [memory] if neurons is None else list(memories.apart(memory, neurons))
+
+
+def name_latex(name: str) -> str:
+    """Return a key's name for LaTeX's math mode."""
+    return name.replace(memories.MINUS, "-")
 
 
 def said(annotator: str) -> str:
@@ -42,7 +70,12 @@ def not_by_people(mark: str, columns: int) -> list[str]:
 
 
 def table1(
-    annotations: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, layers: int
+    annotations: pl.DataFrame,
+    labels: pl.DataFrame,
+    triggers: pl.DataFrame,
+    texts: Texts,
+    layers: int,
+    neurons: int | None = None,
 ) -> list[Row]:
     """Return up to four rows: a shallow and a semantic key from the lower and the upper half of the layers.
 
@@ -62,11 +95,13 @@ def table1(
     rows = []
     for part in (~upper, upper):
         for kind in TYPES:
-            rows += _rows(clearest.filter(part, pl.col("type") == kind).head(1), labels, triggers, texts)
+            rows += _rows(clearest.filter(part, pl.col("type") == kind).head(1), labels, triggers, texts, neurons)
     return rows
 
 
-def _rows(found: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, texts: Texts) -> list[Row]:
+def _rows(
+    found: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, neurons: int | None
+) -> list[Row]:
     rows = []
     for row in found.iter_rows(named=True):
         one = (pl.col("layer") == row["layer"]) & (pl.col("key") == row["key"])
@@ -81,6 +116,7 @@ def _rows(found: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, tex
                 row["covered"],
                 labels.filter(one & (pl.col("annotator") == row["annotator"])).height,
                 tuple(dict.fromkeys(texts.passage(s, p) for s, p in shown.iter_rows()))[:PREFIXES],
+                neurons,
             )
         )
     return rows
@@ -88,10 +124,21 @@ def _rows(found: pl.DataFrame, labels: pl.DataFrame, triggers: pl.DataFrame, tex
 
 def to_csv(rows: list[Row], scope: str) -> str:
     """Return Table 1 as CSV, one line per example prefix."""
-    header = ["layer", "key", "pattern", "type", "annotator", "covered", "shown", "prefix", "last_token", "scope"]
+    header = [
+        "layer",
+        *key_columns(rows),
+        "pattern",
+        "type",
+        "annotator",
+        "covered",
+        "shown",
+        "prefix",
+        "last_token",
+        "scope",
+    ]
     return csv_text(header, (
-        [r.layer, r.key, r.pattern, r.type, r.mark or "people", r.covered, r.shown, p.plain, p.marked,
-         scope]
+        [r.layer, *key_cells(r.key, r.neurons), r.pattern, r.type, r.mark or "people", r.covered, r.shown, p.plain,
+         p.marked, scope]
         for r in rows for p in r.passages
     ))  # fmt: skip
 
@@ -99,12 +146,11 @@ def to_csv(rows: list[Row], scope: str) -> str:
 def to_latex(rows: list[Row], scope: str) -> str:
     """Return Table 1 as a LaTeX ``tabular`` (its packages in the first line), one line per example prefix."""
     lines = opened("tabular", "l", 0.24, 0.58)
-    if scope != "paper":
-        lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
+    lines += mark_latex(scope, 3)
     lines += not_by_people(rows[0].mark if rows else "", 3)
     lines += [r"Key & Pattern & Example trigger prefixes \\", r"\midrule"]
     for row in rows:
-        heads = [f"$\\mathbf{{k}}_{{{row.key}}}^{{{row.layer}}}$", f"{latex(row.pattern)} ({row.type})"]
+        heads = [f"$\\mathbf{{k}}_{{{name_latex(row.name)}}}^{{{row.layer}}}$", f"{latex(row.pattern)} ({row.type})"]
         for passage in row.passages:
             before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
             lines.append(f"{heads[0]} & {heads[1]} & {before} \\textbf{{{latex(passage.marked)}}} \\\\")

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ff_memories.base import memories
 from ff_memories.base.escaping import csv_text
 from ff_memories.base.latex import latex, opened
 from ff_memories.claims.measures import predictive_values
 from ff_memories.figures.other_types import SAID, other
+from ff_memories.model.scope import mark_latex
 from ff_memories.report.passages import Passage, Texts
+from ff_memories.report.table1 import key_cells, key_columns, name_latex
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Other:
 class Row:
     """One value, with its precision over its key's ``triggers`` (``None`` without any) and one trigger.
 
-    ``other``: the same under the other choice of ``values.types``, if the `values` table has it.
+    ``other``: the same under the other choice of ``values.types``, if the `values` table has it; ``neurons``: d_m where
+    both signs of a coefficient count, else ``None``.
     """
 
     layer: int
@@ -40,9 +44,17 @@ class Row:
     passage: Passage | None
     agrees: bool
     other: Other | None = None
+    neurons: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the value as readers see it (``base.memories``)."""
+        return memories.shown(self.key, self.neurons)
 
 
-def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: str, most: int = 100) -> list[Row]:
+def table2(
+    values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: str, most: int = 100, neurons: int | None = None
+) -> list[Row]:
     """Return the values with the highest top probability, highest first.
 
     The trigger shown is the first one that the value agrees with, or else the key's top trigger.
@@ -67,6 +79,7 @@ def table2(values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: s
                 _passage(texts, shown, target) if shown else None,
                 bool(agreeing.any()),
                 _other(value, types, texts) if types else None,
+                neurons,
             )
         )
     return rows
@@ -104,12 +117,13 @@ def _passage(texts: Texts, trigger: dict[str, Any], target: str) -> Passage:
 
 def to_csv(rows: list[Row], scope: str, types: str | None = None) -> str:
     """Return Table 2 as CSV, one line per value. Columns for the other choice of types end in its name."""
-    header = ["layer", "key", "prediction", "top_probability", "agreeing_triggers", "triggers", "precision", "trigger",
-              "token", "agrees", "scope"]  # fmt: skip
+    header = ["layer", *key_columns(rows), "prediction", "top_probability", "agreeing_triggers", "triggers",
+              "precision", "trigger", "token", "agrees", "scope"]  # fmt: skip
     more = ("prediction", "top_probability", "agreeing_triggers", "precision")
     return csv_text([*header, *(f"{name}_{types}" for name in more if types)], (
-        [r.layer, r.key, r.prediction, f"{r.probability:.6g}", r.agreeing, r.triggers, _share(r.precision),
-         r.passage and r.passage.plain, r.passage and r.passage.marked, str(r.agrees).lower(), scope,
+        [r.layer, *key_cells(r.key, r.neurons), r.prediction, f"{r.probability:.6g}", r.agreeing,
+         r.triggers, _share(r.precision), r.passage and r.passage.plain, r.passage and r.passage.marked,
+         str(r.agrees).lower(), scope,
          *([r.other.prediction, f"{r.other.probability:.6g}", r.other.agreeing, _share(r.other.precision)]
            if r.other else [])]
         for r in rows
@@ -123,9 +137,7 @@ def _share(precision: float | None) -> str | None:
 def to_latex(rows: list[Row], scope: str, types: str | None = None) -> str:
     """Return Table 2 as a LaTeX ``tabular`` (its packages in the first line)."""
     lines = opened("tabular", "l", "l", "r", *(["l"] if types else []), 0.4 if types else 0.55)
-    if scope != "paper":
-        columns = 5 if types else 4
-        lines.append(f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{surrogate model: not the paper's}}}} \\\\")
+    lines += mark_latex(scope, 5 if types else 4)
     beside = f" & {SAID[types].capitalize()}" if types else ""
     lines += [f"Value & Prediction & Precision (n){beside} & Trigger example \\\\", r"\midrule"]
     for row in rows:
@@ -137,8 +149,8 @@ def to_latex(rows: list[Row], scope: str, types: str | None = None) -> str:
         if row.passage:
             before = " ".join(filter(None, [r"\dots" if row.passage.cut else "", latex(row.passage.before)]))
             marked = f" \\textbf{{{latex(row.passage.marked)}}}" if row.passage.marked else ""
-        lines.append(f"$\\mathbf{{v}}_{{{row.key}}}^{{{row.layer}}}$ & {latex(row.prediction)} & {precision} & "
-                     f"{before}{marked} \\\\")  # fmt: skip
+        value = f"$\\mathbf{{v}}_{{{name_latex(row.name)}}}^{{{row.layer}}}$"
+        lines.append(f"{value} & {latex(row.prediction)} & {precision} & {before}{marked} \\\\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

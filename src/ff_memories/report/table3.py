@@ -4,22 +4,33 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ff_memories.base import memories
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
+from ff_memories.model.scope import mark_latex
 from ff_memories.patterns.annotators import ANNOTATOR, TYPES
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.table1 import not_by_people, said
+from ff_memories.report.table1 import key_cells, key_columns, not_by_people, said
 
 
 @dataclass(frozen=True)
 class AnnotatedKey:
-    """One annotator's reading of a key: patterns as (number, description, type), and prefixes with their patterns."""
+    """One annotator's reading of a key: patterns as (number, description, type), and prefixes with their patterns.
+
+    ``neurons``: d_m where both signs of a coefficient count, else ``None``.
+    """
 
     layer: int
     key: int
     annotator: str
     patterns: tuple[tuple[int, str, str], ...]
     prefixes: tuple[tuple[int, tuple[int, ...], Passage], ...]
+    neurons: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the key as readers see it (``base.memories``)."""
+        return memories.shown(self.key, self.neurons)
 
     @property
     def mark(self) -> str:
@@ -27,7 +38,9 @@ class AnnotatedKey:
         return said(self.annotator)
 
 
-def annotated_key(annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, shown: int) -> AnnotatedKey | None:
+def annotated_key(
+    annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, shown: int, neurons: int | None = None
+) -> AnnotatedKey | None:
     """Return the key whose patterns cover most of its first ``shown`` triggers, preferring keys with both types.
 
     People's annotations take precedence over the proxy's. Ties go to lower layers, then to lower keys.
@@ -51,17 +64,28 @@ def annotated_key(annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Text
         tuple((n, escape_invisible(text), kind)
               for n, text, kind in mine.select("pattern", "description", "type").iter_rows()),
         tuple((r, tuple(n for n, ranks in held if r in ranks), texts.passage(s, p)) for r, s, p in rows.iter_rows()),
+        neurons,
     )  # fmt: skip
 
 
 def to_csv(found: AnnotatedKey | None, scope: str) -> str:
     """Return Table 3 as CSV, one line per prefix."""
-    header = ["layer", "key", "annotator", "rank", "patterns", "descriptions", "prefix", "last_token", "scope"]
+    header = [
+        "layer",
+        *key_columns([found] if found else []),
+        "annotator",
+        "rank",
+        "patterns",
+        "descriptions",
+        "prefix",
+        "last_token",
+        "scope",
+    ]
     if found is None:
         return csv_text(header, [])
     named = {n: f"{text} ({kind})" for n, text, kind in found.patterns}
     return csv_text(header, (
-        [found.layer, found.key, found.mark or "people", rank, " ".join(map(str, held)),
+        [found.layer, *key_cells(found.key, found.neurons), found.mark or "people", rank, " ".join(map(str, held)),
          "; ".join(named[n] for n in held), p.plain, p.marked, scope]
         for rank, held, p in found.prefixes
     ))  # fmt: skip
@@ -71,8 +95,7 @@ def to_latex(found: AnnotatedKey | None, scope: str) -> str:
     """Return Table 3 as a LaTeX ``tabular`` (its packages in the first line), one line per prefix."""
     patterns, prefixes, mark = (found.patterns, found.prefixes, found.mark) if found else ((), (), "")
     lines = opened("tabular", "r", "l", 0.75)
-    if scope != "paper":
-        lines.append(r"\multicolumn{3}{l}{\textbf{surrogate model: not the paper's}} \\")
+    lines += mark_latex(scope, 3)
     lines += not_by_people(mark, 3)
     lines += [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
     lines += [r"\midrule", r"Rank & Patterns & Trigger prefix \\", r"\midrule"]

@@ -3,7 +3,7 @@
 from ff_memories import tables
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output
-from ff_memories.model.info import read_info
+from ff_memories.model.info import neurons, read_info
 from ff_memories.report import table1
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
@@ -29,7 +29,12 @@ def run(
     """
     described, texts = read_info(info), Texts.read(sentences, corpus, dictionary)
     rows = table1.table1(
-        tables.read(annotations), tables.read(labels), tables.read(triggers), texts, described["layers"]
+        tables.read(annotations),
+        tables.read(labels),
+        tables.read(triggers),
+        texts,
+        described["layers"],
+        neurons(described),
     )
     scope = described["scope"]
     write_whole(html, render("table1.html.j2", rows=rows, scope=scope))

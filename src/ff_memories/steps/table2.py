@@ -5,7 +5,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.figures.other_types import SAID
-from ff_memories.model.info import read_info
+from ff_memories.model.info import neurons, read_info
 from ff_memories.report import table2
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
@@ -30,11 +30,12 @@ def run(
         html: file to write: an HTML fragment for the report
         rows: number of values in the HTML and LaTeX tables
     """
-    scope, texts = read_info(info)["scope"], Texts.read(sentences, corpus, dictionary)
+    described, texts = read_info(info), Texts.read(sentences, corpus, dictionary)
     target = config.values.target
     known = tables.read(values)
     types = table2.other_types(known)
-    found = table2.table2(known, tables.read(triggers), texts, target)
+    found = table2.table2(known, tables.read(triggers), texts, target, neurons=neurons(described))
+    scope = described["scope"]
     said = types and SAID[types]
     write_whole(html, render("table2.html.j2", rows=found[:rows], scope=scope, target=target, other=said))
     write_whole(csv, table2.to_csv(found, scope, types))

@@ -4,7 +4,7 @@ from ff_memories import tables
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
-from ff_memories.model.info import read_info
+from ff_memories.model.info import neurons, read_info
 from ff_memories.report import table3
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
@@ -27,8 +27,11 @@ def run(
     Args:
         html: file to write: an HTML fragment for the report
     """
-    scope, texts = read_info(info)["scope"], Texts.read(sentences, corpus, dictionary)
-    found = table3.annotated_key(tables.read(annotations), tables.read(triggers), texts, config.patterns.top)
+    described, texts = read_info(info), Texts.read(sentences, corpus, dictionary)
+    found = table3.annotated_key(
+        tables.read(annotations), tables.read(triggers), texts, config.patterns.top, neurons(described)
+    )
+    scope = described["scope"]
     write_whole(html, render("table3.html.j2", found=found, scope=scope))
     write_whole(csv, table3.to_csv(found, scope))
     write_whole(tex, table3.to_latex(found, scope))

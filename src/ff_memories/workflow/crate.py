@@ -40,7 +40,7 @@ def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> RO
     Args:
         recorded: from ``provenance.read``.
         configfile: the run's config file; ``None`` for the default run.
-        scope: the model info's ``scope``, ``paper`` or ``surrogate``.
+        scope: the model info's ``scope``.
 
     Raises:
         UserError: a file for the crate differs from the record.
@@ -94,7 +94,8 @@ def _software(path: Path = Path("CITATION.cff")) -> dict[str, Any]:
 
 
 def _whose(scope: str) -> str:
-    return "the paper's own model" if scope == "paper" else "a surrogate model, not the paper's own"
+    others = {"surrogate": "a surrogate model, not the paper's own", "model": "a model that is not the paper's"}
+    return others.get(scope, "the paper's own model")
 
 
 def _name(recorded: dict[str, Stage]) -> str:

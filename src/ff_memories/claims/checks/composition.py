@@ -7,7 +7,7 @@ from ff_memories.base.bootstrap import ends
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, both, tally
 from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.measures import active_memories, agreeing_cases, zero_agreement
+from ff_memories.claims.measures import active_memories, agreeing_cases, effective_memories, zero_agreement
 from ff_memories.claims.statistics import (
     Share,
     average,
@@ -36,8 +36,39 @@ def _lowest_again(evidence: Evidence, layers: list[int]) -> np.ndarray:
     return np.array(layers)[again.argmin(1)].astype(np.float64) if len(again) else np.empty(0)
 
 
+def _effective(evidence: Evidence) -> dict[int, float]:
+    """Return the median effective number of memories by layer; nothing if no table has it."""
+    table = evidence.table("composition")
+    return by_layer(effective_memories(table), "median") if "effective" in table.columns else {}
+
+
+def _not_defined(evidence: Evidence, instead: str) -> Measurement:
+    """Return a measurement without a number, for models none of whose memories is inactive."""
+    why = f"active memories are not defined with {evidence.activation}: no coefficient is exactly zero"
+    return Measurement(n=evidence.table("composition").height, reason="; ".join(filter(None, [why, instead])))
+
+
+def _effective_share(evidence: Evidence) -> str:
+    """Return in words the share of effective memories, for a model without inactive ones."""
+    if not (shares := {layer: median / evidence.keys for layer, median in _effective(evidence).items()}):
+        return ""
+    ends_ = f"medians from {percent(min(shares.values()))} to {percent(max(shares.values()))} by layer"
+    middle = percent(float(np.median(list(shares.values()))))
+    return f"the effective number of memories is {middle} of {evidence.keys:,} ({ends_})"
+
+
+def _fewest_effective(evidence: Evidence) -> str:
+    """Return in words where the effective number of memories is lowest, for a model without inactive ones."""
+    if not (medians := _effective(evidence)):
+        return ""
+    lowest = min(medians, key=lambda layer: (medians[layer], layer))
+    return f"the effective number of memories is lowest in layer {lowest}, with a median of {medians[lowest]:.3g}"
+
+
 def minority_active(evidence: Evidence, *, within: list[float], minority: float, layers_needed: int) -> Measurement:
     """K18: the median share of active memories is within a range in every layer, and below half in most."""
+    if not evidence.inactive:
+        return _not_defined(evidence, _effective_share(evidence))
     medians = _active(evidence)
     if not medians:
         return Measurement(reason=EMPTY)
@@ -55,6 +86,8 @@ def minority_active(evidence: Evidence, *, within: list[float], minority: float,
 
 def active_dip(evidence: Evidence, *, dip: list[int], bottom: list[int], factor: float) -> Measurement:
     """K19: the layer with the fewest active memories is in a range, and has clearly fewer than the bottom layers."""
+    if not evidence.inactive:
+        return _not_defined(evidence, _fewest_effective(evidence))
     medians = _active(evidence)
     below = average(medians, between(bottom, evidence.layers))
     if not medians or below is None:

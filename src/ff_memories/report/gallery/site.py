@@ -13,6 +13,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.templates import environment
 from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
+from ff_memories.model.scope import TITLES
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary
@@ -93,4 +94,8 @@ def _shown(material: Material) -> list[list[int]]:
 def index(run: str, scope: str) -> str:
     """Return the HTML page."""
     scripts = [f"{name}.js" for name in SCRIPTS]
-    return environment("report.gallery").get_template("index.html.j2").render(run=run, scope=scope, scripts=scripts)
+    return (
+        environment("report.gallery")
+        .get_template("index.html.j2")
+        .render(run=run, scope=scope, title=TITLES[scope], scripts=scripts)
+    )
