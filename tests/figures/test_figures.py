@@ -448,3 +448,23 @@ print(hashlib.md5(vl_convert.svg_to_png(sys.argv[2])).hexdigest())
     assert drawn("ours") == drawn("the machine's", FONTCONFIG_FILE=str(none))
     if drawn("ours") == drawn("the machine's"):
         pytest.skip("this machine has no Liberation Sans of another version: apt-get install fonts-liberation")
+
+
+def test_the_papers_values_are_no_target_for_another_model():
+    assert not looking("figure9").paper_values.is_empty(), "the same figure of a surrogate has them"
+    another = replace(looking("figure9"), scope="model")
+    assert another.paper_values.is_empty()
+    tables_ = chosen("figure9", synthetic())
+    said = json.dumps(draw.chart(draw.data(tables_, Settings(SECTIONS), another), another).to_dict())
+    assert MARKS["model"] in said and "surrogate" not in said and "paper's range" not in said
+
+
+def test_figure_7_draws_effective_memories_where_none_is_inactive():
+    given = chosen("figure7", synthetic())
+    given["composition"] = given["composition"].with_columns(pl.lit(2.5, pl.Float32).alias("effective"))
+    context = replace(looking("figure7"), scope="model", active=False)
+    frame = draw.data(given, Settings(SECTIONS), context)
+    assert set(frame["median"]) == {2.5}
+    said = json.dumps(draw.chart(frame, context).to_dict(), ensure_ascii=False)
+    assert "Effective number of memories" in said and "random keys" not in said and "untrained" not in said
+    assert "The effective number of memories: median 2.5" in said

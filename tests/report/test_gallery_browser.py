@@ -414,3 +414,23 @@ def test_a_gallery_of_the_papers_size_loads_in_parts_from_any_static_host(tmp_pa
             print(f"{address}: {took:.0f} ms, {served.total() / 1e3:.0f} KB more")
             assert holds(), address
         assert browsing.console(driver) == []
+
+
+def test_negative_coefficients_are_named_by_key_and_mark_everywhere(tmp_path):
+    both = {"scope": "model", "signs": 2, "neurons": 35}
+    build(tmp_path / "gallery", card=both)
+    with browsing.browser(tmp_path) as driver:
+        site = Gallery(driver, tmp_path / "gallery")
+        site.open("#/2/12-")
+        assert "Layer 2, key 12, negative coefficients" in site.text and "the value is −v" in site.text
+        assert "47" not in site("return document.querySelector('h1').innerText + document.title")
+        assert "Not the paper's model" in site("return document.body.innerText")
+        assert site("return Sheet.key(Key.shown).split('\\n')[1]").startswith("made-up,model,2,12,-1,1,")
+        site.go("#/?layer=2&sort=-address")
+        assert site.keys[0] == "#/2/34-" and "2 / 34−" in site.text.replace("\n", " ")
+        site.search("fires", "1/3-")
+        assert site.address == "#/1/3-" and "key 3, negative coefficients" in site.text
+        site("[...document.querySelectorAll('main p.quiet a')].find((a) => /Positive/.test(a.innerText)).click()")
+        browsing.until(lambda: site.address == "#/1/3")
+        site.open("#/1/35")
+        assert "keys 0 to 34" in site.text

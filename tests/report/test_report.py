@@ -408,3 +408,33 @@ def test_every_part_leads_to_where_it_comes_from(tmp_path):
     assert {f"../tables/{name}.parquet" for name in FIGURES["figure3"].tables} <= set(links)
     assert "../figure2.csv" in links
     assert "ff-memories why figure2.svg" in made_report(tmp_path)[1].read_text()
+
+
+def test_tables_name_a_key_of_negative_coefficients_by_its_mark():
+    folded = pl.lit(5, pl.UInt16)
+    found, labels, triggers = (table.with_columns(key=folded) for table in (ANNOTATIONS, LABELS, TRIGGERS))
+    rows = table1.table1(
+        found.unique(["annotator", "layer", "key", "pattern"]), labels, triggers, texts(), 16, neurons=3
+    )
+    assert rows and {row.name for row in rows} == {"2−"}
+    assert "_{2-}" in table1.to_latex(rows, "model") and "surrogate" not in table1.to_latex(rows, "model")
+    head, first, *_ = table1.to_csv(rows, "model").splitlines()
+    assert head.startswith("layer,key,sign,") and first.startswith("1,2,-1,")
+    (row,) = table2.table2(frame("values", value(4, key=5)), TRIGGERS, texts(), "next", neurons=3)
+    assert row.name == "2−" and table2.to_csv([row], "model").splitlines()[1].startswith("1,2,-1,")
+
+
+def test_a_model_of_transformers_is_no_surrogate_and_no_stand_in(tmp_path):
+    more = {"model_type": "llama", "gated": True, "signs": 2, "neurons": 32, "activation": "silu", "final_norm": True,
+            "start_token": "<s>", "model_sha256": {"model.safetensors": "ab" * 32}}  # fmt: skip
+    code, page = made_report(tmp_path, "model", card=more)
+    assert code == 0
+    html, text = page.read_text(), (tmp_path / "summary.md").read_text()
+    for page in (html, text):
+        page = re.sub("<style>.*?</style>", "", page, flags=re.DOTALL)
+        assert "urrogate" not in page and "stand-in" not in page and "reproduced" not in page
+        assert "not the paper's model" in page.replace("&#39;", "'").lower()
+        assert "nothing about the paper's numbers" in page.replace("&#39;", "'")
+        assert "−v" in page, "what a memory of negative coefficients is"
+    assert "32 keys and values per layer" in html and "after the token &lt;s&gt;" in html
+    assert "abab" in html

@@ -101,8 +101,8 @@ def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, sh
     )  # fmt: skip
 
 
-def build(folder, made=None):
+def build(folder, made=None, card=CARD):
     """Write a made-up gallery; return what it is made of."""
     made = made or material()
-    site.build(folder, made, Settings(CONFIG), CARD)
+    site.build(folder, made, Settings(CONFIG), card)
     return made

@@ -113,10 +113,11 @@ def claims_table(scope="surrogate", measured=0.25, **verdicts):
     return tables.conform(pl.DataFrame(rows, schema=tables.TABLES["claims"].columns), tables.TABLES["claims"])
 
 
-def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=(), judged=None):
+def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=(), judged=None, card=None):
     info = {"scope": info_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
             "final_norm": False, "max_positions": 64, "heads": 2,
             "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
+    info |= card or {}
     (folder / "info.json").write_text(json.dumps(info))
     if judged is None:
         judged = verdicts(register(), Evidence({}, 16, 64, 100), scope)

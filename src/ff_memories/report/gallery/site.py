@@ -13,6 +13,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.templates import environment
 from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
+from ff_memories.model.info import neurons
 from ff_memories.model.scope import TITLES
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.keys import LEVELS, key_parts
@@ -49,7 +50,7 @@ def _write(folder: Path, material: Material, config: Settings, info: dict[str, A
     own = files("ff_memories.report.gallery")
     for source in sorted(own.joinpath("static").iterdir(), key=lambda path: path.name):
         write_whole(folder / source.name, source.read_text(encoding="utf-8"))
-    write_whole(folder / "index.html", index(config.run, info["scope"]))
+    write_whole(folder / "index.html", index(config.run, info["scope"], neurons(info) is not None))
     starts = []
     for number, (start, entries) in enumerate(word_parts(material)):
         parts.write(folder, f"words-{number}", entries)
@@ -70,6 +71,7 @@ def manifest(material: Material, config: Settings, info: dict[str, Any], starts:
         "scope": info["scope"],
         "layers": material.layers,
         "keys": material.keys,
+        **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
         "top": material.triggers.select(pl.col("rank").max()).item() or 0,
         "shaded": material.shaded,
@@ -91,11 +93,11 @@ def _shown(material: Material) -> list[list[int]]:
     return [(material.places[own.start : own.stop] % material.keys).tolist() for own in layers]
 
 
-def index(run: str, scope: str) -> str:
+def index(run: str, scope: str, both: bool = False) -> str:
     """Return the HTML page."""
     scripts = [f"{name}.js" for name in SCRIPTS]
     return (
         environment("report.gallery")
         .get_template("index.html.j2")
-        .render(run=run, scope=scope, title=TITLES[scope], scripts=scripts)
+        .render(run=run, scope=scope, both=both, title=TITLES[scope], scripts=scripts)
     )

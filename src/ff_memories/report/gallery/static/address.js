@@ -1,6 +1,20 @@
 "use strict";
 // Addresses: #/16/1935 is a key, #/?layer=16&agrees=1&sort=probability a list. docs/gallery.md describes them.
 
+// Names of memories. Where a model counts both signs of a coefficient, memory d_m + i is key i's negative coefficients,
+// with the value -v: readers see "12−".
+const Memory = {
+  key: (memory) => (manifest.neurons ? memory % manifest.neurons : memory),
+  negative: (memory) => Boolean(manifest.neurons) && memory >= manifest.neurons,
+  name: (memory) => `${Memory.key(memory)}${Memory.negative(memory) ? "−" : ""}`,
+  long: (memory) => `key ${Numbers.whole(Memory.key(memory))}${Memory.negative(memory) ? ", negative coefficients" : ""}`,
+  // Return a memory's place in its layer; one that the model lacks is beyond the last.
+  read(key, minus) {
+    if (!manifest?.neurons) return minus ? Infinity : key;
+    return key >= manifest.neurons ? Infinity : minus ? key + manifest.neurons : key;
+  },
+};
+
 const Address = {
   // The parameters of a list. A range is 3, 3.., ..3 or 3..5.
   fields: {
@@ -25,8 +39,8 @@ const Address = {
   // Return {page: "key", layer, key}, {page: "list", query, number, faults} or, for unknown addresses, {page: "none"}.
   parse(hash) {
     const path = hash.replace(/^#/, "") || "/";
-    const key = /^\/(\d+)\/(\d+)$/.exec(path);
-    if (key) return { page: "key", layer: Number(key[1]), key: Number(key[2]) };
+    const key = /^\/(\d+)\/(\d+)(-|−|%E2%88%92)?$/i.exec(path);
+    if (key) return { page: "key", layer: Number(key[1]), key: Memory.read(Number(key[2]), key[3]) };
     if (path !== "/" && !path.startsWith("/?")) return { page: "none" };
     const query = {}, faults = [];
     let number = 1;
@@ -55,7 +69,7 @@ const Address = {
     return [found[1] === undefined ? -Infinity : Number(found[1]), found[3] === undefined ? Infinity : Number(found[3])];
   },
 
-  ofKey: (layer, key) => `#/${layer}/${key}`,
+  ofKey: (layer, key) => `#/${layer}/${Memory.name(key).replace("−", "-")}`,
 
   ofList(query, number = 1) {
     const parameters = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value != null));

@@ -29,8 +29,9 @@ async function route() {
 
 function missing(place) {
   const inside = place.layer >= 1 && place.layer <= manifest.layers && place.key < manifest.keys;
+  const signs = manifest.neurons ? "; 12- is key 12's negative coefficients" : "";
   const text = place.page === "key" && inside ? `The gallery shows ${many(manifest.shown[place.layer - 1].length, "key")} of the ${Numbers.whole(manifest.keys)} of layer ${place.layer}, and not this one.`
-    : place.page === "key" ? `This model has layers 1 to ${manifest.layers} and keys 0 to ${manifest.keys - 1}.` : "This page does not exist.";
+    : place.page === "key" ? `This model has layers 1 to ${manifest.layers} and keys 0 to ${(manifest.neurons ?? manifest.keys) - 1}${signs}.` : "This page does not exist.";
   document.getElementById("main").replaceChildren(make("h1", { tabindex: "-1" }, "Not found"), make("p", {}, text, " ", make("a", { href: "#/" }, "All keys")));
   document.title = `Not found · ${document.body.dataset.title}`;
 }
@@ -47,8 +48,8 @@ function search(event) {
   const kind = document.getElementById("kind").value, words = document.getElementById("words").value.trim();
   const place = Address.parse(location.hash), query = place.page === "list" ? { ...place.query } : {};
   for (const name of ["fires", "promotes", "text", "sort"]) delete query[name];
-  const address = /^\s*(\d+)\s*\/\s*(\d+)\s*$/.exec(words);
-  location.hash = address ? Address.ofKey(Number(address[1]), Number(address[2])) : Address.ofList({ ...query, [kind]: words });
+  const address = /^\s*(\d+)\s*\/\s*(\d+)\s*([-−])?\s*$/.exec(words);
+  location.hash = address ? `#/${Number(address[1])}/${Number(address[2])}${address[3] ? "-" : ""}` : Address.ofList({ ...query, [kind]: words });
   document.activeElement?.blur();
 }
 

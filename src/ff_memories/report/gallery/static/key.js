@@ -11,14 +11,15 @@ const Key = {
     this.shown = { row, record };
     document.getElementById("main").replaceChildren(
       this.paths(row),
-      make("div", { class: "head" }, make("h1", { tabindex: "-1" }, `Layer ${layer}, key ${Numbers.whole(key)}`), Sheet.button()),
+      make("div", { class: "head" }, make("h1", { tabindex: "-1" }, `Layer ${layer}, ${Memory.long(key)}`), Sheet.button()),
       make("p", { class: "gist" }, this.gist(row)),
+      ...(manifest.neurons ? [this.sign(layer, key)] : []),
       make("div", { class: "sides" },
         make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Key: triggers"), this.triggers(row, record)),
         make("aside", { "aria-labelledby": "value" },
           make("section", {}, make("h2", { id: "value" }, "Value: promoted tokens"), this.value(row, record)),
           record.p || record.b ? this.patterns(record) : null, row.changes ? this.changes(row) : null)));
-    document.title = `Layer ${layer}, key ${key} · ${document.body.dataset.title}`;
+    document.title = `Layer ${layer}, ${Memory.long(key)} · ${document.body.dataset.title}`;
     say(document.title);
   },
 
@@ -45,6 +46,13 @@ const Key = {
     const end = row.end === "" ? [one ? "is empty" : "are empty"] : [one ? "ends in " : "end in ", token(row.end, { class: "word last" })];
     return [`${row.same} of its ${row.triggers > 1 ? `top ${row.triggers} triggers` : "triggers"} `, ...end, ". Its value promotes ", token(row.top, { class: "word" }),
       `, which ${manifest.target === "next" ? "follows" : "ends"} ${following}.`];
+  },
+
+  // Say whose coefficients and which value a memory of a model with both signs has, and link to the other sign.
+  sign(layer, key) {
+    const below = Memory.negative(key), other = below ? key - manifest.neurons : key + manifest.neurons;
+    return make("p", { class: "quiet" }, below ? "Coefficients below zero, shown with their signs changed; the value is −v. " : "Coefficients above zero; the value is v. ",
+      make("a", { href: Address.ofKey(layer, other) }, `${below ? "Positive" : "Negative"} coefficients of this key`));
   },
 
   triggers(row, record) {

@@ -99,7 +99,7 @@ const List = {
     const target = manifest.target === "next" ? "Next token" : "Last token";
     const cell = (label, ...content) => make("td", { "data-label": label }, ...content);
     return make("tr", {},
-      make("th", { scope: "row" }, make("a", { href: address }, make("span", { class: "layer" }, row.layer), " / ", row.key)),
+      make("th", { scope: "row" }, make("a", { href: address }, make("span", { class: "layer" }, row.layer), " / ", Memory.name(row.key))),
       matches && cell("Matches", n < 0 ? `${-n}.` : Numbers.whole(n)),
       row.end === null
         ? cell("Fires on", make("span", { class: "quiet" }, "nothing"))

@@ -11,13 +11,19 @@ const Sheet = {
 
   text: (rows) => rows.map((row) => row.map(Sheet.cell).join(",")).join("\n") + "\n",
 
+  // The columns that name a key, and their cells.
+  get keyed() {
+    return manifest.neurons ? ["key", "sign"] : ["key"];
+  },
+  named: (key) => (manifest.neurons ? [Memory.key(key), Memory.negative(key) ? -1 : 1] : [key]),
+
   list(ordinals, matches) {
-    const head = ["run", "model", "layer", "key", "ends_in", "same_end", "triggers", "coefficient", "top_token", "top_probability",
+    const head = ["run", "model", "layer", ...this.keyed, "ends_in", "same_end", "triggers", "coefficient", "top_token", "top_probability",
       manifest.target === "next" ? "next_token" : "last_token", "rank", "agrees", "agreeing_triggers", "measured_triggers", ...manifest.labels, "annotators_differ",
       "change_first", "change_last", "change_random", ...(matches ? ["match"] : [])];
     const rows = ordinals.map((ordinal) => {
       const row = Layers.row(ordinal);
-      return [manifest.run, manifest.scope, row.layer, row.key, row.end, row.same, row.triggers, row.coefficient, row.top, row.probability,
+      return [manifest.run, manifest.scope, row.layer, ...this.named(row.key), row.end, row.same, row.triggers, row.coefficient, row.top, row.probability,
         row.next, row.rank, row.agrees, row.agreeing, row.measured, ...(row.labels ?? manifest.labels.map(() => null)), row.disagree,
         ...(row.changes ?? [null, null, null]), ...(matches ? [Math.abs(matches.get(ordinal))] : [])];
     });
@@ -25,11 +31,11 @@ const Sheet = {
   },
 
   key({ row, record }) {
-    const head = ["run", "model", "layer", "key", "rank", "coefficient", "file", "line", "tokens_left_out", "prefix", "next_token", "labels",
+    const head = ["run", "model", "layer", ...this.keyed, "rank", "coefficient", "file", "line", "tokens_left_out", "prefix", "next_token", "labels",
       "change_first", "change_last", "change_random", "removed_random"];
     const labels = (rank) => Object.entries(record.b ?? {}).flatMap(([who, pairs]) =>
       pairs.filter(([other]) => other === rank).map(([, label]) => `${who}: ${label}`)).join("; ");
-    const rows = record.t.map((text, i) => [manifest.run, manifest.scope, row.layer, row.key, i + 1, record.c[i], manifest.files[record.f?.[i] ?? 0], record.l[i],
+    const rows = record.t.map((text, i) => [manifest.run, manifest.scope, row.layer, ...this.named(row.key), i + 1, record.c[i], manifest.files[record.f?.[i] ?? 0], record.l[i],
       record.x?.[i] ?? 0, text, record.n[i], labels(i + 1), ...(record.m?.[i + 1] ?? [null, null, null, null])]);
     return this.text([head, ...rows]);
   },
@@ -44,7 +50,7 @@ const Sheet = {
   async download() {
     const place = Address.parse(location.hash);
     let name, text;
-    if (place.page === "key") [name, text] = [`key-${place.layer}-${place.key}`, this.key(Key.shown)];
+    if (place.page === "key") [name, text] = [`key-${place.layer}-${Memory.name(place.key).replace("−", "-negative")}`, this.key(Key.shown)];
     else {
       const { ordinals, matches } = List.last;
       await Layers.need([...new Set(ordinals.map((ordinal) => Layers.place(ordinal)[0]))]);
