@@ -22,6 +22,12 @@ BLANK = "␣"  # how a token's leading blank is shown
 _UNREADABLE = "\ufffd"
 _EXTRA = "pip install -c constraints.txt -e '.[hf]'"
 
+# How byte-level tokenizers write bytes: printable ones as themselves, the others by the characters from U+0100 on.
+_PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_BYTES = {chr(b): b for b in _PRINTED} | {
+    chr(0x100 + i): b for i, b in enumerate(b for b in range(0x100) if b not in _PRINTED)
+}
+
 
 class Tokenizer:
     """Token types and their ids, with the same interface as ``dictionary.Dictionary``.
@@ -57,7 +63,7 @@ class Tokenizer:
                 continue
             text = decode([token])
             begins = token.startswith(("Ġ", "▁")) and not text.startswith(" ")
-            out[number] = token if _UNREADABLE in text else (" " if begins else "") + text
+            out[number] = _bytes(token) if _UNREADABLE in text else (" " if begins else "") + text
         return out
 
     @cached_property
@@ -152,6 +158,14 @@ class Tokenizer:
                 "give the tokenizer.json that was saved with the model",
             )
         return cls(fast, vocab)
+
+
+def _bytes(token: str) -> str:
+    """Return a byte-level token that is no whole text with its bytes spelled out: ``<0x96>``; any other as it is."""
+    if not all(char in _BYTES for char in token):
+        return token
+    text = bytes(_BYTES[char] for char in token)
+    return "".join(chr(b) if 0x20 <= b < 0x7F else f"<0x{b:02X}>" for b in text)
 
 
 def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: str, where: str) -> int:
