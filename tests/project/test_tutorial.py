@@ -41,7 +41,7 @@ def test_the_chapter_on_a_model_of_transformers_shows_what_its_text_says():
     model, text, triggers, promoted, agreement, layers = run(
         notebook.cells(SECOND), "data/demo-llama/model.safetensors"
     )
-    assert "8 layers with 344 neurons and 688 keys" in model.printed and "sentences" in text.printed
+    assert "8 layers with 344 keys each, and 2 signs" in model.printed and "sentences" in text.printed
     assert triggers.html.count("&quot;If ") > 5
     assert re.search(r"<td>0</td><td>&quot;␣is&quot;</td>", promoted.html)
     some, total = map(int, re.search(r"(\d+) of (\d+)", agreement.printed).groups())
