@@ -151,3 +151,25 @@ def test_the_released_code_looks_at_all_memories():
     released = config(fidelity="released", triggers__keys=3)
     with pytest.raises(UserError, match="needs all memories"):
         configs.parse(released)
+
+
+def test_show_computes_the_triggers_that_the_run_did_not_look_for(tmp_path, monkeypatch, capsys):
+    from ff_memories.cli import main
+
+    write_inputs(tmp_path, words(44))
+    monkeypatch.chdir(tmp_path)
+    settings = config(triggers__keys={1: [3]})
+    run_steps(tmp_path, settings, out="results/small/tables")
+    made = tmp_path / "results/small"
+    for folder, names in (
+        ("model", ["model.safetensors", "model.json", "info.json"]),
+        ("corpus", ["corpus.safetensors"]),
+    ):
+        (made / folder).mkdir()
+        for name in names:
+            (made / "tables" / name).rename(made / folder / name)
+    with pytest.raises(SystemExit) as end:
+        main(["show", "--configfile", "config.yaml", "--layer", "1", "--key", "3", "4", "--top", "6"])
+    assert end.value.code in (0, None)
+    said = capsys.readouterr().out
+    assert len([line for line in said.splitlines() if "->" in line]) == 12

@@ -57,8 +57,6 @@ rule gallery:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step(
-            "gallery", "run", "gallery", "values", "mutations", *run_.sampling
-        ),
+        **run_.step("gallery", "run", "gallery", "values", "mutations", *run_.sampling),
     shell:
         command("gallery")
