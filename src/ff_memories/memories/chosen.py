@@ -7,7 +7,6 @@ import polars as pl
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
-from ff_memories.model.decoder import LanguageModel
 
 Asked = int | dict[int, list[int]] | None  # what the config says: how many of each layer, or which; None for all
 Chosen = list[np.ndarray]  # by layer, ascending
@@ -90,8 +89,11 @@ def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -
     return [np.array(sorted(asked.get(layer, [])), dtype=np.int64) for layer in range(1, layers + 1)]
 
 
-def of_model(asked: Asked, decoder: LanguageModel, settings: Any) -> list[tuple[int, int]] | None:
-    """Return (layer, key) of what a run looks at in a model, see ``memories`` and ``keys``; ``None`` for all."""
+def of_model(asked: Asked, decoder: Any, settings: Any) -> list[tuple[int, int]] | None:
+    """Return (layer, key) of what a run looks at in a model, see ``memories`` and ``keys``; ``None`` for all.
+
+    ``decoder``: a ``LanguageModel``; steps that run no model do not depend on that module.
+    """
     shape = decoder.description
     found = memories(asked, shape.layers, shape.keys, settings)
     return None if found is None else keys(found, shape.keys, decoder.signs)
