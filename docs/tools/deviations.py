@@ -31,7 +31,7 @@ INTRODUCTION = """\
 # Differences between paper and code
 
 This page lists every choice that the paper's text leaves open, and every place where the authors' released code differs
-from the text. C1 to C8 follow the released code file by file; D1 to D35 are open questions by subject. Each entry has
+from the text. C1 to C8 follow the released code file by file; D1 to D36 are open questions by subject. Each entry has
 
 - what the text says;
 - what the released code does, and where;

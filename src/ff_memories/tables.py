@@ -66,6 +66,7 @@ _PREDICTED: Columns = {
     "top_token": TOKEN, "top_probability": pl.Float32, "next_token_rank": pl.UInt32, "agrees": pl.Boolean,
     "agreeing_triggers": pl.UInt16,
 }  # fmt: skip
+FOLDED: Columns = {"agrees_folded": pl.Boolean, "agreeing_triggers_folded": pl.UInt16}  # of models of `transformers`
 VERDICTS = (
     "reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails", "measured", "not_applicable",
     "not_attempted",
@@ -96,14 +97,15 @@ TABLES = {
         optional={"removed_tokens": pl.UInt16},
     ),
     "values": Schema(
-        "E4-E7: every value's prediction, and how it compares with the tokens that follow its key's triggers",
+        "E4-E7: every value's prediction, and how it compares with the tokens that follow its key's triggers; `folded` "
+        "counts types that differ only in case and in blanks around them as one",
         ("layer", "key"),
         {"layer": LAYER, "key": KEY, "top_token": TOKEN, "top_probability": pl.Float32, "next_token": TOKEN,
          "next_token_rank": pl.UInt32, "agrees": pl.Boolean, "agreeing_triggers": pl.UInt16,
          "triggers": pl.UInt16},
-        frozenset({"next_token", *(name + suffix for name in ("next_token_rank", "agrees")
+        frozenset({"next_token", *(name + suffix for name in ("next_token_rank", "agrees", "agrees_folded")
                                    for suffix in ("", "_all", "_trained"))}),
-        _both(_PREDICTED),
+        FOLDED | _both(_PREDICTED | FOLDED),
     ),
     "promoted": Schema(
         "the tokens that every value promotes most, for the gallery; `token_rank` 0 is the top token",

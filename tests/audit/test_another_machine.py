@@ -271,6 +271,8 @@ def test_every_column_of_every_table_has_a_rule():
             if dtype.is_float():
                 assert rules.get(column) in (equality.COEFFICIENT, equality.CHANGE, equality.PROBABILITY,
                                              equality.STATISTIC), (name, column)  # fmt: skip
+    folded = [name for name in tables.TABLES["values"].optional if "folded" in name]
+    assert len(folded) == 6 and {equality.RULES["values"][name] for name in folded} == {equality.DECIDED}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import tiny
 import torch
 from pipeline import run_steps
 from tokenizers import Tokenizer, models
-from transformers_run import prepare, settings_of, write_model, write_sentences
+from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
 from ff_memories.audit import checks
 from ff_memories.audit.audit import LEFT_OUT, ROWS, audit, draws, recomputed
@@ -22,6 +22,7 @@ from ff_memories.audit.seen import Seen
 from ff_memories.audit.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
 from ff_memories.inputs import model_folder
+from ff_memories.inputs.training_transformers import tokenizer
 from ff_memories.workflow.run import Run
 
 SOME = Aim(0.95, 0.05, seed=1)  # 59 rows of each table
@@ -190,6 +191,9 @@ FAULTS = {
     ("values", "next_token_rank"): lambda r: {"next_token_rank": r["next_token_rank"] + 1},
     ("values", "agreeing_triggers"): lambda r: {"agreeing_triggers": r["agreeing_triggers"] + 1},
     ("values", "top_token_trained"): SHIFT("top_token_trained"),
+    ("values", "agrees_folded"): lambda r: {"agrees_folded": not r["agrees_folded"]},
+    ("values", "agreeing_triggers_folded"): lambda r: {"agreeing_triggers_folded": r["agreeing_triggers_folded"] + 1},
+    ("values", "agrees_folded_trained"): lambda r: {"agrees_folded_trained": not r["agrees_folded_trained"]},
     ("promoted", "token"): SHIFT("token"),
     ("promoted", "probability"): lambda r: {"probability": r["probability"] * 1.001},
     ("shading", "coefficient"): lambda r: {"coefficient": -r["coefficient"]},
@@ -212,6 +216,23 @@ def test_a_planted_fault_is_found_in_its_row_and_column(sound, table, column):
         result = recomputed(table, sound, row | FAULTS[table, column](row))
         assert result.state == DIFFERS
         assert column in ("sentence", "position", "removed", "token") or column in result.says
+
+
+def test_values_agree_folded_where_the_texts_of_both_tokens_do(sound, tmp_path):
+    """Row by row, by the texts that the run's tokenizer itself decodes."""
+    write_sentences(tmp_path / "train.txt", 160, 1)
+    fast = tokenizer(tmp_path / "train.txt", KINDS)
+    text = [str(fast.decode([i])).strip().casefold() for i in range(len(fast))]
+    alike = lambda a, b: a == b or (text[a] == text[b] != "" and "\ufffd" not in text[a])
+    following = sound.tables["triggers"].drop_nulls("next_token")
+    rows = sound.tables["values"].drop_nulls("next_token")
+    assert sum(alike(i, j) for i in rows["next_token"].unique() for j in range(i)) > 3
+    for row in rows.gather_every(20).to_dicts():
+        after = following.filter(layer=row["layer"], key=row["key"])["next_token"].to_list()
+        for suffix in ("", "_trained"):
+            top = row["top_token" + suffix]
+            assert row["agrees_folded" + suffix] == alike(row["next_token"], top)
+            assert row["agreeing_triggers_folded" + suffix] == sum(alike(token, top) for token in after)
 
 
 def test_a_removed_word_of_other_tokens_is_found(words):

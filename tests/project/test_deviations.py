@@ -20,7 +20,7 @@ EXTRACTION = (*SECTIONS, "patterns")
 
 
 def test_every_part_of_the_code_and_every_open_question_has_its_entry():
-    expected = [f"C{i}" for i in range(1, 9)] + [f"D{i}" for i in range(1, 36)]
+    expected = [f"C{i}" for i in range(1, 9)] + [f"D{i}" for i in range(1, 37)]
     assert [entry.id for entry in register()] == expected
 
 

@@ -120,6 +120,20 @@ def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, 
     assert table2.to_csv([row], "paper", types).splitlines()[0].startswith("layer,key,prediction,top_probability,")
 
 
+def test_table2_says_how_many_keys_agree_by_id_and_folded_where_the_run_has_both():
+    rows = [value(4 + i, key=i) | {"agrees": i == 0} for i in range(4)]
+    plain = frame("values", *rows)
+    both = plain.with_columns(agrees_folded=pl.Series([True, True, False, True]))
+    assert table2.agreement(plain) is None and table2.agreement(both.head(0)) is None
+    assert table2.agreement(both) == (0.25, 0.75)
+    unknown = both.with_columns(pl.lit(None, pl.Boolean).alias(name) for name in ("agrees", "agrees_folded"))
+    assert table2.agreement(unknown) is None and table2.agreement(pl.concat([both, unknown])) == (0.25, 0.75)
+    page = lambda given: render("table2.html.j2", rows=[], scope="paper", target="next", agreement=given)
+    said = page((0.25, 0.75)).replace("\u202f", " ").replace("\u00a0", " ")
+    assert "25 % have a value that agrees with the top trigger; 75 % if" in said
+    assert page(None) == render("table2.html.j2", rows=[], scope="paper", target="next") and "25" not in page(None)
+
+
 def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_before_the_proxy():
     both = [annotation([1], key=1), annotation([2], key=1, pattern=2) | {"type": "semantic"}]
     proxy = [annotation([1, 2, 3], "wide", key=2), *both]

@@ -20,7 +20,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import BOS, Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs import model_folder
 from ff_memories.memories import chosen
 from ff_memories.memories.trigger_table import POSITIONS
@@ -42,6 +42,7 @@ class Evidence:
     lists: dict[tuple[int, int], pl.DataFrame] = field(init=False)
     near: Closeness = field(init=False)
     never: list[int] = field(default_factory=list)  # ids of the types that are never trained
+    folds: np.ndarray | None = None  # the class of every type, if the run compares tokens by class also
     _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class Evidence:
         frames = {name: tables.read(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
-        return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained())
+        return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
 
     @cached_property
     def looked_at(self) -> list[tuple[int, int]] | None:
@@ -205,6 +206,12 @@ def _predicted(
         compare.same(*named("agrees"), None if first is None else first == top),
         compare.same(*named("agreeing_triggers"), known.count(top)),
     ]
+    if evidence.folds is not None:
+        alike = lambda token: bool(evidence.folds[token] == evidence.folds[top])
+        results += [
+            compare.same(*named("agrees_folded"), None if first is None else alike(first)),
+            compare.same(*named("agreeing_triggers_folded"), sum(map(alike, known))),
+        ]
     if first is None:
         results.append(compare.same(*named("next_token_rank"), None))
     elif first < len(said) and said[first] > -torch.inf:  # with the head alone, rarer words have no rank

@@ -14,7 +14,7 @@ import polars as pl
 
 from ff_memories.audit import tolerances
 from ff_memories.audit.tolerances import INTERVAL, Tolerances
-from ff_memories.tables import TABLES
+from ff_memories.tables import FOLDED, TABLES
 
 SHOWN = 5  # differences shown per table
 SAME, COEFFICIENT, CHANGE, PROBABILITY, DECIDED, STATISTIC, FOLLOWS = (
@@ -34,7 +34,7 @@ RULES: dict[str, dict[str, str]] = {
     "values": {
         "next_token": DECIDED, "triggers": DECIDED,
         **{name + types: PROBABILITY if name == "top_probability" else DECIDED
-           for name in ("top_token", "top_probability", "next_token_rank", "agrees", "agreeing_triggers")
+           for name in ("top_token", "top_probability", "next_token_rank", "agrees", "agreeing_triggers", *FOLDED)
            for types in TYPES},
     },
     "examples": {"model_top": DECIDED},

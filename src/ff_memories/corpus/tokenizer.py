@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Fast
 
 BLANK = "␣"  # how a token's leading blank is shown
+BLANKS = ("Ġ", "▁")  # what tokenizers write for a blank
 _UNREADABLE = "\ufffd"
 _EXTRA = "pip install -c constraints.txt -e '.[hf]'"
 
@@ -52,18 +53,45 @@ class Tokenizer:
     @cached_property
     def _surfaces(self) -> list[str]:
         """Each type's text, with the blank that it begins with; types that the tokenizer does not name are empty."""
-        out = [""] * len(self)
-        added = {number: str(token.content) for number, token in self.fast.get_added_tokens_decoder().items()}
+        return self._texts[0]
+
+    @cached_property
+    def _texts(self) -> tuple[list[str], set[int]]:
+        """``_surfaces``, and the ids of types that are no text: parts of a character, and special tokens."""
+        out, parts = [""] * len(self), set()
+        added = self.fast.get_added_tokens_decoder()
         decode = self.fast.decoder.decode if self.fast.decoder is not None else "".join
         for token, number in self.fast.get_vocab(with_added_tokens=True).items():
             if number >= len(out):
                 continue
             if number in added:
-                out[number] = added[number]
+                out[number] = str(added[number].content)
+                if added[number].special:
+                    parts.add(number)
                 continue
             text = decode([token])
-            begins = token.startswith(("Ġ", "▁")) and not text.startswith(" ")
-            out[number] = _bytes(token) if _UNREADABLE in text else (" " if begins else "") + text
+            begins = token.startswith(BLANKS) and not text.startswith(" ")
+            if _UNREADABLE in text:
+                out[number] = _bytes(token)
+                parts.add(number)
+            else:
+                out[number] = (" " if begins else "") + text
+        return out, parts
+
+    def folded(self) -> np.ndarray:
+        """Return the class of every type, (vocab,) int64: the lowest id of types alike but for case and blanks.
+
+        Blanks are those around a type's text: "The", " the" and "the" are one class. Types without text are classes of
+        their own: blanks, parts of a character, special tokens, and types that the tokenizer does not name.
+        """
+        surfaces, parts = self._texts
+        out, first = np.arange(len(self)), dict[str, int]()
+        for number, surface in enumerate(surfaces):
+            text = surface.strip()
+            if self.fast.decoder is None:  # then a type's text has the mark of its blank
+                text = text.lstrip("".join(BLANKS))
+            if text and number not in parts:
+                out[number] = first.setdefault(text.casefold(), number)
         return out
 
     @cached_property

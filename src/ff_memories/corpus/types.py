@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import numpy as np
+
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.corpus.dictionary import BOS, PAD, Dictionary
@@ -33,6 +35,11 @@ def write_types(tokenizer: Path, vocab: int, path: Path) -> None:
 def never_trained(path: Path | None) -> list[int]:
     """Return ``never_trained`` of a file's types; without a file, what every dictionary has: ``<s>`` and ``<pad>``."""
     return [BOS, PAD] if path is None else read_types(path).never_trained()
+
+
+def folded(types: Types) -> np.ndarray | None:
+    """Return ``Tokenizer.folded``; ``None`` for a dictionary, whose runs compare ids alone."""
+    return types.folded() if isinstance(types, Tokenizer) else None
 
 
 def check_dictionary(path: str | Path, dictionary: Types, vocab: int) -> None:

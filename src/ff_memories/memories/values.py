@@ -110,6 +110,7 @@ def table(
     target: str,
     types: str = "all",
     keys: list[tuple[int, int]] | None = None,
+    folds: np.ndarray | None = None,
 ) -> pl.DataFrame:
     """Return the ``values`` table (E4-E7), a row per key that the run looks at.
 
@@ -119,6 +120,7 @@ def table(
         target: ``next`` or ``last``, see ``targets``.
         types: among which the columns without a suffix are; those of the other choice have its name as a suffix.
         keys: (layer, key) of those that the run looks at, None for all.
+        folds: the class (vocab,) int64 of every type (``Tokenizer.folded``), to compare tokens by class also.
     """
     known = targets(triggers, corpus, target)
     first = known.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
@@ -137,11 +139,13 @@ def table(
     counts = known.group_by("layer", "key").agg(pl.len().alias("triggers"))
     values = values.join(counts, on=["layer", "key"], how="left", maintain_order="left")
     for choice, suffix in ((types, ""), (other(types), f"_{other(types)}")):
-        values = _with_predictions(values, known, found[choice], suffix)
+        values = _with_predictions(values, known, found[choice], suffix, folds)
     return chosen.rows(keys, values.with_columns(pl.col("triggers").fill_null(0)))
 
 
-def _with_predictions(values: pl.DataFrame, known: pl.DataFrame, found: Predicted, suffix: str) -> pl.DataFrame:
+def _with_predictions(
+    values: pl.DataFrame, known: pl.DataFrame, found: Predicted, suffix: str, folds: np.ndarray | None
+) -> pl.DataFrame:
     """Add what values predict among some types, and how many of their keys' triggers are followed by it."""
     values = values.with_columns(
         pl.Series("top_token" + suffix, found.top.ravel().astype(np.uint32)),
@@ -153,11 +157,17 @@ def _with_predictions(values: pl.DataFrame, known: pl.DataFrame, found: Predicte
         .alias("next_token_rank" + suffix),
         (pl.col("next_token") == pl.col("top_token" + suffix)).alias("agrees" + suffix),
     )
-    agreeing = (
-        known.join(values.select("layer", "key", pl.col("top_token" + suffix).alias("top")), on=["layer", "key"])
-        .group_by("layer", "key")
-        .agg((pl.col("target") == pl.col("top")).sum().alias("agreeing_triggers" + suffix))
-    )
+    compared = known.join(values.select("layer", "key", top="top_token" + suffix), on=["layer", "key"])
+    counts = {"agreeing_triggers" + suffix: pl.col("target") == pl.col("top")}
+    if folds is not None:
+        types = pl.Series(folds)
+        class_of = lambda token: types.gather(token)  # null for null
+        values = values.with_columns(
+            (class_of(values["next_token"]) == class_of(values["top_token" + suffix])).alias("agrees_folded" + suffix)
+        )
+        compared = compared.with_columns(alike=class_of(compared["target"]) == class_of(compared["top"]))
+        counts["agreeing_triggers_folded" + suffix] = pl.col("alike")
+    agreeing = compared.group_by("layer", "key").agg(hits.sum().alias(name) for name, hits in counts.items())
     return values.join(agreeing, on=["layer", "key"], how="left", maintain_order="left").with_columns(
-        pl.col("agreeing_triggers" + suffix).fill_null(0)
+        pl.col(*counts).fill_null(0)
     )

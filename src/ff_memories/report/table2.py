@@ -85,6 +85,16 @@ def table2(
     return rows
 
 
+def agreement(values: pl.DataFrame) -> tuple[float, float] | None:
+    """Return the share of keys whose value agrees with their top trigger, by id and folded.
+
+    ``None`` if the table has no column ``agrees_folded``, or no key has a token to compare with.
+    """
+    if "agrees_folded" not in values.columns or not (known := values.drop_nulls("agrees")).height:
+        return None
+    return float(known["agrees"].to_numpy().mean()), float(known["agrees_folded"].to_numpy().mean())
+
+
 def other_types(values: pl.DataFrame) -> str | None:
     """Return the other choice of ``values.types`` that the table has columns for, ``trained`` or ``all``, if any."""
     return other(values, "top_token")

@@ -36,7 +36,8 @@ def run(
     types = table2.other_types(known)
     found = table2.table2(known, tables.read(triggers), texts, target, neurons=neurons(described))
     scope = described["scope"]
-    said = types and SAID[types]
-    write_whole(html, render("table2.html.j2", rows=found[:rows], scope=scope, target=target, other=said))
+    said, shares = types and SAID[types], table2.agreement(known)
+    fragment = render("table2.html.j2", rows=found[:rows], scope=scope, target=target, other=said, agreement=shares)
+    write_whole(html, fragment)
     write_whole(csv, table2.to_csv(found, scope, types))
     write_whole(tex, table2.to_latex(found[:rows], scope, types))

@@ -4,7 +4,7 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import never_trained
+from ff_memories.corpus.types import folded, never_trained, read_types
 from ff_memories.memories import chosen, imported_triggers
 from ff_memories.memories import values as predictions
 from ff_memories.model.loading import load_model
@@ -23,11 +23,12 @@ def run(
     options, decoder = config.values, load_model(weights, description, execution, config.precision)
     decoder.vocabulary.leave_out(never_trained(dictionary))
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
+    folds = None if dictionary is None else folded(read_types(dictionary))
     text = store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     asked = chosen.of_model(config.looked_at, decoder, config)
     tables.write(
-        predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked),
+        predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked, folds),
         values,
         decoder.precision,
         decoder.neurons,
