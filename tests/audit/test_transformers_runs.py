@@ -13,7 +13,7 @@ from pipeline import run_steps
 from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
-from ff_memories.audit import checks
+from ff_memories.audit import checks, equality
 from ff_memories.audit.audit import LEFT_OUT, ROWS, audit, draws, recomputed
 from ff_memories.audit.checks import Evidence
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
@@ -233,6 +233,15 @@ def test_values_agree_folded_where_the_texts_of_both_tokens_do(sound, tmp_path):
             top = row["top_token" + suffix]
             assert row["agrees_folded" + suffix] == alike(row["next_token"], top)
             assert row["agreeing_triggers_folded" + suffix] == sum(alike(token, top) for token in after)
+
+
+def test_a_table_without_the_columns_of_folded_agreement_differs_in_words(sound):
+    frame = sound.tables["values"]
+    lacks = frame.drop(name for name in frame.columns if "folded" in name)
+    assert recomputed("values", sound, lacks.row(5, named=True)).state == DIFFERS
+    for one, other in ((frame, lacks), (lacks, frame)):
+        said = equality.compare({"values": one}, {"values": other})["values"].different
+        assert len(said) == 4 and said[0] == "values: only one of the runs has the column agreeing_triggers_folded"
 
 
 def test_a_removed_word_of_other_tokens_is_found(words):

@@ -208,9 +208,10 @@ def _predicted(
     ]
     if evidence.folds is not None:
         alike = lambda token: bool(evidence.folds[token] == evidence.folds[top])
-        results += [
-            compare.same(*named("agrees_folded"), None if first is None else alike(first)),
-            compare.same(*named("agreeing_triggers_folded"), sum(map(alike, known))),
+        found: dict[str, bool | int | None] = {"agrees_folded": None if first is None else alike(first)}
+        found["agreeing_triggers_folded"] = sum(map(alike, known))
+        results += [  # a table without these columns is not this run's
+            compare.same(name + suffix, row.get(name + suffix), right) for name, right in found.items()
         ]
     if first is None:
         results.append(compare.same(*named("next_token_rank"), None))

@@ -186,6 +186,10 @@ def _same(out: Outcome, both: pl.DataFrame, column: str) -> None:
 def _rows(name: str, a: pl.DataFrame, b: pl.DataFrame, key: list[str], limits: Tolerances) -> Outcome:
     """Compare tables row by row; rows with a difference in a decided column stay open."""
     out, rules = Outcome(name, (len(a), len(b)), limits), RULES[name]
+    shared = [column for column in a.columns if column in b.columns]
+    for column in sorted(set(a.columns) ^ set(b.columns)):
+        out.different.append(f"{name}: only one of the runs has the column {column}")
+    a, b = a.select(shared), b.select(shared)
     both, only_a, only_b = _joined(a, b, key)
     out.differs(only_a.iter_rows(named=True), "only one of the runs has this row")
     out.differs(only_b.iter_rows(named=True), "only one of the runs has this row")
