@@ -361,17 +361,24 @@ def against_transformers(at: Subject) -> list[dict[str, Any]]:
     for kind in ("gpt2", "llama"):
         model: Any = random_transformer(kind, size, str(at.decoder.device))
         plain, rounds = methods.plain_transformers(model, corpus), []
+        gated = model.description.gated
+        two: Any = random_transformer(kind, size, str(at.decoder.device), signs=2) if gated else None
         for _ in range(at.rounds):
             padded, _ = methods.padded_transformers(model, corpus, size.top)
             best = methods.lists(model, size.top)
             ours = methods.engine(model, corpus, size.top, "best", best)
-            ways = {"plain": plain, "ours": ours, "padded": padded}
-            rounds.append(in_turns(ways, plans(corpus, at.batch_tokens), {"ours": best.finish}))
+            ways, ends = {"plain": plain, "ours": ours, "padded": padded}, {"ours": best.finish}
+            if gated:
+                lists = methods.lists(two, size.top)
+                ways["both"], ends["both"] = methods.engine(two, corpus, size.top, "best", lists), lists.finish
+            rounds.append(in_turns(ways, plans(corpus, at.batch_tokens), ends))
         one = lambda name, above, below, most, least, kind=kind, rounds=rounds: at.row(
             f"{kind}: {name}", ratio(rounds, above, below), most, "ratio", size.cold, least
         )
         rows.append(one("per sentence / transformers' forward", "ours", "plain", 1.1, None))
         rows.append(one("transformers, padded, hook and cache / ours", "padded", "ours", None, 1.8))
+        if gated:
+            rows.append(one("both signs / one sign", "both", "ours", 1.2, None))
     return rows
 
 

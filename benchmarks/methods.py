@@ -79,7 +79,7 @@ def engine(decoder: Decoder, corpus: Corpus, top: int, per_sentence: str, best: 
 def lists(decoder: Decoder, top: int) -> TopTriggers:
     """Return empty lists of a model's keys."""
     shape = decoder.description
-    return TopTriggers(shape.layers, shape.keys, top, device=decoder.device, precision=decoder.precision)
+    return TopTriggers(shape.layers, decoder.memories, top, device=decoder.device, precision=decoder.precision)
 
 
 def concatenate(decoder: Decoder, corpus: Corpus, top: int) -> Method:

@@ -47,10 +47,10 @@ numbers miss their target; the list below each table gives the reason from the m
 
 
 def keep(table: pl.DataFrame) -> None:
-    """Put a machine's measurements among those that are kept, in place of its former ones, and write the page."""
+    """Put a machine's measurements among those that are kept, in place of the same ones, and write the page."""
     held = read()
-    own = table.select("machine", "model").unique()
-    every = pl.concat([held.join(own, on=["machine", "model"], how="anti"), table.drop("row")])
+    own = table.select("machine", "model", "measure").unique()
+    every = pl.concat([held.join(own, on=list(own.columns), how="anti"), table.drop("row")])
     write_whole(KEPT, every.write_csv(float_precision=6))
     write_whole(PAGE, markdown(read()))
 

@@ -97,7 +97,7 @@ def random_corpus(tokens: int, vocab: int, seed: int = 1, longest: int = 500) ->
     return Corpus(words, np.concatenate([[0], np.cumsum(lengths)]), len(lengths))
 
 
-def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1) -> Transformer:
+def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1, signs: int = 1) -> Transformer:
     """Return a model of `transformers` of these dimensions, GPT-2's or Llama's, with the weights it begins with."""
     vocab, d, m = size.cutoffs[-1], size.model, size.keys
     options: dict[str, Any] = {"vocab_size": vocab, "bos_token_id": 2, "eos_token_id": 2}
@@ -116,4 +116,4 @@ def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1
         size.layers, d, m, size.heads, vocab, (vocab,), False, (vocab,), False, kind == "gpt2", True, 512, 1.0,
         sum(p.numel() for p in model.parameters()), {}, kind, 2, family.gated,
     )  # fmt: skip
-    return Transformer(model, description, family)
+    return Transformer(model, replace(description, signs=signs), family)

@@ -1,0 +1,31 @@
+"""The recorded runs, each pulled alone into a fresh clone. The record must be of these sources."""
+
+import subprocess
+
+import pytest
+from projects import run
+from running import ROOT
+
+from ff_memories.workflow import lock
+
+RUNS = {
+    "demo": ("dvc.yaml", "data/demo/model.pt", "data/demo/dict.txt"),
+    "demo-gpt2": ("runs/demo-gpt2/dvc.yaml", "data/demo-gpt2"),
+    "demo-llama": ("runs/demo-llama/dvc.yaml", "data/demo-llama"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_that_alone_was_pulled_is_up_to_date_and_verifies(name, tmp_path):
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+    config = [] if name == "demo" else ["--configfile", f"config/{name}.yaml"]
+    run(clone, "dvc", "pull", "--quiet", *RUNS[name])
+    run(clone, "ff-memories", "restore", *config)
+    assert run(clone, "dvc", "status", RUNS[name][0]).stdout.strip() == "Data and pipelines are up to date."
+    assert "Nothing to be done" in run(clone, "snakemake", "-n", *config).stdout
+    assert run(clone, "ff-memories", "verify", *config).returncode == 0
+    others = {path for path in RUNS if path != name and (clone / "results" / path).exists()}
+    assert not others
+    assert lock.path_of().is_file()
