@@ -23,9 +23,10 @@ from ff_memories.cli import main
 from ff_memories.memories import promoted
 from ff_memories.model.decoder import Decoder
 from ff_memories.report.gallery import parts, site
-from ff_memories.report.gallery.keys import LEVELS
+from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.text import number, shown
 from ff_memories.report.gallery.words import EVERYWHERE, fold, order, word_parts
+from ff_memories.report.passages import Texts
 
 STATIC = ROOT / "src" / "ff_memories" / "report" / "gallery" / "static"
 
@@ -289,6 +290,22 @@ def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):
 def test_a_gallery_is_never_pushed():
     (out,) = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["gallery"]["outs"]
     assert out["results/demo/gallery"]["cache"] is False  # what the cache has not cannot be pushed
+
+
+def test_pieces_of_a_word_are_told_from_words():
+    whole = material()
+    assert "g" not in next(key_parts(whole))[0]
+    begins = np.random.default_rng(1).random(len(whole.corpus.tokens)) < 0.5
+    texts = Texts(replace(whole.corpus, begins=begins), whole.texts.dictionary)
+    pieces = replace(whole, texts=texts)
+    first = next(key_parts(pieces))[0]
+    own = whole.triggers.filter((pl.col("layer") == 1) & (pl.col("key") == 0)).sort("rank")
+    starts = whole.corpus.offsets[own["sentence"]]
+    ends = starts + own["position"].cast(pl.Int64).to_numpy()
+    assert [list(map(int, one)) for one in first["g"]] == [
+        begins[b - len(text) : b].tolist() for b, text in zip(ends, first["g"], strict=True)
+    ]
+    assert [len(one) for one in first["g"]] == [len(text.split(" ")) for text in first["t"]]
 
 
 def some_keys(full):

@@ -14,8 +14,8 @@ BULLET = "- "
 
 
 def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Return the count of each verdict. ``claims``: the content of a run's ``claims.json``."""
-    return dict(Counter(claim["verdict"] for claim in claims.values()))
+    """Return the count of each verdict as shown. ``claims``: the content of a run's ``claims.json``."""
+    return dict(Counter(shown(claim["verdict"], claim.get("measured")) for claim in claims.values()))
 
 
 def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:

@@ -20,7 +20,8 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
 
     A record's fields, with one entry per trigger unless noted: ``c`` coefficients, ``t`` prefixes as text,
     ``x`` number of tokens cut off before them, ``n`` next tokens (null: the sentence ends), ``l`` lines and ``f``
-    files of the corpus, ``h`` shading of the first triggers, one per token. ``v``: the value's [token, probability];
+    files of the corpus, ``h`` shading of the first triggers, one per token, ``g`` a 1 for each token that begins a word
+    (left out where all do). ``v``: the value's [token, probability];
     ``m``: by rank [change without the first, last, random token, that token's place]; ``b``: by annotator [[rank,
     label]]; ``p``: patterns, [annotator, type, description, ranks].
     """
@@ -50,6 +51,8 @@ def _record(material: Material, plain: dict[str, list[Any]], rows: range, shade:
         "l": [plain["line"][i] for i in rows],
     }
     files = [plain["file"][i] for i in rows]
+    if (begins := material.corpus.begins) is not None:  # a token that begins a word has a blank before it
+        record["g"] = ["".join("01"[int(begun)] for begun in begins[first[i] : end[i]]) for i in rows]
     if any(cut):
         record["x"] = cut
     if any(files):

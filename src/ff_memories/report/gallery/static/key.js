@@ -70,7 +70,7 @@ const Key = {
     const next = record.n[i] === null ? make("span", { class: "quiet" }, "the sentence ends") : token(record.n[i], { class: agrees ? "word yes" : "word" });
     const prefix = make("p", { class: "prefix", dir: "ltr" },
       cut ? make("span", { class: "quiet", title: `${many(cut, "token")} before` }, "… ") : null,
-      words.length ? this.shaded(words, record.h?.[i], coefficient, record.c[0], cut) : make("span", { class: "quiet" }, "(empty prefix)"));
+      words.length ? this.shaded(words, record.h?.[i], coefficient, record.c[0], cut, record.g?.[i]) : make("span", { class: "quiet" }, "(empty prefix)"));
     const place = `${manifest.files[record.f?.[i] ?? 0]}, line ${Numbers.whole(record.l[i])}`;
     return make("li", {},
       make("div", { class: "measure", title: place }, make("span", { class: "rank" }, i + 1), bar(coefficient / record.c[0]), make("span", { class: "number" }, Numbers.short(coefficient))),
@@ -79,8 +79,9 @@ const Key = {
       this.notes(record.m?.[i + 1], labels));
   },
 
-  // Return a prefix's words, each shaded by the key's coefficient after it, with the last one framed.
-  shaded(words, levels, coefficient, highest, cut) {
+  // Return a prefix's words, each shaded by the key's coefficient after it, with the last one framed. ``begins`` has a 1
+  // for each token that begins a word; without it every token is one.
+  shaded(words, levels, coefficient, highest, cut, begins) {
     const top = manifest.levels.length - 1;
     return words.flatMap((word, i) => {
       const last = i === words.length - 1, element = token(word, { class: last ? "word last" : "word" });
@@ -90,7 +91,7 @@ const Key = {
         element.classList.add("tint");
         element.title = `${last ? "" : "about "}${last ? Numbers.short(coefficient) : (level * highest).toPrecision(2)} after token ${cut + i + 1}`;
       }
-      return [element, " "];
+      return [i && begins?.[i] !== "0" ? " " : null, element];
     });
   },
 
