@@ -25,6 +25,7 @@ LAYERS = (  # from below: each room imports only from those before it, and from 
     "patterns",
     "figures",
     "released",
+    "exports",
     "report",
     "api",
     "workflow",

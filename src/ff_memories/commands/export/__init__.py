@@ -1,1 +1,1 @@
-"""Write a run's tables in the formats of the authors' released code."""
+"""Write a run's tables in other formats: the authors' released code, Hugging Face, Neuronpedia, delphi."""

@@ -1,0 +1,112 @@
+"""delphi's cache of latents: read as delphi's loader reads it, and computed again one sentence at a time."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from pipeline import step
+from safetensors.numpy import load_file
+
+from ff_memories import api
+from ff_memories.corpus import store
+
+RESULTS, KEYS = "results/small", 160
+
+
+def export(out, *keys, others=20):
+    options = ("--configfile", "my.yaml", "--others", others, "--device", "cpu", "--threads", 1)
+    step("export", "delphi", *options, "--out", out, "--keys", *keys)
+    return out
+
+
+def loaded(folder):
+    """Read a module as delphi's TensorBuffer does: latents' locations and activations, and the tokens."""
+    [path] = folder.glob("*.safetensors")
+    held, first = load_file(path), int(path.name.split("_")[0])
+    assert {name: array.dtype.name for name, array in held.items()} == {
+        "locations": "uint16", "activations": "float16", "tokens": "int64",
+    }  # fmt: skip
+    where = held["locations"].astype(np.int64)
+    where[:, 2] += first
+    assert path.stem == f"0_{KEYS - 1}"
+    return where, held["activations"], held["tokens"]
+
+
+@pytest.fixture(scope="module")
+def exported(llama, tmp_path_factory):
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.chdir(llama)
+    yield export(tmp_path_factory.mktemp("delphi") / "out", "2/7", "3/12", "2/9", "3/17-")
+    monkeypatch.undo()
+
+
+def test_a_module_per_layer_and_sign_with_its_config(exported):
+    folders = {path.name: path for path in (exported / "latents").iterdir()}
+    assert set(folders) == {"layers.1.mlp", "layers.2.mlp", "layers.2.mlp.neg"}
+    latents = {name: np.unique(loaded(folder)[0][:, 2]).tolist() for name, folder in folders.items()}
+    assert latents == {"layers.1.mlp": [7, 9], "layers.2.mlp": [12], "layers.2.mlp.neg": [17]}
+    for folder in folders.values():
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        length = loaded(folder)[2].shape[1]
+        assert config["model_name"] == "model" and config["ctx_len"] == config["cache_ctx_len"] == length
+        assert set(config) >= {"dataset_repo", "dataset_split", "dataset_name", "dataset_column", "n_tokens"}
+
+
+def test_every_coefficient_is_the_models_one_sentence_at_a_time(llama, exported):
+    model = api.load_model(llama / "model")
+    corpus = store.read(llama / RESULTS / "corpus" / "corpus.safetensors")
+    triggers = pl.read_parquet(llama / RESULTS / "tables" / "triggers.parquet")
+    keys = [(2, 7, 1), (2, 9, 1), (3, 12, 1), (3, 17, -1)]
+    needed = set(triggers.filter(pl.struct("layer", "key", "sign").map_elements(
+        lambda row: tuple(row.values()) in keys, return_dtype=pl.Boolean))["sentence"])  # fmt: skip
+    by_tokens = {tuple(corpus.sentence(s).tolist()): s for s in range(corpus.train)}
+    for name, layer, sign, keys in (("layers.1.mlp", 2, 1, [7, 9]), ("layers.2.mlp.neg", 3, -1, [17])):
+        where, values, tokens = loaded(exported / "latents" / name)
+        seen = np.zeros((*tokens.shape, KEYS), dtype=np.float16)
+        seen[tuple(where.T)] = values
+        assert (np.lexsort(where.T[::-1]) == np.arange(len(where))).all(), "delphi's order"
+        found = set()
+        for row, context in enumerate(tokens):
+            lengths = [n for n in range(1, len(context)) if tuple(context[1 : n + 1].tolist()) in by_tokens]
+            own = context[1 : max(lengths) + 1].astype(np.int32)
+            found.add(by_tokens[tuple(own.tolist())])
+            assert (context[max(lengths) + 1 :] == context[0]).all(), "start tokens fill the context"
+            text = model.decoder.pack([own])
+            x = model.decoder.embed(text)
+            for block in model.decoder.layers[:layer]:
+                out = block(x, text)
+                x = out.output
+            plain = sign * out.coefficients[1:, :KEYS].detach().numpy()
+            for key in keys:
+                theirs = seen[row, 1 : len(own) + 1, key].astype(np.float32)
+                assert np.allclose(theirs, np.maximum(plain[:, key], 0), atol=2e-5, rtol=2e-3)
+            assert not seen[row, 0].any() and not seen[row, len(own) + 1 :].any()
+        texts = lambda numbers: {tuple(corpus.sentence(s).tolist()) for s in numbers}
+        assert texts(needed) <= texts(found) and len(tokens) > len(needed)
+
+
+def test_a_key_without_others_has_its_triggers_alone(here, tmp_path):
+    where, _, tokens = loaded(export(tmp_path / "one", "1/3", others=0) / "latents" / "layers.0.mlp")
+    triggers = pl.read_parquet(here / RESULTS / "tables" / "triggers.parquet").filter(layer=1, key=3, sign=1)
+    assert len(tokens) == triggers["sentence"].n_unique()
+    assert set(where[:, 0].tolist()) == set(range(len(tokens)))
+
+
+@pytest.mark.parametrize("key, said", [
+    ("12", "not a layer and a key"), ("4/1", "layers are 1 to 3"), ("1/160", "keys 0 to 159"), ("1/x", "not a key"),
+    ("1/99999999999999999999", "not a layer and a key"), ("0/1-", "no such key"),
+])  # fmt: skip
+def test_keys_that_are_none_are_refused(here, capsys, tmp_path, key, said):
+    with pytest.raises(AssertionError):
+        export(tmp_path / "x", key)
+    assert said in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_fairseq_model_is_refused(here, capsys, tmp_path):
+    text = (here / "my.yaml").read_text(encoding="utf-8")
+    text = text.replace("folder: model", "checkpoint: model.pt\n  dictionary: dict.txt")
+    (here / "other.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(AssertionError):
+        step("export", "delphi", "--configfile", "other.yaml", "--out", tmp_path / "x", "--keys", "1/2")
+    assert "delphi reads tokens with a tokenizer of transformers" in capsys.readouterr().err

@@ -1,0 +1,234 @@
+"""Neuronpedia's features and activations: its columns and types, and the tables' values."""
+
+import gzip
+import json
+from collections import defaultdict
+
+import numpy as np
+import polars as pl
+import pytest
+from pipeline import step
+from tokenizers import Tokenizer
+
+from ff_memories.corpus import store
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.exports import neuronpedia
+
+RESULTS, KEYS, LAYERS, BLANK = "results/small", 160, 3, "␣"
+
+# Columns of Neuronpedia's tables (apps/webapp/prisma/schema.prisma) and their types: a list's item type in a list.
+# Those without a default must be given: "!".
+NEURON = {
+    "modelId": "str!", "layer": "str!", "index": "str!", "sourceSetName": "str", "creatorId": "str",
+    "maxActApprox": "float", "hasVector": "bool", "vector": ["float"], "vectorLabel": "str", "hookName": "str",
+    "vectorDefaultSteerStrength": "float", "topkCosSimIndices": ["int"], "topkCosSimValues": ["float"],
+    "neuron_alignment_indices": ["int"], "neuron_alignment_values": ["float"], "neuron_alignment_l1": ["float"],
+    "correlated_neurons_indices": ["int"], "correlated_neurons_pearson": ["float"],
+    "correlated_neurons_l1": ["float"], "neg_str": ["str"], "neg_values": ["float"], "pos_str": ["str"],
+    "pos_values": ["float"], "frac_nonzero": "float", "freq_hist_data_bar_heights": ["float"],
+    "freq_hist_data_bar_values": ["float"], "logits_hist_data_bar_heights": ["float"],
+    "logits_hist_data_bar_values": ["float"], "decoder_weights_dist": ["float"],
+}  # fmt: skip
+ACTIVATION = {
+    "id": "str!", "tokens": ["str"], "dataIndex": "str", "index": "str!", "layer": "str!", "modelId": "str!",
+    "dataSource": "str", "maxValue": "float!", "maxValueTokenIndex": "int!", "minValue": "float!",
+    "values": ["float"], "dfaValues": ["float"], "dfaTargetIndex": "int", "dfaMaxValue": "float",
+    "creatorId": "str!", "lossValues": ["float"], "logitContributions": "str", "binMin": "float", "binMax": "float",
+    "binContains": "float", "qualifyingTokenIndex": "int",
+}  # fmt: skip
+MODEL = {
+    "id": "str!", "displayNameShort": "str", "displayName": "str", "creatorId": "str!", "layers": "int!",
+    "neuronsPerLayer": "int!", "owner": "str!", "instruct": "bool", "visibility": "str",
+}  # fmt: skip
+SET = {
+    "modelId": "str!", "name": "str!", "description": "str!", "creatorName": "str!", "urls": ["str"],
+    "creatorId": "str!", "releaseName": "str", "visibility": "str", "type": "str",
+}  # fmt: skip
+SOURCE = {
+    "id": "str!", "modelId": "str!", "setName": "str!", "creatorId": "str!", "dataset": "str", "visibility": "str",
+}  # fmt: skip
+RELEASE = {"name": "str!", "description": "str!", "urls": ["str"], "creatorName": "str!", "creatorId": "str!"}
+KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "float": (int, float), "int": int, "bool": bool}
+
+
+def fits(row, schema):
+    """Say what of a row does not fit a table of Neuronpedia's database."""
+    wrong = [name for name in row if name not in schema]
+    wrong += [n for n, kind in schema.items() if not isinstance(kind, list) and kind.endswith("!") and n not in row]
+    for name, value in row.items():
+        kind = schema.get(name, "str")
+        given = value if isinstance(kind, list) else [value]
+        of = KINDS[kind[0] if isinstance(kind, list) else kind.rstrip("!")]
+        if not isinstance(given, list) or not all(isinstance(one, of) for one in given):
+            wrong.append(name)
+        if "\0" in json.dumps(value):
+            wrong.append(f"{name}: NUL")
+    return wrong
+
+
+def lines(path):
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file.read().splitlines()]
+
+
+def export(out, *more):
+    step("export", "neuronpedia", "--configfile", "my.yaml", "--out", out, "--device", "cpu", "--threads", 1, *more)
+    return out
+
+
+def refused(capsys, *more):
+    with pytest.raises(AssertionError):
+        export(*more)
+    return capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def exported(llama, tmp_path_factory):
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.chdir(llama)
+    folder = tmp_path_factory.mktemp("neuronpedia")
+    yield export(folder / "tables") / "model", export(folder / "computed", "--top", 5, "--model-id", "my-model")
+    monkeypatch.undo()
+
+
+def raw(run, name):
+    """A table as it is on disk, with its column `sign`, read without the package."""
+    return pl.read_parquet(run / RESULTS / "tables" / f"{name}.parquet")
+
+
+def sources(folder):
+    return {path.name: path for path in folder.iterdir()}
+
+
+def test_every_layer_and_sign_is_a_source_with_the_rows_it_refers_to(exported):
+    found = sources(exported[0])
+    names = {f"{layer}-ff-memories{end}" for layer in range(LAYERS) for end in ("", "-neg")}
+    assert set(found) == names
+    for name, folder in found.items():
+        held = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.jsonl")}
+        assert set(held) == {"model", "release", "source", "sourceset"}
+        for kind, schema in (("model", MODEL), ("release", RELEASE), ("source", SOURCE), ("sourceset", SET)):
+            assert not fits(held[kind], schema), kind
+        assert (held["model"]["layers"], held["model"]["neuronsPerLayer"]) == (LAYERS, KEYS)
+        features = lines(folder / "features" / "batch-0.jsonl.gz")
+        assert held["source"]["id"] == name == features[0]["layer"]
+        assert held["source"]["setName"] == held["sourceset"]["name"] == features[0]["sourceSetName"]
+        assert held["sourceset"]["releaseName"] == held["release"]["name"]
+        assert {row["modelId"] for row in features} == {held["model"]["id"]} == {"model"}
+
+
+def test_features_have_neuronpedias_columns_and_the_tables_values(llama, exported):
+    types = Tokenizer.from_file(str(llama / "model" / "tokenizer.json"))
+    promoted, best = defaultdict(list), {}
+    rows = raw(llama, "promoted").sort("token_rank")
+    for layer, key, sign, token, chance in rows.select("layer", "key", "sign", "token", "probability").iter_rows():
+        promoted[layer, key, sign].append((token, chance))
+    for layer, key, sign, top in raw(llama, "triggers").filter(rank=1).select(
+        "layer", "key", "sign", "coefficient").iter_rows():  # fmt: skip
+        best[layer, key, sign] = top
+    seen = set()
+    for folder in exported[0].iterdir():
+        columns = None
+        for row in lines(folder / "features" / "batch-0.jsonl.gz"):
+            assert not fits(row, NEURON)
+            assert columns in (None, list(row)), "the importer reads the columns off the first line"
+            columns = list(row)
+            layer, sign = int(row["layer"][0]) + 1, -1 if row["layer"].endswith("-neg") else 1
+            at = layer, int(row["index"]), sign
+            assert at not in seen
+            seen.add(at)
+            assert row["maxActApprox"] == best.get(at, 0.0)
+            assert row["pos_values"] == [chance for _, chance in promoted[at]]
+            opposite = promoted[layer, at[1], -sign]
+            assert row["neg_values"] == [-chance for _, chance in opposite]
+            whole = [types.decode([token]) for token, _ in [*promoted[at], *opposite]]
+            for text, known in zip([*row["pos_str"], *row["neg_str"]], whole, strict=True):
+                assert text == known or "\ufffd" in known or not known, "a token's text, with its leading blank"
+    assert seen == {(lay, k, s) for lay in range(1, LAYERS + 1) for k in range(KEYS) for s in (1, -1)}
+
+
+@pytest.mark.parametrize("which, ranks", [(0, 3), (1, 5)])
+def test_activations_are_the_triggers_with_the_coefficient_after_each_token(llama, exported, which, ranks):
+    corpus = store.read(llama / RESULTS / "corpus" / "corpus.safetensors")
+    types = Tokenizer.from_file(str(llama / "model" / "tokenizer.json"))
+    expected = {
+        (row["layer"], row["key"], row["sign"], row["sentence"], row["position"]): row
+        for row in raw(llama, "triggers").filter(pl.col("rank") <= ranks).iter_rows(named=True)
+    }
+    shading = defaultdict(list)
+    for row in raw(llama, "shading").sort("position").iter_rows(named=True):
+        shading[row["layer"], row["key"], row["sign"], row["rank"]].append(row["coefficient"])
+    ids, folder = set(), exported[which] if which == 0 else exported[1] / "my-model"
+    for source in folder.iterdir():
+        for row in lines(source / "activations" / "batch-0.jsonl.gz"):
+            assert not fits(row, ACTIVATION)
+            layer, sign = int(row["layer"][0]) + 1, -1 if row["layer"].endswith("-neg") else 1
+            key = int(row["index"])
+            trigger = expected.pop((layer, key, sign, int(row["dataIndex"]), len(row["tokens"])))
+            prefix = corpus.sentence(trigger["sentence"])[: trigger["position"]].tolist()
+            if "\ufffd" not in types.decode(prefix):
+                joined = "".join(row["tokens"])
+                assert joined == types.decode(prefix, skip_special_tokens=False) or "<0x" in joined
+            assert row["values"][-1] == pytest.approx(trigger["coefficient"], rel=1e-4)
+            if trigger["rank"] <= 3 and which == 0:
+                assert row["values"] == shading[layer, key, sign, trigger["rank"]]
+            assert row["maxValue"] == max(row["values"]) and row["minValue"] == min(row["values"])
+            assert row["values"][row["maxValueTokenIndex"]] == row["maxValue"]
+            ids.add(row["id"])
+            assert len(row["id"]) == 25
+    assert not expected and len(ids) > 1000
+
+
+def test_the_same_run_gives_the_same_bytes(exported, here, tmp_path):
+    again = export(tmp_path / "again") / "model"
+    for path in exported[0].rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (again / path.relative_to(exported[0])).read_bytes()
+
+
+def test_without_the_text_nothing_is_written(here, capsys, tmp_path):
+    path = here / RESULTS / "corpus" / "corpus.safetensors"
+    away = path.rename(path.with_suffix(".away"))
+    try:
+        told = refused(capsys, tmp_path / "x")
+    finally:
+        away.rename(path)
+    assert "activations quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("more, said", [
+    (("--top", 6), "--top: 6 is more than triggers.top (5)"), (("--model-id", "a b"), "not an id; such as a-b"),
+    (("--source-set", "x/y"), "not a name"), (("--top", 0), "expected a whole number"),
+])  # fmt: skip
+def test_bad_options_are_refused(here, capsys, tmp_path, more, said):
+    told = refused(capsys, tmp_path / "x", *more)
+    assert all(part in told for part in said.split("; ")) and not list(tmp_path.iterdir())
+
+
+def test_batches_hold_1024_features_and_no_empty_file_is_written(tmp_path):
+    rows = [{"index": str(i), "n": i} for i in (0, 5, 1023, 1024, 4096)]
+    assert neuronpedia.write_batches(tmp_path / "f", iter(rows)) == 5
+    found = {path.name: [row["n"] for row in lines(path)] for path in (tmp_path / "f").iterdir()}
+    assert found == {"batch-0.jsonl.gz": [0, 5, 1023], "batch-1.jsonl.gz": [1024], "batch-4.jsonl.gz": [4096]}
+    assert neuronpedia.write_batches(tmp_path / "g", iter([])) == 0 and not (tmp_path / "g").exists()
+
+
+def test_the_largest_value_may_stand_before_the_last_token():
+    frame = lambda columns, *rows: pl.DataFrame(rows, schema=columns, orient="row")
+    triggers = frame(["layer", "key", "rank", "coefficient", "sentence", "position"], (2, 5, 1, 1.0, 0, 3))
+    shading = frame(["layer", "key", "rank", "position", "coefficient"],
+                    *((2, 5, 1, at, value) for at, value in ((3, 1.0), (1, -2.0), (2, 4.0))))  # fmt: skip
+    corpus = store.Corpus(np.arange(4, dtype=np.int32), np.array([0, 4]), 1)
+    names = neuronpedia.Names("m", "s", "me", "text")
+    [row] = neuronpedia.activations(triggers, shading, corpus, None, ["a", " b", " c", " d"], names)
+    assert (row["values"], row["tokens"]) == ([-2.0, 4.0, 1.0], ["a", " b", " c"])
+    assert (row["maxValue"], row["maxValueTokenIndex"], row["minValue"], row["layer"]) == (4.0, 1, -2.0, "1-s")
+
+
+def test_words_of_a_dictionary_are_put_together_with_blanks():
+    assert neuronpedia.token_texts(Dictionary(["cat"]))[-2:] == [" <unk>", " cat"]
+
+
+def test_ids_are_what_the_database_takes():
+    assert neuronpedia.identifier("Qwen2.5-0.5B (base)") == "qwen2-5-0-5b-base"
+    assert neuronpedia.identifier("模型") == "model"
