@@ -1,0 +1,76 @@
+"""Score annotators' files beside the run's people and proxy: agreement of every two, and patterns seen in foils.
+
+The files change nothing in the run. With them you can compare a language model (`annotate answers`) with people.
+"""
+
+import argparse
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import csv_text
+from ff_memories.base.files import write_whole
+from ff_memories.config import read_yaml
+from ff_memories.patterns import annotation_plan, pairs, scoring
+from ff_memories.patterns.annotators import ANNOTATOR, PEOPLE
+from ff_memories.patterns.readers import study
+from ff_memories.patterns.readers.records import Problems, Shown, check
+from ff_memories.workflow.run import Run
+
+HEADER = ("who", "beside", "measure", "value", "low", "high", "n")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    parser.add_argument("--files", required=True, nargs="+", action="extend", type=Path, help="annotators' files")
+    parser.add_argument("--out", type=Path, help="CSV file to write; default: print alone")
+
+
+def run(args: argparse.Namespace) -> None:
+    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    if lacking := [path for path in args.files if not path.is_file()]:
+        raise UserError(f"{lacking[0]}: no such file", "write it with: ff-memories annotate answers")
+    seed, plan = run_.config.seed, tables.read(run_.table("annotation_plan"))
+    proxy, proxy_labels = (
+        tables.read(run_.table(name)).filter(annotator=ANNOTATOR) for name in ("annotations", "pattern_labels")
+    )
+    ours = [Path(path) for path in run_.annotations if Path(path).resolve() not in {p.resolve() for p in args.files}]
+    problems = Problems()
+    given, _ = study.read([*ours, *args.files], run_.config.run, problems)
+    size = tables.read(run_.table("triggers")).select(pl.col("layer").max(), pl.col("key").max() + 1).row(0)
+    shown = Shown(
+        dict(plan.select("item", "prefixes").iter_rows()), annotation_plan.identities(*(n or 0 for n in size))
+    )
+    records, stale = check(given, shown, problems)
+    problems.refuse()
+    if not records:
+        raise UserError(
+            "the files label no item of this run", "write prompts for this run: ff-memories annotate prompts"
+        )
+    found, labels = scoring.annotations(records, plan), scoring.item_labels(records, plan)
+    scores = scoring.scores(found, labels, proxy, proxy_labels, seed)
+    rows: list[pairs.Pair] = [
+        (row[0], "", *row[1:]) for row in scores if row[0] != PEOPLE
+    ]  # the pairs below say whom they compare
+    merged = tables.read(run_.table("annotation_scores")).filter(who=ANNOTATOR)
+    rows += [(ANNOTATOR, "", *row) for row in merged.drop("who").iter_rows()]
+    both = pl.concat([scoring.pattern_labels(labels), proxy_labels.select(*tables.TABLES["pattern_labels"].columns)])
+    rows += pairs.pairs(both, seed)
+    if args.out:
+        write_whole(args.out, csv_text(HEADER, rows))
+    for row in rows:
+        if row[2] in ("foil_rate", "keys_with_pattern", "patterns_per_key", "repeat_agreement", "alpha_nominal"):
+            print(_line(*row))
+    if stale:
+        print(f"{len({s.item for s in stale})} items of another sample or extraction were not scored")
+
+
+def _line(
+    who: str, beside: str, measure: str, value: float | None, low: float | None, high: float | None, n: int
+) -> str:
+    name = f"{who} and {beside}" if beside else who
+    number = "–" if value is None else f"{value:.3f}"
+    between = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
+    return f"{name}: {measure} {number}{between}, n = {n}"

@@ -1,0 +1,64 @@
+"""Write the items of an annotation study as prompts for a language model: plain text, one prompt per item.
+
+A prompt has the guide for annotators in short, the item's prefixes as the sheets show them, and the form of the answer,
+which ``patterns.readers.answers`` reads. It does not name the item's layer, key or kind.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from ff_memories.corpus.tokenizer import BLANK
+from ff_memories.patterns.annotation_plan import Item
+from ff_memories.patterns.sample import FEWEST
+
+GUIDE = f"""\
+Below are the beginnings of several sentences (prefixes), each cut off after its last token, which stands in [brackets].
+They were selected for some reason. Say what they have in common, if anything. Some sets of prefixes are random and have
+nothing in common.
+
+- A pattern needs at least {FEWEST} prefixes. What only two share is no pattern.
+- Describe a pattern so precisely that somebody else can check it: "ends with press", "a time of day",
+  "military bases".
+- A pattern is "shallow" if you could see it in a language that you cannot read: the same word, ending, phrase, number
+  or form recurs in the same place.
+- A pattern is "semantic" if you have to understand the text: the prefixes are about one subject, or say the same sort
+  of thing in different words.
+- If both are true, give two patterns.
+- List every prefix that has a pattern. A prefix may have several patterns or none.
+"""
+BLANKS = f"""\
+Blanks separate tokens. A "{BLANK}" is a blank in the text, before the token: the {BLANK}un like ly means the unlikely.
+"""
+FORM = """\
+Answer with one line per pattern and nothing else: its type, the numbers of its prefixes, and its description, separated
+by "|". If there is no pattern, answer with the single word none.
+
+shallow | 1 4 7 | ends with "press"
+semantic | 2 3 4 9 | military bases
+"""
+
+
+def prompt(item: Item) -> str:
+    """Return the prompt of one item."""
+    width = len(str(len(item.prefixes)))
+    lines = [f"{rank:>{width}}. {_marked(words)}" for rank, words in enumerate(item.prefixes, 1)]
+    pieces = any(word.startswith(BLANK) for words in item.prefixes for word in words)
+    return "\n".join([GUIDE, *([BLANKS] if pieces else []), *lines, "", FORM])
+
+
+def _marked(words: tuple[str, ...]) -> str:
+    return " ".join([*words[:-1], f"[{words[-1]}]"]) if words else "[]"
+
+
+def file_names(items: Iterable[Item]) -> Iterator[tuple[str, Item]]:
+    """Yield a file name for each item, in the order shown: ``003-i0123456789-0123456789.txt``."""
+    every = list(items)
+    width = len(str(len(every)))
+    for number, item in enumerate(every, 1):
+        yield f"{number:0{width}}-{item.item}.txt", item
+
+
+def lines(items: Iterable[Item]) -> str:
+    """Return all prompts as JSON lines with ``item`` and ``prompt``."""
+    rows = ({"item": item.item, "prompt": prompt(item)} for item in items)
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
