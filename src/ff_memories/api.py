@@ -7,6 +7,7 @@ like the model's training text; a token that the dictionary lacks becomes ``<unk
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,12 +16,15 @@ import torch
 from ff_memories.base import memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import Precision
+from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
-from ff_memories.memories import batching, trigger_table, triggers
+from ff_memories.memories import batching, tracing, trigger_table, triggers
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.loading import is_transformer, use_precision
+from ff_memories.report.trace import listed
+from ff_memories.report.trace.record import record
 
 
 @dataclass(frozen=True)
@@ -215,3 +219,50 @@ def value_predictions(model: Model, layer: int, key: int, top: int = 10, sign: i
         {"rank": range(len(tokens)), "token": tokens, "probability": found.values.cpu().numpy()},
         schema={"rank": pl.UInt32, "token": pl.String, "probability": pl.Float32},
     )
+
+
+def trace(
+    model: Model, text: str, *, layers: Iterable[int] | None = None, top: int = 10, predictions: int = 5,
+    projection: str = "adaptive", projection_seed: int = 1, types: str = "all", residual: str = "added",
+    results: str | Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Show how a text goes through the memories: what each layer predicts at every prefix, and what adds most to it.
+
+    The text runs as one sentence behind the start token. All layers run, whichever are asked for.
+
+    Args:
+        model: from ``load_model``.
+        text: a text that is not empty and fits the model's window.
+        layers: those to show, from 1; default: all.
+        top: memories per prefix and layer, those with the largest shares |m| |v| of the layer's update.
+        predictions: tokens per prediction of residual, update and output.
+        projection: as ``values.projection``, how values and layers are read; default: the model's own output layer.
+        projection_seed: as ``values.projection_seed``.
+        types: as ``values.types``.
+        residual: as ``composition.residual``.
+        results: a run's folder, such as ``results/my``, if what its tables and gallery have on the memories is wanted.
+
+    Returns:
+        The trace as plain data; docs/trace.md describes its fields.
+
+    Raises:
+        UserError: the text is empty or too long, or the model has no such layer.
+    """
+    asked = sorted(set(range(1, model.layers + 1) if layers is None else layers))
+    for layer in asked:
+        model.require(layer)
+    words = text.split()
+    if not words:
+        raise UserError("the text is empty", "give at least one word")
+    tokens = model.encode(text)
+    if isinstance(model.dictionary, Dictionary):  # as the corpus has them
+        tokens = np.where(tokens == PAD, UNK, tokens).astype(np.int32)
+    values = model.decoder.vocabulary.reading(projection, projection_seed)
+    values.leave_out(model.dictionary.never_trained())
+    # the two of them read values alone (``steps.composition``; ``Vocabulary.reading``)
+    layered = model.decoder.vocabulary if projection in ("random", "scaled") else values
+    seen = tracing.trace(
+        model.decoder, layered, tokens, layers=asked, top=top, predictions=predictions, residual=residual
+    )
+    found = record(model.decoder, model.dictionary, tokens, words, seen, values=values, among=types)
+    return found if results is None else listed.join(found, Path(results), model.decoder.neurons)

@@ -18,7 +18,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", PAGE, re.DOTALL)
 
 def test_every_example_of_the_page_prints_what_it_says(monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert len(EXAMPLES) == PAGE.count("```python") == 5
+    assert len(EXAMPLES) == PAGE.count("```python") == 6
     names = {}
     for code, expected in EXAMPLES:
         printed = io.StringIO()
