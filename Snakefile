@@ -26,6 +26,7 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/gallery.smk"
 include: "workflow/rules/training.smk"
 include: "workflow/rules/benchmark.smk"
+include: "workflow/rules/atlas.smk"
 
 
 localrules:

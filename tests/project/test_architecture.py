@@ -29,6 +29,7 @@ LAYERS = (  # from below: each room imports only from those before it, and from 
     "report",
     "api",
     "workflow",
+    "atlas",
     "audit",
     "steps",
     "commands",

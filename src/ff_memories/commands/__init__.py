@@ -4,7 +4,7 @@ A module without a group is not for users: ``promote_demo`` replaces the demo's 
 """
 
 GROUPS = {
-    "Set up and explore a run": ("init", "fetch", "plan", "show", "trace", "why"),
+    "Set up and explore a run": ("init", "fetch", "plan", "show", "trace", "why", "atlas"),
     "Check and record it": ("verify", "compare", "adopt", "restore", "dvc-yaml"),
     "Share it": ("export", "annotate", "crate"),
     "Run a step of the workflow": ("step",),

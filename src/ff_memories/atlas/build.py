@@ -1,0 +1,284 @@
+"""Write an atlas into a folder: the page, each panel as PDF, SVG, PNG and CSV, and all numbers."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ff_memories.atlas import match, panels, text
+from ff_memories.atlas.panels import PANELS, Panel
+from ff_memories.atlas.runs import PATTERNS, Member
+from ff_memories.base.errors import UserError
+from ff_memories.base.escaping import csv_text
+from ff_memories.base.files import write_whole, wrote
+from ff_memories.claims import summary
+from ff_memories.claims.definitions import definition
+from ff_memories.claims.numbers import measured, spread
+from ff_memories.claims.register import register
+from ff_memories.figures import render, small_multiples
+from ff_memories.figures.small_multiples import Look
+from ff_memories.model.scope import ABOUT
+from ff_memories.report import atlas
+from ff_memories.report.outline import SECTIONS
+from ff_memories.report.wording import listed
+
+PAGE, FIGURES = "atlas.html", "figures"
+UNKNOWN = "unknown"
+
+
+def build(
+    members: Sequence[Member], folder: Path, any_text: bool = False, over: str | None = None
+) -> tuple[list[str], list[str]]:
+    """Write an atlas, and replace an old one only when the new one is complete. Return its warnings and notes.
+
+    Args:
+        members: the runs, in the order of their lines.
+        folder: what to write: ``atlas.html``, ``numbers.csv``, ``summary.json`` and ``figures/``.
+        any_text: whether runs may have read unrelated texts.
+        over: what the lines are coloured by, if the runs have a ``step``.
+
+    Raises:
+        UserError: runs on unrelated texts, too many runs, or a folder with something other than an atlas.
+    """
+    small_multiples.check([member.label for member in members], over)
+    texts = match.texts(members, any_text)
+    different = match.differences(members)
+    _require_atlas(folder)
+    given = [name for name in different if name not in match.by_kind(different, members)]
+    warnings, notes = _said(members, texts, list(different), given)
+    found = {panel.name: panels.numbers(panel, members) for panel in PANELS}
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        (partial / FIGURES).mkdir(parents=True)
+        drawn = {panel.name: _figure(panel, found, members, given, over, partial / FIGURES) for panel in PANELS}
+        html = atlas.page(
+            _runs(members), warnings, notes,
+            {name: [_plain(value, m) for value, m in zip(values, members, strict=True)]
+             for name, values in different.items()},
+            _claims(members), _definitions(members), _sections(drawn), [str(m.info["scope"]) for m in members],
+        )  # fmt: skip
+        write_whole(partial / PAGE, html)
+        every = pl.concat(found.values())
+        write_whole(partial / "numbers.csv", csv_text(every.columns, every.rows()))
+        write_whole(partial / "summary.json", json.dumps(_summary(members, texts, different, every), indent=1) + "\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.replace(folder)
+        wrote(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return warnings, notes
+
+
+def _require_atlas(folder: Path) -> None:
+    """Raise ``UserError`` if the folder exists and is neither empty nor an atlas."""
+    if not folder.exists():
+        return
+    others = list(folder.iterdir()) if folder.is_dir() else [folder]
+    if others and not (folder / PAGE).is_file():
+        raise UserError(f"{folder}: contains something other than an atlas", "name another folder with --out")
+    if odd := {path.name for path in others} - {PAGE, FIGURES, "numbers.csv", "summary.json"}:
+        raise UserError(f"{folder}: contains {min(odd)} besides an atlas", "move it, or name another folder with --out")
+
+
+def _said(
+    members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Sequence[str], given: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return what makes the runs hard to compare, and what else a reader should know.
+
+    Args:
+        texts: each run's relation to the first one's text.
+        different: the settings that differ.
+        given: those of them that do not follow from the kind of model.
+    """
+    first = f"“{members[0].label}”"
+    warnings, notes = [], []
+    for member, (how, why) in zip(members, texts, strict=True):
+        if how == text.OTHER:
+            warnings.append(f"{_quoted(member)}: {why}, compared with {first}. Differences may be the text's.")
+    reasons = dict.fromkeys(why for how, why in texts if how == text.RELATED)
+    for reason in reasons:
+        own = [_quoted(m) for m, (how, why) in zip(members, texts, strict=True) if why == reason]
+        notes.append(f"Compared with {first}, {listed(own)} read {reason}.")
+    same = [_quoted(m) for m, (how, _) in zip(members, texts, strict=True) if how == text.SAME]
+    if len(same) > 1:
+        notes.insert(0, f"{listed(same)} read the same text.")
+    if given:
+        warnings.append(f"Settings differ: {listed(given)}. The page has a table of their values.")
+    if others := [name for name in different if name not in given]:
+        notes.append(f"That {listed(others)} differ follows from the kinds of model.")
+    for member in members:
+        if member.resolved is None:
+            warnings.append(f"{_quoted(member)}: its settings are not known ({member.known_from}).")
+    if any(member.untrained for member in members):
+        notes.append("Untrained models have a run's shape and random weights, and look at a smaller part of its text.")
+    if known := [f"{_quoted(m)} from {m.known_from}" for m in members if m.resolved is not None]:
+        notes.append(f"Settings: {listed(known)}.")
+    return warnings, notes
+
+
+def _quoted(member: Member) -> str:
+    return f"“{member.label}”"
+
+
+def _figure(
+    panel: Panel, found: Mapping[str, pl.DataFrame], members: Sequence[Member], different: Sequence[str],
+    over: str | None, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """Write one panel's files and return what the page shows of it."""
+    frame = found[panel.name]
+    lacking = [_quoted(m) for m in members if m.label not in set(frame["label"].to_list())]
+    missing = f"Not measured for {listed(lacking)}." if lacking else ""
+    differing = match.of_sections(different, panel.sections)
+    differs = f"Settings differ: {listed(differing)}." if differing else ""
+    levels = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
+    faint = ["faint, dashed: untrained models"] if frame["untrained"].count() else []
+    notes = ["; ".join([_counted(frame, panel), "bars: 95% bootstrap interval"]), "; ".join([*faint, *levels])]
+    notes += ["not measured: " + listed(lacking)] if lacking and frame.height else []
+    notes += ["settings differ: " + listed(differing)] if differing else []
+    notes = [note for note in notes if note]
+    if over:
+        steps = pl.DataFrame([(m.label, m.step) for m in members], schema=["label", "step"], orient="row")
+        frame = frame.join(steps, on="label", how="left", maintain_order="left")
+    shared = [found[other.name] for other in PANELS if panel.together and other.together == panel.together]
+    top = max((small_multiples.reach(other) for other in shared), default=0)
+    look = Look(
+        panel.title, panel.axis, panel.form, [m.label for m in members], notes, _mark(members),
+        _described(frame, panel), 1.05 * top if top else None, panel.chance[0] if panel.chance else None, over,
+    )  # fmt: skip
+    made = render.files(small_multiples.chart(frame, look), panel.name)
+    for suffix, content in made.items():
+        (folder / f"{panel.name}{suffix}").write_bytes(content)
+    write_whole(folder / f"{panel.name}.csv", csv_text(frame.columns, frame.rows()))
+    return {
+        "name": panel.name, "title": panel.title, "axis": panel.axis, "of": panel.of, "section": panel.section,
+        "formula": panel.formula, "says": panel.says, "missing": missing, "differs": differs,
+        "describes": look.describes, "svg": made[".svg"].decode(),
+        "rows": [
+            {"label": row["label"], "layer": row["layer"], "n": row["n"], "value": _number(row["value"], panel.form),
+             "interval": spread(row["low"], row["high"], panel.form),
+             "untrained": _number(row["untrained"], panel.form)}
+            for row in frame.iter_rows(named=True)
+        ],
+    }  # fmt: skip
+
+
+def _number(value: float | None, form: str) -> str:
+    return measured(value, form)
+
+
+def _counted(frame: pl.DataFrame, panel: Panel) -> str:
+    low, high = (frame.select(end).item() or 0 for end in (pl.col("n").min(), pl.col("n").max()))
+    n = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"n = {n} {panel.of} per layer"
+
+
+def _described(frame: pl.DataFrame, panel: Panel) -> str:
+    """Return a text for those who do not see the figure: each model's value in its first and last layer."""
+    said = []
+    for (label,), part in frame.group_by("label", maintain_order=True):
+        ends = [_number(part["value"][place], panel.form) for place in (0, -1)]
+        said.append(f"{label}: {ends[0]} in layer {part['layer'][0]}, {ends[1]} in layer {part['layer'][-1]}")
+    return f"{panel.title}, by relative depth. " + ("; ".join(said) or "No run has these numbers") + "."
+
+
+def _mark(members: Sequence[Member]) -> str:
+    """Return whose results a figure shows, if not only the paper's model's."""
+    scopes = {str(member.info["scope"]) for member in members}
+    if scopes == {"paper"}:
+        return ""
+    return "not all the paper's model" if "paper" in scopes else "none the paper's model"
+
+
+def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:
+    out = []
+    for member in members:
+        verdicts = Counter(claim["verdict"] for claim in member.claims.values())
+        told = [f"{verdicts[v]} {summary.PLURALS[v]}" for v in summary.PLURALS if verdicts[v]]
+        out.append({"name": member.name, "label": member.label, "tally": ", ".join(told), "facts": _facts(member)})
+    return out
+
+
+def _facts(member: Member) -> dict[str, str]:
+    """Return a model's facts for the page; every run has the same."""
+    info, read = member.info, member.text
+    whole = lambda key: f"{info[key]:,}" if isinstance(info.get(key), int) else UNKNOWN
+    both = info.get("signs", 1) > 1
+    activation = info.get("activation") or ("relu" if info["scope"] != "model" else UNKNOWN)
+    return {
+        "run": member.name,
+        "model": str(info.get("hub") or info.get("model_type") or "fairseq transformer_lm"),
+        "scope": ABOUT[info["scope"]].partition(":")[0],
+        "layers, L": whole("layers"),
+        "width": whole("model"),
+        "memories per layer, d_m": f"{member.neurons:,}" + (", each with both signs" if both else ""),
+        "activation function": activation + (", gated" if info.get("gated") else ""),
+        "token types, V": whole("vocab"),
+        "parameters": whole("parameters"),
+        "text": (read.source or (listed([Path(file).name for file in read.files]) if read.files else UNKNOWN))
+        + (f" ({read.form})" if read.form else ""),
+        "untrained models": str(len(member.untrained)) or "none",
+    }
+
+
+def _plain(value: Any, member: Member) -> str:
+    if member.resolved is None:
+        return UNKNOWN
+    return "none" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+def _claims(members: Sequence[Member]) -> list[dict[str, Any]]:
+    return [
+        {"id": claim.id, "statement": claim.statement, "source": claim.source, "paper": claim.paper, "unit": claim.unit,
+         "cells": [member.claims.get(claim.id) for member in members]}
+        for claim in register()
+    ]  # fmt: skip
+
+
+def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
+    """Return for each run the definitions that differ from the paper's, with the claims that they apply to."""
+    out = []
+    for member in members:
+        memories = member.resolved["composition"]["memories"] if member.resolved else "active"
+        said: dict[str, list[str]] = {}
+        for claim in register():
+            if text := definition(claim.id, member.info, memories):
+                said.setdefault(text, []).append(claim.id)
+        if said:
+            out.append({"label": member.label, "said": [(", ".join(ids), text) for text, ids in said.items()]})
+    return out
+
+
+def _sections(drawn: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the figures under the paper's sections."""
+    titles = {section.number: section.title for section in SECTIONS}
+    numbers = dict.fromkeys(panel.section for panel in PANELS)
+    return [
+        {"number": number, "title": titles[number], "figures": [f for f in drawn.values() if f["section"] == number]}
+        for number in sorted(numbers)
+    ]
+
+
+def _summary(
+    members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Mapping[str, Any], every: pl.DataFrame
+) -> dict[str, Any]:
+    """Return all numbers and what they depend on, for other programs."""
+    return {
+        "runs": [
+            {
+                "run": member.name, "label": member.label, "folder": member.folder.as_posix(), "step": member.step,
+                "scope": member.info["scope"], "layers": member.info["layers"], "memories": member.neurons,
+                "vocab": member.info["vocab"], "settings": member.known_from,
+                "text": {"source": member.text.source, "form": member.text.form, "sha256": member.text.sha256,
+                         "relation": how, "note": why},
+                "proxy": PATTERNS in member.tables, "untrained": len(member.untrained), "claims": member.claims,
+            }
+            for member, (how, why) in zip(members, texts, strict=True)
+        ],
+        "different": different,
+        "numbers": every.to_dicts(),
+    }  # fmt: skip

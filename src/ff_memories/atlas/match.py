@@ -1,0 +1,83 @@
+"""Say whether runs read the same text with the same settings, and what differs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ff_memories.atlas.runs import Member
+from ff_memories.atlas.text import OTHER, SAME, relation
+from ff_memories.base.errors import UserError
+from ff_memories.config import TRANSFORMERS
+
+ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
+SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition")
+NAMES = ("corpus.source", "corpus.sha256", "files")  # what text it is, not what a run does with it
+
+
+def texts(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:
+    """Return each run's relation to the first run's text.
+
+    Raises ``UserError`` for an unrelated text, unless ``any_text``.
+    """
+    first = members[0]
+    found = [relation(first.text, member.text) for member in members]
+    for member, (how, _) in zip(members, found, strict=True):
+        if how != OTHER or member is first or any_text:
+            continue
+        unknown = [m for m in (first, member) if not m.text.known]
+        if unknown:
+            raise UserError(
+                f"{unknown[0].folder}: which text this run read is not recorded ({unknown[0].known_from})",
+                "name its config with --config RUN=FILE, or compare runs on any texts with --any-text",
+            )
+        raise UserError(
+            f"{member.folder}: read another text than {first.folder}, so their numbers do not compare",
+            "compare runs on the same text, or give --any-text",
+        )
+    return [(SAME, ""), *found[1:]]
+
+
+def flat(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (``section.key``, value) of nested settings."""
+    for key, value in data.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping) and not name.endswith(".keys"):
+            yield from flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
+    """Return {setting: each run's value} for the settings that measures depend on and that are not all equal.
+
+    A run whose config is unknown has ``None`` everywhere, and is left out of the comparison.
+    """
+    found = [
+        None if member.resolved is None else dict(flat({name: member.resolved[name] for name in SECTIONS}))
+        for member in members
+    ]
+    known = [values for values in found if values is not None]
+    names = dict.fromkeys(name for values in known for name in values)
+    out = {}
+    for name in names:
+        if name in NAMES or name.endswith(".files"):
+            continue
+        if any(values.get(name) != known[0].get(name) for values in known):
+            out[name] = [None if values is None else values.get(name) for values in found]
+    return out
+
+
+def by_kind(different: Mapping[str, Sequence[Any]], members: Sequence[Member]) -> list[str]:
+    """Return the differing settings that only follow from the kind of model, fairseq's or one of `transformers`."""
+    kinds = [member.info["scope"] == "model" for member in members]
+    out = []
+    for name, values in different.items():
+        said = [(kind, value) for kind, value, m in zip(kinds, values, members, strict=True) if m.resolved is not None]
+        others = {value for kind, value in said if not kind}
+        if name in TRANSFORMERS and len(others) == 1 and all(v == TRANSFORMERS[name] for kind, v in said if kind):
+            out.append(name)
+    return out
+
+
+def of_sections(different: Sequence[str], sections: Sequence[str]) -> list[str]:
+    """Return the differing settings that belong to these sections of the config."""
+    return [name for name in different if name.partition(".")[0] in (*ALWAYS, *sections)]

@@ -1,0 +1,213 @@
+"""Measure the panels of an atlas: for each a number per run and layer, and the same number of untrained models."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ff_memories.atlas.runs import NEEDED, PATTERNS, Member, Tables
+from ff_memories.base.bootstrap import ends
+from ff_memories.claims import measures
+from ff_memories.claims.statistics import medians
+
+Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
+MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
+NUMBERS = {
+    "panel": pl.String(), "run": pl.String(), "label": pl.String(), "layer": pl.Int64(), "depth": pl.Float64(),
+    "value": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.Int64(), "untrained": pl.Float64(),
+    "untrained_low": pl.Float64(), "untrained_high": pl.Float64(), "untrained_seeds": pl.Int64(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel.
+
+    Attributes:
+        name: of its files.
+        title: above its axes.
+        axis: the title of its y axis.
+        section: the paper's section.
+        formula: what it shows, in symbols.
+        says: the same in words, and what to keep in mind.
+        measure: tables, run and seed to a frame with ``layer``, ``value``, ``low``, ``high``, ``n`` per layer; without
+            a seed, no interval. It returns no rows if the tables lack the numbers.
+        table: the table that it needs.
+        of: the units that are counted and resampled.
+        sections: the config sections that it depends on besides those that all do.
+        form: how its numbers are written: ``share``, ``change`` or ``factor``.
+        together: panels with the same word share one axis.
+        chance: a level to compare with, and its name.
+    """
+
+    name: str
+    title: str
+    axis: str
+    section: str
+    formula: str
+    says: str
+    measure: Measure
+    table: str
+    of: str
+    sections: tuple[str, ...]
+    form: str = "share"
+    together: str = ""
+    chance: tuple[float, str] | None = None
+
+
+def _named(frame: pl.DataFrame, value: str = "mean") -> pl.DataFrame:
+    return frame.select("layer", pl.col(value).alias("value"), "low", "high", "n")
+
+
+def _medians(frame: pl.DataFrame, column: str, seed: int | None) -> pl.DataFrame:
+    """Return the median of a column per layer, with its bootstrap interval."""
+    rows = []
+    for (layer,), part in frame.drop_nulls(column).sort("layer").group_by("layer", maintain_order=True):
+        values = part[column].cast(pl.Float64).to_numpy()
+        rows.append((layer, float(np.median(values)), *ends(medians(values, seed)), len(values)))
+    schema = {"layer": pl.Int64(), "value": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.Int64()}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _with_pattern(kind: str) -> Measure:
+    def measure(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+        shown = pl.col("label").cast(pl.String).is_in([kind, "both"])
+        keys = tables[PATTERNS].group_by("layer", "key").agg(shown.any().alias("has"))
+        return _named(measures.means(keys.sort("layer", "key"), ["layer"], "has", seed))
+
+    return measure
+
+
+def last_token(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the median change of a key's coefficient after removing its triggers' last token."""
+    keys = measures.key_changes(tables[MUTATIONS].filter(pl.col("mutation") == "last"), member.mean)
+    return _medians(keys, "change", seed)
+
+
+def over_chance(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the agreement rate times the number of token types."""
+    rates = _named(measures.agreement(tables[VALUES], seed))
+    return rates.with_columns(pl.col("value", "low", "high") * member.info["vocab"])
+
+
+def rank(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the median rank of the next token, as a share of the token types."""
+    found = _medians(tables[VALUES], "next_token_rank", seed)
+    return found.with_columns(pl.col("value", "low", "high") / member.info["vocab"])
+
+
+def effective(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the median effective number of memories, as a share of all."""
+    table = tables[COMPOSITION]
+    table = table if "effective" in table.columns else table.clear().with_columns(effective=pl.lit(0.0))
+    return _medians(table, "effective", seed).with_columns(pl.col("value", "low", "high") / member.neurons)
+
+
+def settled(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the share of examples whose residual predicts the model's output."""
+    return _named(measures.residual_predicts(tables[REFINEMENT], seed))
+
+
+def _kind(kind: str) -> Measure:
+    def measure(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+        is_ = tables[REFINEMENT].with_columns((pl.col("kind") == kind).alias("is"))
+        return _named(measures.means(is_, ["layer"], "is", seed))
+
+    return measure
+
+
+def _patterns(kind: str, what: str) -> Panel:
+    return Panel(
+        f"{kind}-keys", f"Keys with a {kind} pattern", "share of keys", "3.2",
+        f"share of sampled keys with at least one trigger labelled {kind} or both",
+        f"{what} An automatic proxy labelled the triggers, not people. It works on tokens, so a tokenizer that cuts "
+        "words into pieces weakens it.",
+        _with_pattern(kind), PATTERNS, "keys", ("triggers", "patterns"), together="patterns",
+    )  # fmt: skip
+
+
+def _kinds(kind: str, said: str) -> Panel:
+    return Panel(
+        f"kind-{kind}", f"Predictions of the kind {kind}", "share of examples", "5.2",
+        f"share of examples with {said}", "The four kinds add up to 1 in every layer.",
+        _kind(kind), REFINEMENT, "examples", ("composition",), together="kinds",
+    )  # fmt: skip
+
+
+PANELS = (
+    _patterns("shallow", "A shallow pattern is a shared word or n-gram."),
+    _patterns("semantic", "A semantic pattern is a shared topic."),
+    Panel(
+        "last-token", "Effect of the last token", "change in memory coefficient", "3.2",
+        "median over keys of m(trigger without its last token) / m(trigger) − 1, averaged over the key's triggers",
+        "Below zero, keys depend on the last token. A median, since keys near zero can outweigh all others in a mean.",
+        last_token, MUTATIONS, "keys", ("triggers", "mutations"), "change", chance=(0.0, "no effect"),
+    ),
+    Panel(
+        "agreement", "Agreement over chance", "agreement rate × V", "4",
+        "V · share of values with argmax p(v) = the token after the key's top trigger; the axis is logarithmic above 1",
+        "A random token agrees with a rate of 1/V, which is 1 here. Always guessing a frequent token does better than "
+        "that, so compare with the untrained models too.",
+        over_chance, VALUES, "values", ("triggers", "values"), "factor", chance=(1.0, "chance, 1/V"),
+    ),
+    Panel(
+        "rank", "Rank of the next token", "median rank / V", "4",
+        "median over values of rank(next token) / V, with 0 the top token",
+        "A random token has a median of 0.5. Vocabularies differ, so ranks are shares.",
+        rank, VALUES, "values", ("triggers", "values"), chance=(0.5, "random tokens"),
+    ),
+    Panel(
+        "effective", "Effective memories", "effective memories / d_m", "5.1",
+        "median over examples of (Σe)² / Σe² / d_m, with e = (m‖v‖)²",
+        "As many equal memories would add as much. A run of a fairseq model does not measure it.",
+        effective, COMPOSITION, "examples", ("composition",),
+    ),
+    Panel(
+        "residual", "The residual predicts the output", "share of examples", "5.2",
+        "share of examples with argmax p(r_l) = argmax p(o_L)",
+        "The residual before a layer's feed-forward already predicts the model's final output.",
+        settled, REFINEMENT, "examples", ("composition",),
+    ),
+    _kinds("residual", "argmax p(o_l) = argmax p(r_l) ≠ argmax p(y_l)"),
+    _kinds("agreement", "argmax p(o_l) = argmax p(r_l) = argmax p(y_l)"),
+    _kinds("composition", "argmax p(o_l) equal to neither argmax p(r_l) nor argmax p(y_l)"),
+    _kinds("ffn", "argmax p(o_l) = argmax p(y_l) ≠ argmax p(r_l)"),
+)  # fmt: skip
+
+
+def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
+    """Return a panel's numbers: a row per run and layer with the columns ``NUMBERS``, in the runs' order.
+
+    ``low`` and ``high`` bound the 95 % bootstrap interval. ``untrained`` is the mean over the untrained models' seeds,
+    and its ``_low`` and ``_high`` are the extremes; null if the run has no untrained models.
+    """
+    parts = [pl.DataFrame(schema=NUMBERS)]
+    for member in members:
+        if panel.table not in member.tables:
+            continue
+        own = panel.measure(member.tables, member, member.seed)
+        found = own.with_columns(
+            panel=pl.lit(panel.name), run=pl.lit(member.name), label=pl.lit(member.label),
+            layer=pl.col("layer").cast(pl.Int64), depth=pl.col("layer") / member.info["layers"],
+        )  # fmt: skip
+        found = found.join(_baseline(panel, member), on="layer", how="left", maintain_order="left").fill_nan(None)
+        parts.append(found.select(pl.col(name).cast(kind) for name, kind in NUMBERS.items()).sort("layer"))
+    return pl.concat(parts)
+
+
+def _baseline(panel: Panel, member: Member) -> pl.DataFrame:
+    """Return the mean and the extremes of the panel's number over the untrained models, per layer."""
+    schema = {"layer": pl.Int64(), "value": pl.Float64()}
+    parts = [pl.DataFrame(schema=schema)]
+    for tables in member.untrained:
+        if panel.table in tables:
+            found = panel.measure(tables, member, None)
+            parts.append(found.select(pl.col(name).cast(kind) for name, kind in schema.items()))
+    value = pl.col("value")
+    return (
+        pl.concat(parts).group_by("layer").agg(
+            value.mean().alias("untrained"), value.min().alias("untrained_low"), value.max().alias("untrained_high"),
+            pl.len().alias("untrained_seeds"),
+        ).sort("layer")
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Find the config that a finished run was made with: from its dvc.lock, or from the config file of its name."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.errors import UserError
+from ff_memories.config import Config, load, parse, read_yaml
+from ff_memories.workflow import lock
+
+LOCKS = ("dvc.lock", "runs/*/dvc.lock")
+CONFIGS = ("config/*.yaml", "*.yaml")
+
+
+def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Path | None) -> tuple[Config | None, str]:
+    """Return a run's config and where it is from; ``None`` and the reason if there is no config to rely on.
+
+    A dvc.lock counts only if it recorded the run's tables as they are now, and then its values replace those of a
+    config that has been edited since. A config file counts only if it names the run and, as far as both say it, the
+    same model as the run's info.
+
+    Args:
+        folder: the run's folder, ``<project>/results/<run>``.
+        info: the run's model info.
+        read: the tables that the atlas reads.
+        given: a config file that the user named.
+
+    Raises:
+        UserError: the given config file is of another run or another model.
+    """
+    root = folder.resolve().parents[1]
+    if given is not None:
+        config = load(given)
+        if config.run != folder.resolve().name:
+            raise UserError(f"{given}: is the config of the run {config.run!r}", "name the run's own config file")
+        if not _same_model(config, info):
+            raise UserError(f"{given}: names another model than {folder}/model/info.json", "name the run's own config")
+        return config, given.as_posix()
+    for path in (path for pattern in LOCKS for path in sorted(root.glob(pattern))):
+        if (found := _recorded(path, root, folder, read)) is not None:
+            return found, path.relative_to(root).as_posix()
+    own, broken = _configs(root, folder.resolve().name)
+    fitting = [(path, config) for path, config in own if _same_model(config, info)]
+    if not fitting and broken:
+        return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
+    if not fitting:
+        return None, "the configs of this name have another model" if own else "no config of this name"
+    path, config = fitting[0]
+    if any(other != config for _, other in fitting[1:]):
+        return None, "several configs have this name: " + ", ".join(p.relative_to(root).as_posix() for p, _ in fitting)
+    return config, path.relative_to(root).as_posix()
+
+
+def _configs(root: Path, run: str) -> tuple[list[tuple[Path, Config]], list[Path]]:
+    """Return a project's configs of a run, and the files that name the run but are no valid config."""
+    found, broken = [], []
+    for path in (path for pattern in CONFIGS for path in sorted(root.glob(pattern))):
+        try:
+            data = read_yaml(path)
+        except UserError:
+            continue
+        if isinstance(data, dict) and data.get("run") == run:
+            try:
+                found.append((path, parse(data, str(path))))
+            except UserError:
+                broken.append(path)
+    return found, broken
+
+
+def _recorded(path: Path, root: Path, folder: Path, read: Iterable[Path]) -> Config | None:
+    """Return the config that a dvc.lock recorded for these tables, or ``None`` if it recorded others."""
+    try:
+        stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"]
+        outputs = {out["path"]: (stage, out["md5"]) for stage in stages.values() for out in stage.get("outs", [])}
+        names = {f"results/{folder.resolve().name}/tables/{table.name}": table for table in read}
+        known = [(*outputs[name], table) for name, table in names.items() if name in outputs]
+        if not known or any(md5 != lock.digest(table) for _, md5, table in known):
+            return None
+        keys = {file: part for stage, _, _ in known for file, part in stage.get("params", {}).items()}
+        data = read_yaml(root / next(iter(keys)))
+        for stage, _, _ in known:
+            for part in stage.get("params", {}).values():
+                for key, value in part.items():
+                    _put(data, key.split("."), value)
+        return parse(data, str(path))
+    except (OSError, UserError, StopIteration, *lock.BROKEN):
+        return None
+
+
+def _put(data: dict[str, Any], keys: list[str], value: Any) -> None:
+    for key in keys[:-1]:
+        data = data.setdefault(key, {})
+    data[keys[-1]] = value
+
+
+def _same_model(config: Config, info: Mapping[str, Any]) -> bool:
+    """Return whether a config and a model info name the same model, as far as both name one."""
+    files, known = config.model.files or {}, info.get("model_sha256") or {}
+    if config.model.is_transformer != (info["scope"] == "model"):
+        return False
+    if any(known[name] != digest for name, digest in files.items() if name in known):
+        return False
+    said, found = config.model.sha256, info.get("checkpoint_sha256")
+    return said is None or found is None or said == found

@@ -1,0 +1,149 @@
+"""Draw one panel of an atlas: a number over relative depth, with a line per model and its untrained models behind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import altair as alt
+import polars as pl
+
+from ff_memories.base.errors import UserError
+from ff_memories.figures.controls import LINE
+from ff_memories.figures.marks import Options, balanced, length, source, tooltips, wrapped
+from ff_memories.figures.theme import BLACK, BLUE, COLUMN_WIDTH, FAINT, GREEN, HEADLINE, HEIGHT, NOTE, ORANGE
+
+# Okabe and Ito's colours in an order in which neighbours also differ in lightness, each with a shape of its own.
+COLOURS = (BLACK, ORANGE, BLUE, "#CC79A7", GREEN, "#56B4E9", "#D55E00", "#8C8C8C")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+STEPS = ("#9CC9E8", "#4F9AD0", "#1B63A5", "#08264F")  # light to dark, for lines over a number
+FADED = 0.45  # opacity of untrained models
+FACTORS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a panel looks.
+
+    Attributes:
+        title: above the axes.
+        axis: the title of the y axis.
+        form: ``share`` and ``change`` are percentages, ``factor`` is drawn logarithmically above 1.
+        labels: all models' labels, in order; a model has the same colour and shape in every panel.
+        notes: small print under the title.
+        mark: whose results these are, under the x axis.
+        describes: a text for those who do not see the figure.
+        top: the upper end of a shared y axis, if there is one.
+        chance: a level to draw as a dotted line.
+        over: what lines are coloured by instead, if they are: the frame's column ``step``.
+    """
+
+    title: str
+    axis: str
+    form: str
+    labels: Sequence[str]
+    notes: Sequence[str]
+    mark: str
+    describes: str
+    top: float | None = None
+    chance: float | None = None
+    over: str | None = None
+
+
+def check(labels: Sequence[str], over: str | None) -> None:
+    """Raise ``UserError`` for more models than there are colours and shapes."""
+    if over is None and len(labels) > len(COLOURS):
+        hint = "give fewer runs, or --over NAME with numbers as labels"
+        raise UserError(f"{len(labels)} runs are more than the {len(COLOURS)} that lines can tell apart", hint)
+
+
+def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
+    """Return a panel's chart.
+
+    Args:
+        frame: columns ``label``, ``depth`` in 0..1, ``value``, ``low``, ``high``, ``untrained`` and, if the look says
+            what it is over, ``step``.
+    """
+    x = alt.X(
+        "depth:Q", title=[f"relative depth, l/L{'' if not look.mark else ': ' + look.mark}"],
+        scale=alt.Scale(domain=[0, 1.02], nice=False), axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
+    )  # fmt: skip
+    y, lines = _y(frame, look), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
+    colour, plain = _colour(frame, look), _colour(frame, look, legend=False)
+    behind = alt.Chart(source(frame.drop_nulls("untrained"))).encode(x=x)
+    thin: Options = {"strokeWidth": 0.9, "strokeDash": [3, 2], "opacity": FADED, "clip": True}
+    marks = [
+        behind.mark_line(**thin).encode(y=y("untrained"), color=plain, detail="label:N"),
+        lines.mark_rule(strokeWidth=0.7, opacity=0.6, clip=True).encode(y=y("low"), y2="high:Q", color=plain),
+        lines.mark_line(strokeWidth=1.2, clip=True).encode(y=y("value"), color=plain, detail="label:N"),
+        lines.mark_point(filled=True, size=16, opacity=1, clip=True).encode(
+            y=y("value"), color=colour, tooltip=tooltips(frame), **({} if look.over else {"shape": _shape(look)})
+        ),
+    ]
+    if look.chance is not None:
+        level = alt.Chart(source([{"chance": look.chance}])).mark_rule(**LINE)
+        marks.insert(0, level.encode(y=y("chance")))
+    if frame.is_empty():
+        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}, "color": FAINT}
+        marks.append(alt.Chart(source([{}])).mark_text(text="no run has these numbers", fontSize=9, **middle))
+    return (
+        alt.layer(*marks)
+        .resolve_scale(shape="independent", color="independent")
+        .properties(
+            description=look.describes,
+            width=COLUMN_WIDTH,
+            height=HEIGHT,
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+            title=alt.TitleParams(
+                text=balanced(look.title, COLUMN_WIDTH, HEADLINE),
+                subtitle=[line for note in look.notes for line in wrapped(note, COLUMN_WIDTH, NOTE)],
+            ),
+        )
+    )
+
+
+def reach(frame: pl.DataFrame) -> float:
+    """Return the largest number that a panel draws; 0 for one without data."""
+    drawn = [frame[name].max() for name in ("value", "high", "untrained")]
+    return max((float(value) for value in drawn if value is not None), default=0.0)  # type: ignore[arg-type]
+
+
+class _y:
+    """Make the encodings of one y axis, which all marks of a panel share."""
+
+    def __init__(self, frame: pl.DataFrame, look: Look):
+        if look.form == "factor":
+            top = max(1.0, reach(frame), look.chance or 0)
+            ticks = [tick for tick in FACTORS if tick <= top * 3]
+            self.scale = alt.Scale(type="symlog", constant=1, domain=[0, max(top * 1.15, ticks[-1])], nice=False)
+            self.axis = alt.Axis(values=ticks, format=",d")
+        else:
+            self.scale = alt.Scale(domain=[0, look.top], nice=False) if look.top else alt.Scale(zero=True)
+            self.axis = alt.Axis(format="~%", tickCount=5)
+        self.title = look.axis
+
+    def __call__(self, field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=self.title, scale=self.scale, axis=self.axis)
+
+
+def _colour(frame: pl.DataFrame, look: Look, legend: bool = True) -> alt.Color:
+    if look.over is None:
+        scale = alt.Scale(domain=list(look.labels), range=list(COLOURS[: len(look.labels)]))
+        return alt.Color("label:N", title=None, scale=scale, legend=_legend(look) if legend else None)
+    least, most = (frame["step"].min(), frame["step"].max()) if frame.height else (1, 1)
+    ends = [float(least), float(most)]  # type: ignore[arg-type]  # steps are numbers
+    scale = alt.Scale(type="log" if ends[0] > 0 else "symlog", domain=ends, range=list(STEPS), interpolate="lab")
+    steps = frame["step"].unique().sort().to_list()
+    bar = alt.Legend(gradientLength=110, gradientThickness=6, format=",~r", values=steps)
+    return alt.Color("step:Q", title=look.over, scale=scale, legend=bar if legend else None)
+
+
+def _shape(look: Look) -> alt.Shape:
+    scale = alt.Scale(domain=list(look.labels), range=list(SHAPES[: len(look.labels)]))
+    return alt.Shape("label:N", title=None, scale=scale, legend=_legend(look))
+
+
+def _legend(look: Look) -> alt.Legend:
+    """Return a legend in as many columns as fit the panel."""
+    widest = max((length(label, 7) for label in look.labels), default=0) + 18
+    room = COLUMN_WIDTH - 40
+    columns = len(look.labels) if widest * len(look.labels) <= room else max(1, int(room / widest))
+    return alt.Legend(columns=columns, symbolSize=34)

@@ -1,0 +1,66 @@
+"""Write the page of an atlas: what was compared, the verdicts of every run, and the figures with their numbers."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from ff_memories.claims import summary
+from ff_memories.figures import font
+from ff_memories.report import interactive
+from ff_memories.report.page import MARKS, MEANINGS
+from ff_memories.report.rendering import render
+from ff_memories.report.svg import inline
+
+
+def page(
+    runs: Sequence[Mapping[str, Any]],
+    warnings: Sequence[str],
+    notes: Sequence[str],
+    different: Mapping[str, Sequence[str]],
+    claims: Sequence[Mapping[str, Any]],
+    definitions: Sequence[Mapping[str, Any]],
+    sections: Sequence[Mapping[str, Any]],
+    scopes: Sequence[str],
+) -> str:
+    """Return the page as one self-contained HTML document.
+
+    Args:
+        runs: facts about each run: ``name``, ``label``, ``report`` and ``facts``, all in the same order.
+        warnings: what makes the runs hard to compare.
+        notes: what a reader should know besides.
+        different: {setting: each run's value} of the settings that differ.
+        claims: ``id``, ``statement``, ``paper``, ``unit``, ``source`` and ``cells``, one verdict per run or None.
+        definitions: ``label`` and ``said`` of every run whose definitions are not the paper's.
+        sections: ``number``, ``title`` and ``figures``: the page's figures with their SVG and rows of numbers.
+        scopes: of the runs, in order.
+    """
+    shown = [dict(s) | {"figures": [_figure(figure) for figure in s["figures"]]} for s in sections]
+    return render(
+        "atlas.html.j2",
+        runs=runs,
+        warnings=warnings,
+        notes=notes,
+        different=different,
+        claims=claims,
+        definitions=definitions,
+        sections=shown,
+        scopes=scopes,
+        marks=MARKS,
+        meanings=MEANINGS,
+        used=[v for v in MARKS if any(cell and cell["verdict"] == v for claim in claims for cell in claim["cells"])],
+        word=summary.word,
+        font=Markup(font.face()),
+        policy=Markup(interactive.policy(None)),
+    )
+
+
+def _figure(figure: Mapping[str, Any]) -> dict[str, Any]:
+    drawing = Markup(inline(figure["svg"], figure["name"], figure["describes"]))
+    return dict(figure) | {"svg": drawing, "formula": formula(figure["formula"])}
+
+
+def formula(text: str) -> Markup:
+    """Return a formula in plain text as HTML: the letter after an underscore becomes an index."""
+    return Markup(re.sub(r"_(\w)", r"<sub>\1</sub>", str(escape(text))))

@@ -1,0 +1,340 @@
+"""The atlas: its numbers are those of the tables, and runs that do not compare are refused or marked."""
+
+import csv
+import json
+import re
+import shutil
+
+import polars as pl
+import pytest
+from atlases import CLAIMS, finished, frames, record, write_config
+from reports import Tags
+
+from ff_memories import cli, tables
+from ff_memories.atlas import match, panels
+from ff_memories.atlas.runs import members
+from ff_memories.atlas.text import OTHER, RELATED, SAME, Text, relation
+from ff_memories.base.errors import UserError
+from ff_memories.claims.register import register
+
+OTHER_TEXT = {"source": None, "train": {"files": ["t.txt"]}, "validation": {"files": ["v.txt"]}, "sha256": "a" * 64}
+HOSTILE = '<b onclick="x">\u202e&'
+
+
+def ended(*arguments):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["atlas", *map(str, arguments)])
+    return end.value.code
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return finished(tmp_path, "one"), finished(tmp_path, "two", agreeing=3)
+
+
+@pytest.fixture(scope="module")
+def atlas(tmp_path_factory):
+    """An atlas of three runs: of another depth, with another setting, and with a hostile label."""
+    project = tmp_path_factory.mktemp("atlas")
+    folders = [
+        finished(project, "one"),
+        finished(project, "deep", layers=3, triggers={"top": 60}),
+        finished(project, "old", agreeing=2, transformer=False, untrained=()),
+    ]
+    arguments = ["atlas", *map(str, folders), "--out", str(project / "out"), "--label", f"deep={HOSTILE}"]
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    assert end.value.code == 0
+    return project / "out"
+
+
+def rows(atlas, panel, run="one"):
+    with (atlas / "numbers.csv").open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["panel"] == panel and row["run"] == run]
+
+
+@pytest.mark.parametrize(
+    ("panel", "first", "second"),
+    [
+        ("shallow-keys", 0.5, 0.5),  # keys 0 and 1 of 4
+        ("semantic-keys", 0.5, 0.5),  # keys 1 and 2
+        ("last-token", -0.4, -0.4),  # the median of −0.6, −0.2 and −0.4
+        ("agreement", 2.0, 0.0),  # a quarter, and nothing, of 8 types
+        ("rank", 3 / 8, 0.5 / 8),
+        ("effective", 0.5, 0.5),  # 2 of 4, each with both signs
+        ("residual", 0.75, 0.75),
+        ("kind-residual", 0.5, 0.5),
+        ("kind-agreement", 0.25, 0.25),
+        ("kind-composition", 0.0, 0.0),
+        ("kind-ffn", 0.25, 0.25),
+    ],
+)
+def test_a_panel_has_the_tables_numbers(atlas, panel, first, second):
+    found = rows(atlas, panel)
+    assert [float(row["value"]) for row in found] == pytest.approx([first, second])
+    assert [float(row["depth"]) for row in found] == [0.5, 1.0]
+    assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in found)
+
+
+def test_every_panel_is_tested():
+    tested = test_a_panel_has_the_tables_numbers.pytestmark[0].args[1]
+    assert [case[0] for case in tested] == [panel.name for panel in panels.PANELS]
+
+
+def test_untrained_models_are_a_mean_with_its_extremes(atlas):
+    first, second = rows(atlas, "agreement")
+    names = ("untrained", "untrained_low", "untrained_high", "untrained_seeds")
+    assert [float(first[name]) for name in names] == [2.0, 0.0, 4.0, 2.0]  # 2 and 0 of 4 values agree
+    assert [float(second[name]) for name in names] == [0.0, 0.0, 0.0, 2.0]
+    assert {row["untrained"] for row in rows(atlas, "agreement", "old")} == {""}
+
+
+def test_layers_are_placed_by_relative_depth(atlas):
+    assert [float(row["depth"]) for row in rows(atlas, "rank", "deep")] == pytest.approx([1 / 3, 2 / 3, 1])
+
+
+def test_changes_are_averaged_as_the_run_does(tmp_path):
+    folders = [finished(tmp_path, "one", mutations={"mean": "of_sums"}), finished(tmp_path, "two", agreeing=3)]
+    for folder in folders:  # key 0: coefficients 1 and 3 become 0.5 and 0: −0.75 by ratios, −0.875 by sums
+        path = folder / "tables" / "mutations.parquet"
+        own = tables.read(path).filter((pl.col("key") == 0) & (pl.col("mutation") == "last"))
+        coefficient = pl.Series([1.0, 3.0, 1.0, 3.0], dtype=pl.Float32)
+        mutated = pl.Series([0.5, 0.0, 0.5, 0.0], dtype=pl.Float32)
+        tables.write(own.with_columns(coefficient=coefficient, mutated=mutated, change=mutated / coefficient - 1), path)
+    panel = next(panel for panel in panels.PANELS if panel.name == "last-token")
+    found = panels.numbers(panel, members([folders[0], finished(tmp_path, "three")]))
+    assert found.filter(run="one")["value"].to_list() == [-0.875, -0.875]
+    found = panels.numbers(panel, members([folders[1], tmp_path / "results" / "three"]))
+    assert found.filter(run="two")["value"].to_list() == [-0.75, -0.75]
+
+
+def test_people_do_not_stand_in_for_the_proxy(pair):
+    one, two = pair
+    people = frames(annotator="Ann")["pattern_labels"].with_columns(
+        label=pl.lit("none", tables.TABLES["pattern_labels"].columns["label"])
+    )
+    tables.write(pl.concat([people, frames()["pattern_labels"]]), one / "tables" / "pattern_labels.parquet")
+    tables.write(people, two / "tables" / "pattern_labels.parquet")
+    found = panels.numbers(panels.PANELS[0], members(pair))
+    assert found.filter(run="one")["value"].to_list() == [0.5, 0.5]
+    assert found.filter(run="two").is_empty()
+
+
+def test_the_page_shows_every_verdict_in_words(atlas):
+    html = (atlas / "atlas.html").read_text()
+    table = re.search(r'<table class="matrix">.*?</table>', html, re.DOTALL)[0]
+    said = {"holds": "✓</span>&nbsp;holds<", "fails": "✗</span>&nbsp;does not hold<",
+            "holds_as_untrained": "≈</span>&nbsp;holds as untrained<"}  # fmt: skip
+    for claim in register():
+        row = re.search(rf'<tr id="{claim.id}">.*?</tr>', table, re.DOTALL)[0]
+        cells = re.findall(r"<td data-label.*?</td>", row, re.DOTALL)
+        verdict = CLAIMS.get(claim.id, ("measured", None))[0]
+        assert len(cells) == 3
+        assert all(said.get(verdict, "measured, not judged<") in cell for cell in cells)
+    assert html.count("1.25&nbsp;×") + html.count("1.25 ×") == 3
+
+
+def test_the_page_is_whole_and_quotes_labels_as_text(atlas):
+    html = (atlas / "atlas.html").read_text()
+    tags = Tags(html)
+    assert not tags.open
+    assert not [tag for tag, a in tags.found if tag == "script" or "onclick" in a]
+    assert "\u202e" not in html and "&lt;b onclick=" in html and "[U+202E]" in html
+    assert not [a for tag, a in tags.found if tag in ("link", "img", "script", "iframe", "object")]
+    assert not re.search(r'(?:src|href)="https?:', html.replace("http://www.w3.org", ""))
+
+
+def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
+    html = (atlas / "atlas.html").read_text()
+    tags = Tags(html)
+    labels = [a["aria-label"] for tag, a in tags.found if tag == "svg"]
+    assert len(labels) == len(panels.PANELS)
+    assert any("Rank of the next token" in label and "one: 37.5 % in layer 1, 6.25 % in layer 2" in label
+               for label in labels)  # fmt: skip
+    for panel in panels.PANELS:
+        for suffix in (".svg", ".png", ".pdf", ".csv", ".vl.json"):
+            assert (atlas / "figures" / f"{panel.name}{suffix}").stat().st_size
+        figure = re.search(rf'<figure id="{panel.name}">.*?</figure>', html, re.DOTALL)[0]
+        assert figure.count('<tr><th scope="row">one</th>') == 2
+    assert (atlas / "figures" / "rank.png").read_bytes().startswith(b"\x89PNG")
+    assert (atlas / "figures" / "rank.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_differing_setting_is_marked_where_it_matters(atlas):
+    html = (atlas / "atlas.html").read_text()
+    for panel in panels.PANELS:
+        figure = re.search(rf'<figure id="{panel.name}">.*?</figcaption>', html, re.DOTALL)[0]
+        drawing = (atlas / "figures" / f"{panel.name}.svg").read_text()
+        assert ("triggers.top" in figure) == ("triggers.top" in drawing) == ("triggers" in panel.sections)
+    row = re.search(r"<tr><th scope=\"row\"><code>triggers.top.*?</tr>", html, re.DOTALL)[0]
+    assert re.findall(r"<td>(.*?)</td>", row) == ["50", "60", "50"]
+    kinds = "That corpus.tokenizer and values.projection differ follows from the kinds of model."
+    assert kinds in html
+
+
+def test_the_summary_holds_what_the_page_shows(atlas):
+    found = json.loads((atlas / "summary.json").read_text())
+    assert [run["run"] for run in found["runs"]] == ["one", "deep", "old"]
+    assert found["runs"][0]["claims"]["K12"] == {"verdict": "fails", "measured": 1.25}
+    assert [run["text"]["relation"] for run in found["runs"]] == [SAME, SAME, RELATED]
+    assert found["different"]["triggers.top"] == [50, 60, 50]
+    assert len(found["numbers"]) == len(panels.PANELS) * (2 + 3 + 2)
+
+
+def test_an_old_atlas_is_replaced_and_comes_out_the_same(pair, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert ended(*pair, "--out", out) == 0
+    first = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert ended(*pair, "--out", out) == 0
+    assert first == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert "“one” and “two” read the same text." in capsys.readouterr().out
+
+
+def test_lines_are_coloured_by_a_number(tmp_path):
+    folders = [finished(tmp_path, "step512", agreeing=3), finished(tmp_path, "step32"), finished(tmp_path, "last")]
+    tables.write(frames(agreeing=2)["values"], folders[2] / "tables" / "values.parquet")
+    assert ended(*folders, "--out", tmp_path / "out", "--over", "updates", "--label", "last=4,096") == 0
+    held = json.loads((tmp_path / "out" / "figures" / "rank.vl.json").read_text())
+    scales = [layer["encoding"]["color"]["scale"] for layer in held["layer"] if "color" in layer["encoding"]]
+    assert len(scales) == 4 and all(s["type"] == "log" and s["domain"] == [32, 4096] for s in scales)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert [run["step"] for run in summary["runs"]] == [32, 512, 4096]
+
+
+def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
+    one, two = pair
+    empty, copy = tmp_path / "empty", tmp_path / "results" / "copy"
+    empty.mkdir()
+    shutil.copytree(one, copy)
+    bare, unjudged = tmp_path / "results" / "bare", tmp_path / "results" / "unjudged"
+    shutil.copytree(two, bare)
+    (bare / "tables" / "values.parquet").unlink()
+    (bare / "tables" / "mutations.parquet").unlink()
+    shutil.copytree(two, unjudged)
+    (unjudged / "claims.json").unlink()
+    out = ("--out", tmp_path / "out")
+    for arguments, said in [
+        ((one,), "only one was given"),
+        ((one, tmp_path / "nowhere"), "nowhere: no such folder"),
+        ((one, empty), "empty: is no run"),
+        ((one, bare), "bare: this run has no tables/mutations.parquet, tables/values.parquet"),
+        ((one, unjudged), "unjudged: this run has no claims.json"),
+        ((one, one), "two runs are called 'one'"),
+        ((one, one, "--label", f"{one}=again"), "names several of the runs"),
+        ((one, copy), "are the same run: their tables are equal"),
+        ((one, two, "--label", "tow=x"), "names none of the runs (did you mean two?)"),
+        ((one, two, "--label", "two="), "says nothing about a run"),
+        ((one, two, "--label", "two=one"), "two runs are called 'one'"),
+        ((one, two, "--label", "two=x", "--label", "two=y"), "given twice"),
+        ((one, two, "--over", "updates"), "'one' is not a number"),
+    ]:
+        assert ended(*arguments, *out) == 2, said
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
+
+
+def test_a_table_of_another_model_is_refused(pair):
+    tables.write(frames(layers=3)["values"], pair[1] / "tables" / "values.parquet")
+    with pytest.raises(UserError, match=r"values\.parquet: has layer 3, but the model has 2 layers"):
+        members(pair)
+
+
+def test_more_runs_than_colours_are_refused(tmp_path, capsys):
+    folders = [finished(tmp_path, f"run{i}", agreeing=i % 5) for i in range(9)]
+    for i, folder in enumerate(folders):  # or two of them would be equal
+        labels = frames()["composition"].with_columns(effective=pl.lit(1.0 + i, pl.Float32))
+        tables.write(labels, folder / "tables" / "composition.parquet")
+    assert ended(*folders, "--out", tmp_path / "out") == 2
+    assert "9 runs are more than the 8" in capsys.readouterr().err
+
+
+def test_a_folder_with_something_else_is_left_alone(pair, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.tex").write_text("mine")
+    assert ended(*pair, "--out", out) == 2
+    assert "contains something other than an atlas" in capsys.readouterr().err
+    (out / "atlas.html").write_text("")
+    assert ended(*pair, "--out", out) == 2
+    assert "contains thesis.tex besides an atlas" in capsys.readouterr().err
+    assert (out / "thesis.tex").read_text() == "mine"
+
+
+def test_runs_on_unrelated_texts_are_refused_unless_told(tmp_path, capsys):
+    one = finished(tmp_path, "one")
+    two = finished(tmp_path, "two", agreeing=3, corpus=OTHER_TEXT)
+    assert ended(one, two, "--out", tmp_path / "out") == 2
+    assert "two: read another text than" in capsys.readouterr().err
+    assert ended(one, two, "--out", tmp_path / "out", "--any-text") == 0
+    assert "“two”: another text, compared with “one”" in (tmp_path / "out" / "atlas.html").read_text()
+
+
+def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
+    one, two = finished(tmp_path, "one"), finished(tmp_path, "two", agreeing=3, config=False)
+    assert ended(one, two, "--out", tmp_path / "out") == 2
+    assert "which text this run read is not recorded (no config of this name)" in capsys.readouterr().err
+    elsewhere = write_config(tmp_path / "results", "two", triggers={"top": 60})
+    found = members([one, two], configs=[f"two={elsewhere}"])
+    assert match.texts(found, any_text=False)[1] == (SAME, "")
+    assert match.differences(found) == {"triggers.top": [50, 60]}
+    with pytest.raises(UserError, match="is the config of the run 'two'"):
+        members([one, two], configs=[f"one={elsewhere}"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "how"),
+    [
+        (Text("docstrings", "raw", "a"), Text("docstrings", "raw", "a"), SAME),
+        (Text(None, "raw", "a"), Text("wiki", "raw", "a"), SAME),
+        (Text(sentences="s"), Text("wiki", "raw", "a", sentences="s"), SAME),
+        (Text("docstrings", "tokenised", "a"), Text("docstrings", "raw", "b"), RELATED),
+        (Text("docstrings", "raw", "a"), Text("docstrings", "raw", "b"), RELATED),
+        (Text("docstrings", "raw"), Text("docstrings", "raw", "b"), RELATED),
+        (Text(files=("t", "v")), Text(files=("t", "v")), RELATED),
+        (Text(files=("t", "v"), sha256="a"), Text(files=("t", "v"), sha256="b"), OTHER),
+        (Text(files=("t", "v")), Text(files=("t", "w")), OTHER),
+        (Text("docstrings", "raw", "a"), Text("wiki", "raw", "b"), OTHER),
+        (Text(), Text(), OTHER),
+    ],
+)
+def test_texts_are_matched(one, other, how):
+    assert relation(one, other)[0] == how
+    assert relation(other, one)[0] == how
+
+
+@pytest.mark.parametrize("path", ["dvc.lock", "runs/two/dvc.lock"])
+def test_what_was_recorded_counts_more_than_an_edited_config(tmp_path, path):
+    one, two = finished(tmp_path, "one"), finished(tmp_path, "two", agreeing=3, triggers={"top": 60})
+    recorded = {"triggers": {"top": 50, "per_sentence": "best", "positions": "auto", "duplicates": "keep"}}
+    record(tmp_path, two, recorded, path)
+    found = members([one, two])
+    assert found[1].known_from == path
+    assert not match.differences(found)
+    tables.write(frames(agreeing=4)["values"], two / "tables" / "values.parquet")  # no longer what was recorded
+    found = members([one, two])
+    assert found[1].known_from == "config/two.yaml"
+    assert match.differences(found) == {"triggers.top": [50, 60]}
+
+
+def test_a_config_of_another_model_is_not_the_runs(pair, tmp_path):
+    card = pair[1] / "model" / "info.json"
+    card.write_text(json.dumps(json.loads(card.read_text()) | {"model_sha256": {"config.json": "1" * 64}}))
+    assert members(pair)[1].resolved is not None
+    write_config(tmp_path, "two", model={"files": {"config.json": "2" * 64}})
+    found = members(pair)[1]
+    assert found.resolved is None and found.known_from == "the configs of this name have another model"
+
+
+def test_a_config_that_cannot_be_read_is_named(pair, tmp_path):
+    path = tmp_path / "config" / "two.yaml"
+    path.write_text(path.read_text() + "odd: 1\n")
+    assert members(pair)[1].known_from == "config/two.yaml cannot be read as a config"
+
+
+def test_verdicts_come_from_the_table_or_from_claims_json(pair):
+    found = members(pair)[0].claims
+    assert found["K12"] == {"verdict": "fails", "measured": 1.25}
+    assert list(found) == [claim.id for claim in register()]
+    (pair[0] / "claims.json").write_text('{"K99": {"verdict": "holds", "measured": 1}}')
+    with pytest.raises(UserError, match="claims or verdicts that do not exist"):
+        members(pair)

@@ -1,0 +1,110 @@
+"""Small finished runs with known numbers, for atlases."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import polars as pl
+import yaml
+from running import ROOT
+
+from ff_memories import tables
+from ff_memories.claims.register import register
+
+VOCAB, NEURONS = 8, 4
+CLAIMS = {"K1": ("holds", -0.5), "K12": ("fails", 1.25), "K13": ("holds_as_untrained", 3.0)}
+LABELS = [["shallow", "none"], ["both"], ["semantic"], ["none"]]  # of the triggers of keys 0 to 3
+RANKS = {1: [0, 2, 4, 6], 2: [0, 0, 1, 1]}
+CHANGES = [[-0.5, -0.7], [-0.2], [-0.4]]  # of the triggers of keys 0 to 2, without their last tokens
+KINDS = ["residual", "residual", "agreement", "ffn"]
+
+
+def frames(layers=2, agreeing=1, annotator="proxy"):
+    """Tables of a run: of 4 values in layer 1, ``agreeing`` agree, and in the other layers none."""
+    every = range(1, layers + 1)
+    values = [
+        {"layer": layer, "key": key, "top_token": 1, "top_probability": 0.5, "next_token": 2,
+         "next_token_rank": RANKS[min(layer, 2)][key], "agrees": layer == 1 and key < agreeing,
+         "agreeing_triggers": 0, "triggers": 1}
+        for layer in every for key in range(4)
+    ]  # fmt: skip
+    mutations = [
+        {"layer": layer, "key": key, "rank": rank, "mutation": mutation, "removed": 0, "coefficient": 1.0,
+         "mutated": 1 + change, "change": change if mutation == "last" else 0.9}
+        for layer in every for key, own in enumerate(CHANGES) for rank, change in enumerate(own, 1)
+        for mutation in ("first", "last", "random")
+    ]  # fmt: skip
+    composition = [
+        {"example": example, "layer": layer, "active": 2, "ffn_top": 1, "output_top": 1, "agreeing_memories": 0,
+         "effective": effective}
+        for layer in every for example, effective in enumerate([1.0, 3.0])
+    ]  # fmt: skip
+    refinement = [
+        {"example": example, "layer": layer, "residual_top": 1 if example else 2, "ffn_top": 1, "output_top": 1,
+         "model_top": 1, "residual_probability": 0.5, "kind": kind}
+        for layer in every for example, kind in enumerate(KINDS)
+    ]  # fmt: skip
+    labels = [
+        {"annotator": annotator, "layer": layer, "key": key, "rank": rank, "label": label}
+        for layer in every for key, own in enumerate(LABELS) for rank, label in enumerate(own, 1)
+    ]  # fmt: skip
+    rows: dict[str, list[dict]] = {
+        "values": values, "mutations": mutations, "composition": composition, "refinement": refinement,
+        "pattern_labels": labels,
+    }  # fmt: skip
+    return {name: pl.DataFrame(own, schema=columns(name, own)) for name, own in rows.items()}
+
+
+def columns(name, rows):
+    return {column: (tables.TABLES[name].columns | tables.TABLES[name].optional)[column] for column in rows[0]}
+
+
+def finished(project: Path, name: str, layers=2, agreeing=1, transformer=True, config=True, untrained=(2, 0), **keys):
+    """Write a finished run with its config into a project's folder; return the run's folder.
+
+    ``keys``: sections of its config with the keys to change.
+    """
+    folder = project / "results" / name
+    for table, frame in frames(layers, agreeing).items():
+        tables.write(frame, folder / "tables" / f"{table}.parquet")
+    for seed, own in enumerate(untrained, 1):
+        for table, frame in frames(layers, own).items():
+            tables.write(frame, folder / "baselines" / f"untrained-{seed}" / f"{table}.parquet")
+    info: dict = {"scope": "model" if transformer else "surrogate", "layers": layers, "keys": 2 * NEURONS, "signs": 2,
+            "neurons": NEURONS, "vocab": VOCAB, "adaptive_output": False, "final_norm": True, "max_positions": 9,
+            "model_type": "llama", "activation": "silu", "gated": True}  # fmt: skip
+    if not transformer:
+        info |= {"keys": NEURONS, "signs": 1}
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "info.json").write_text(json.dumps(info))
+    verdicts: dict = {claim.id: ("measured", None) for claim in register()} | CLAIMS
+    (folder / "claims.json").write_text(
+        json.dumps({claim: {"verdict": verdict, "measured": value} for claim, (verdict, value) in verdicts.items()})
+    )
+    if config:
+        write_config(project, name, transformer, **keys)
+    return folder
+
+
+def write_config(project: Path, name: str, transformer=True, **keys):
+    """Write a run's config, as the demo's but for ``keys``; return its path."""
+    data = yaml.safe_load((ROOT / "config" / ("demo-gpt2.yaml" if transformer else "config.yaml")).read_text())
+    data["run"] = name
+    data["model"]["files" if transformer else "sha256"] = {} if transformer else None
+    for section, own in keys.items():
+        data[section] = data[section] | own if isinstance(own, dict) else own
+    path = project / "config" / f"{name}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def record(project: Path, folder: Path, params: dict, path: str = "dvc.lock"):
+    """Write a dvc.lock that names a run's tables with their digests and these parameters."""
+    outs = [
+        {"path": file.relative_to(project).as_posix(), "md5": hashlib.md5(file.read_bytes()).hexdigest()}
+        for file in sorted((folder / "tables").glob("*.parquet"))
+    ]
+    stage = {"cmd": "snakemake", "params": {f"config/{folder.name}.yaml": params}, "outs": outs}
+    (project / path).parent.mkdir(parents=True, exist_ok=True)
+    (project / path).write_text(yaml.safe_dump({"schema": "2.0", "stages": {"all": stage}}))
