@@ -1,8 +1,10 @@
 """A small run of each kind of model, laid out as the workflow does, for the exports."""
 
 import pytest
+import yaml
+from factories import words
 from laid_out import lay_out
-from pipeline import run_steps, step
+from pipeline import config, run_steps, step, write_inputs
 from transformers_run import INPUTS, prepare
 
 
@@ -17,6 +19,16 @@ def llama(tmp_path_factory):
     step("annotation-plan", "--config", folder / "my.yaml", "--triggers", tables / "triggers.parquet", "--corpus",
          results / "corpus" / "corpus.safetensors", "--dictionary", results / "model" / "types.json", "--plan",
          tables / "annotation_plan.parquet")  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fairseq(tmp_path_factory):
+    """A run of a small fairseq checkpoint."""
+    folder = tmp_path_factory.mktemp("fairseq")
+    write_inputs(folder, words(40), seed=8, train=60, decoder_layers=2)
+    (folder / "my.yaml").write_text(yaml.safe_dump(config()), encoding="utf-8")
+    lay_out(folder, run_steps(folder, config()), "small")
     return folder
 
 

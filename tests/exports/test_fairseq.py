@@ -1,0 +1,47 @@
+"""Exports of a run on a fairseq checkpoint: one sign, and a dictionary in place of a tokenizer."""
+
+import gzip
+import hashlib
+import json
+
+import polars as pl
+from pipeline import step
+
+
+def lines(path):
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+
+
+def test_neuronpedia_gets_words_with_blanks_and_one_source_per_layer(fairseq, monkeypatch, tmp_path):
+    monkeypatch.chdir(fairseq)
+    step("export", "neuronpedia", "--configfile", "my.yaml", "--out", tmp_path / "np", "--model-id", "tiny")
+    types = [line.rpartition(" ")[0] for line in (fairseq / "dict.txt").read_text(encoding="utf-8").splitlines()]
+    types = ["<s>", "<pad>", "</s>", "<unk>", *types]
+    assert {path.name for path in (tmp_path / "np" / "tiny").iterdir()} == {"0-ff-memories", "1-ff-memories"}
+    triggers = pl.read_parquet("results/small/tables/triggers.parquet")
+    values = {(r["layer"], r["key"]): r for r in pl.read_parquet("results/small/tables/values.parquet").to_dicts()}
+    sentences = [line.split() for line in (fairseq / "train.txt").read_text(encoding="utf-8").splitlines()]
+    text = " ".join(word for words in sentences for word in words)
+    for layer in (1, 2):
+        folder = tmp_path / "np" / "tiny" / f"{layer - 1}-ff-memories"
+        features = lines(folder / "features" / "batch-0.jsonl.gz")
+        assert len(features) == sum(at == layer for at, _ in values)
+        for row in features:
+            value = values[layer, int(row["index"])]
+            assert row["pos_str"][0] == " " + types[value["top_token"]]
+            assert row["pos_values"][0] == value["top_probability"] and row["neg_str"] == row["neg_values"] == []
+        acts = lines(folder / "activations" / "batch-0.jsonl.gz")
+        assert len(acts) == triggers.filter((pl.col("layer") == layer) & (pl.col("rank") <= 3)).height
+        assert all(all(token[0] == " " and token[1:] in types for token in row["tokens"]) for row in acts)
+        known = [row for row in acts if " <unk>" not in row["tokens"]]
+        assert len(known) > 20 and all("".join(row["tokens"]).strip() in text for row in known)
+
+
+def test_the_card_names_the_checkpoint(fairseq, monkeypatch, tmp_path):
+    monkeypatch.chdir(fairseq)
+    step("export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "ds")
+    said = (tmp_path / "ds" / "README.md").read_text(encoding="utf-8")
+    for name, file in (("checkpoint", "model.pt"), ("dictionary", "dict.txt")):
+        sha = hashlib.sha256((fairseq / file).read_bytes()).hexdigest()
+        assert f"| SHA-256 of the {name} | `{sha}` |" in said
+    assert "| model | `model.pt` |" in said and "| scope | `surrogate`:" in said and "of both signs" not in said
