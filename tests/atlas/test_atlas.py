@@ -8,6 +8,7 @@ import shutil
 import polars as pl
 import pytest
 from atlases import CLAIMS, finished, frames, record, write_config
+from browsing import browser, console, media, phone, violations
 from reports import Tags
 
 from ff_memories import cli, tables
@@ -36,16 +37,16 @@ def pair(tmp_path):
 def atlas(tmp_path_factory):
     """An atlas of three runs: of another depth, with another setting, and with a hostile label."""
     project = tmp_path_factory.mktemp("atlas")
-    folders = [
-        finished(project, "one"),
-        finished(project, "deep", layers=3, triggers={"top": 60}),
-        finished(project, "old", agreeing=2, transformer=False, untrained=()),
-    ]
-    arguments = ["atlas", *map(str, folders), "--out", str(project / "out"), "--label", f"deep={HOSTILE}"]
-    with pytest.raises(SystemExit) as end:
-        cli.main(arguments)
-    assert end.value.code == 0
+    finished(project, "one")
+    finished(project, "deep", layers=3, triggers={"top": 60})
+    finished(project, "old", agreeing=2, transformer=False, untrained=())
+    assert ended(*arguments(project)) == 0
     return project / "out"
+
+
+def arguments(project):
+    folders = [project / "results" / name for name in ("one", "deep", "old")]
+    return (*folders, "--out", project / "out", "--label", f"deep={HOSTILE}")
 
 
 def rows(atlas, panel, run="one"):
@@ -58,7 +59,7 @@ def rows(atlas, panel, run="one"):
     [
         ("shallow-keys", 0.5, 0.5),  # keys 0 and 1 of 4
         ("semantic-keys", 0.5, 0.5),  # keys 1 and 2
-        ("last-token", -0.4, -0.4),  # the median of −0.6, −0.2 and −0.4
+        ("last-token", -0.3, -0.3),  # the median of −0.6, −0.2 and −0.3
         ("agreement", 2.0, 0.0),  # a quarter, and nothing, of 8 types
         ("rank", 3 / 8, 0.5 / 8),
         ("effective", 0.5, 0.5),  # 2 of 4, each with both signs
@@ -160,6 +161,18 @@ def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
     assert (atlas / "figures" / "rank.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("dark", ["light", "dark"])
+def test_the_page_is_readable_on_a_phone_and_for_a_screen_reader(atlas, tmp_path, dark):
+    with browser(tmp_path) as driver:
+        driver.get((atlas / "atlas.html").as_uri())
+        media(driver, prefers_color_scheme=dark)
+        phone(driver)
+        driver.execute_script("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+        assert not violations(driver) and not console(driver)
+
+
 def test_a_differing_setting_is_marked_where_it_matters(atlas):
     html = (atlas / "atlas.html").read_text()
     for panel in panels.PANELS:
@@ -181,19 +194,18 @@ def test_the_summary_holds_what_the_page_shows(atlas):
     assert len(found["numbers"]) == len(panels.PANELS) * (2 + 3 + 2)
 
 
-def test_an_old_atlas_is_replaced_and_comes_out_the_same(pair, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert ended(*pair, "--out", out) == 0
-    first = {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    assert ended(*pair, "--out", out) == 0
-    assert first == {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    assert "“one” and “two” read the same text." in capsys.readouterr().out
+def test_an_old_atlas_is_replaced_and_comes_out_the_same(atlas):
+    first = {path.relative_to(atlas): path.read_bytes() for path in atlas.rglob("*") if path.is_file()}
+    (atlas / "atlas.html").write_text("old")
+    assert ended(*arguments(atlas.parent)) == 0
+    assert first == {path.relative_to(atlas): path.read_bytes() for path in atlas.rglob("*") if path.is_file()}
 
 
-def test_lines_are_coloured_by_a_number(tmp_path):
+def test_lines_are_coloured_by_a_number(tmp_path, capsys):
     folders = [finished(tmp_path, "step512", agreeing=3), finished(tmp_path, "step32"), finished(tmp_path, "last")]
     tables.write(frames(agreeing=2)["values"], folders[2] / "tables" / "values.parquet")
     assert ended(*folders, "--out", tmp_path / "out", "--over", "updates", "--label", "last=4,096") == 0
+    assert "“32”, “512” and “4,096” read the same text." in capsys.readouterr().out
     held = json.loads((tmp_path / "out" / "figures" / "rank.vl.json").read_text())
     scales = [layer["encoding"]["color"]["scale"] for layer in held["layer"] if "color" in layer["encoding"]]
     assert len(scales) == 4 and all(s["type"] == "log" and s["domain"] == [32, 4096] for s in scales)

@@ -14,8 +14,8 @@ from ff_memories.claims.register import register
 VOCAB, NEURONS = 8, 4
 CLAIMS = {"K1": ("holds", -0.5), "K12": ("fails", 1.25), "K13": ("holds_as_untrained", 3.0)}
 LABELS = [["shallow", "none"], ["both"], ["semantic"], ["none"]]  # of the triggers of keys 0 to 3
-RANKS = {1: [0, 2, 4, 6], 2: [0, 0, 1, 1]}
-CHANGES = [[-0.5, -0.7], [-0.2], [-0.4]]  # of the triggers of keys 0 to 2, without their last tokens
+RANKS = {1: [0, 2, 4, 7], 2: [0, 0, 1, 1]}
+CHANGES = [[-0.5, -0.7], [-0.2], [-0.3]]  # of the triggers of keys 0 to 2, without their last tokens
 KINDS = ["residual", "residual", "agreement", "ffn"]
 
 
@@ -37,7 +37,7 @@ def frames(layers=2, agreeing=1, annotator="proxy"):
     composition = [
         {"example": example, "layer": layer, "active": 2, "ffn_top": 1, "output_top": 1, "agreeing_memories": 0,
          "effective": effective}
-        for layer in every for example, effective in enumerate([1.0, 3.0])
+        for layer in every for example, effective in enumerate([1.0, 2.0, 6.0])
     ]  # fmt: skip
     refinement = [
         {"example": example, "layer": layer, "residual_top": 1 if example else 2, "ffn_top": 1, "output_top": 1,
