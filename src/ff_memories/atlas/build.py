@@ -159,16 +159,12 @@ def _figure(
         "formula": panel.formula, "says": panel.says, "missing": missing, "differs": differs,
         "describes": look.describes, "svg": made[".svg"].decode(),
         "rows": [
-            {"label": row["label"], "layer": row["layer"], "n": row["n"], "value": _number(row["value"], panel.form),
+            {"label": row["label"], "layer": row["layer"], "n": row["n"], "value": measured(row["value"], panel.form),
              "interval": spread(row["low"], row["high"], panel.form),
-             "untrained": _number(row["untrained"], panel.form)}
+             "untrained": measured(row["untrained"], panel.form)}
             for row in frame.iter_rows(named=True)
         ],
     }  # fmt: skip
-
-
-def _number(value: float | None, form: str) -> str:
-    return measured(value, form)
 
 
 def _counted(frame: pl.DataFrame, panel: Panel) -> str:
@@ -181,7 +177,7 @@ def _described(frame: pl.DataFrame, panel: Panel) -> str:
     """Return a text for those who do not see the figure: each model's value in its first and last layer."""
     said = []
     for (label,), part in frame.group_by("label", maintain_order=True):
-        ends = [_number(part["value"][place], panel.form) for place in (0, -1)]
+        ends = [measured(part["value"][place], panel.form) for place in (0, -1)]
         said.append(f"{label}: {ends[0]} in layer {part['layer'][0]}, {ends[1]} in layer {part['layer'][-1]}")
     return f"{panel.title}, by relative depth. " + ("; ".join(said) or "No run has these numbers") + "."
 
@@ -221,7 +217,7 @@ def _facts(member: Member) -> dict[str, str]:
         "parameters": whole("parameters"),
         "text": (read.source or (listed([Path(file).name for file in read.files]) if read.files else UNKNOWN))
         + (f" ({read.form})" if read.form else ""),
-        "untrained models": str(len(member.untrained)) or "none",
+        "untrained models": str(len(member.untrained)),
     }
 
 
