@@ -24,7 +24,8 @@ def knowing(types: str) -> dict[str, pl.DataFrame]:
     """Return the synthetic tables with the columns of the other choice of types: every second value agrees."""
     frames = synthetic()
     values, composition = frames["values"], frames["composition"]
-    own = [name.removesuffix(f"_{types}") for name in tables.TABLES["values"].optional if name.endswith(f"_{types}")]
+    own = [name.removesuffix(f"_{types}") for name in tables.TABLES["values"].optional
+           if name.endswith(f"_{types}") and "folded" not in name]  # fmt: skip
     values = values.with_columns(pl.col(name).alias(f"{name}_{types}") for name in own)
     values = values.with_columns((pl.col("key") % 2 == 0).alias(f"agrees_{types}"))
     composition = composition.with_columns(pl.lit(0, dtype=pl.UInt16).alias(f"agreeing_memories_{types}"))

@@ -71,7 +71,10 @@ def parsed(words):
         rules = re.findall(
             r"^ *rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M
         )
-        assert set(asked.targets) <= {*rules, "RULE"}, asked.targets
+        trained = {
+            f"results/train/{recipe.stem.removesuffix('_model')}" for recipe in (ROOT / "config").glob("*_model.yaml")
+        }
+        assert set(asked.targets) <= {*rules, "RULE", *trained}, asked.targets
         return asked
     return get_main_parser().parse_args(rest)
 

@@ -31,7 +31,7 @@ def pages(nav):
 
 
 def test_the_navigation_lists_every_page_once():
-    generated = {"readme.md", "config.md", "security.md", "tutorial.md", "example.md"}
+    generated = {"readme.md", "config.md", "security.md", "tutorial.md", "tutorial-transformers.md", "example.md"}
     listed = list(pages(CONFIG["nav"]))
     assert len(listed) == len(set(listed))
     assert set(listed) == {page.name for page in (ROOT / "docs").glob("*.md")} | generated
