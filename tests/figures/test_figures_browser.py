@@ -49,7 +49,7 @@ def everything(layers: int) -> dict[str, pl.DataFrame]:
     """Return the synthetic tables with every optional column that figures use."""
     frames = synthetic(layers)
     for name in ("values", "composition"):
-        kinds = [n for n in tables.TABLES[name].optional if n.endswith("_trained")]
+        kinds = [n for n in tables.TABLES[name].optional if n.removesuffix("_trained") in frames[name].columns]
         frames[name] = frames[name].with_columns(pl.col(n.removesuffix("_trained")).alias(n) for n in kinds)
     measures = [name for name, kind in tables.TABLES["control"].columns.items() if kind == pl.Float64]
     ends = list(product(measures, ("low", "high")))
