@@ -68,8 +68,8 @@ def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(m
         if little:
             failed = []
 
-            def select(layer, coefficients, rows, best, per_sentence, found=triggers.offer_hits, failed=failed):
-                found(layer, coefficients, rows, best, per_sentence)  # the first layers', and some of the last's
+            def select(layer, coefficients, *others, found=triggers.offer_hits, failed=failed):
+                found(layer, coefficients, *others)  # the first layers', and some of the last's
                 if layer == size.layers - 1 and len(coefficients) > 100:
                     failed.append(layer)
                     raise torch.OutOfMemoryError("CUDA out of memory.")

@@ -40,7 +40,7 @@ RULES: dict[str, dict[str, str]] = {
     "examples": {"model_top": DECIDED},
     "composition": {
         "active": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED,
-        **{"agreeing_memories" + types: DECIDED for types in TYPES},
+        **{"agreeing_memories" + types: DECIDED for types in TYPES}, "effective": PROBABILITY,
     },
     "refinement": {
         "residual_top": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED, "model_top": DECIDED,
