@@ -362,9 +362,14 @@ class Gallery(Section):
 
     triggers: int = Field(25, ge=1, le=65_535, description="number of triggers per key, at most triggers.top")
     shaded: int = Field(
-        3, ge=0, le=65_535, description="number of triggers per key whose tokens are shaded by their coefficients"
+        3, ge=0, le=65_535, description="number of triggers per key with exact coefficients along their tokens (table "
+        "`shading`); pages shade every trigger they show, unless this is 0"
     )
-    tokens: int = Field(10, ge=1, le=100, description="number of top tokens per value")
+    tokens: int = Field(10, ge=1, le=100, description="number of top tokens, and of lowest tokens, per value")
+    sampled: int = Field(
+        500, ge=0, description="number of random training sentences for the histograms and weaker examples"
+    )
+    similar: int = Field(5, ge=0, le=100, description="number of the most similar keys, and values, per memory")
     keys: int | dict[int, list[int]] | None = Field(
         None,
         description="memories to show, of those that `triggers.keys` looks at: null (all) | a number (so many random "

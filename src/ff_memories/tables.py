@@ -88,6 +88,12 @@ TABLES = {
          "position": POSITION, "next_token": TOKEN},
         frozenset({"next_token"}),
     ),
+    "firing": Schema(
+        "how often every key fires: of so many prefixes of the training text (`triggers.positions`), `fired` have a "
+        "positive memory coefficient",
+        ("layer", "key"),
+        {"layer": LAYER, "key": KEY, "fired": pl.UInt64, "prefixes": pl.UInt64},
+    ),
     "mutations": Schema(
         "E3: memory coefficients of triggers with one token removed; with `mutations.unit: word`, with the "
         "`removed_tokens` tokens of a word removed, of which `removed` is the first",
@@ -108,14 +114,48 @@ TABLES = {
         FOLDED | _both(_PREDICTED | FOLDED),
     ),
     "promoted": Schema(
-        "the tokens that every value promotes most, for the gallery; `token_rank` 0 is the top token",
+        "the tokens that every value promotes most, for the gallery; `token_rank` 0 is the top token. `logit` is the "
+        "token's log-probability less the mean over the vocabulary",
         ("layer", "key", "token_rank"),
         {"layer": LAYER, "key": KEY, "token_rank": pl.UInt16, "token": TOKEN, "probability": pl.Float32},
+        optional={"logit": pl.Float32},
+    ),
+    "demoted": Schema(
+        "the tokens that every value demotes most, for the gallery; `token_rank` 0 is the lowest, `logit` as in "
+        "`promoted`",
+        ("layer", "key", "token_rank"),
+        {"layer": LAYER, "key": KEY, "token_rank": pl.UInt16, "token": TOKEN, "logit": pl.Float32},
     ),
     "shading": Schema(
         "every key's memory coefficient after each token of its best triggers, for the gallery",
         ("layer", "key", "rank", "position"),
         {"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION, "coefficient": pl.Float32},
+    ),
+    "levels": Schema(
+        "how high every key's memory coefficient is after each token of a shown trigger, for the gallery: 0 for none "
+        "or less, 61 for the key's largest",
+        ("layer", "key", "rank", "position"),
+        {"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION, "level": pl.UInt8},
+    ),
+    "histogram": Schema(
+        "every key's positive coefficients in a random sample of the training text, for the gallery: how many lie in "
+        "each of 20 equal bins from 0 to the coefficient of its top trigger; empty bins have no row",
+        ("layer", "key", "bin"),
+        {"layer": LAYER, "key": KEY, "bin": pl.UInt8, "n": pl.UInt32},
+    ),
+    "samples": Schema(
+        "prefixes of that sample on which a key fires, for the gallery: at these percentiles of its positive "
+        "coefficients; a key that fires on few prefixes has fewer",
+        ("layer", "key", "percentile"),
+        {"layer": LAYER, "key": KEY, "percentile": pl.UInt8, "coefficient": pl.Float32, "sentence": SENTENCE,
+         "position": POSITION},
+    ),
+    "similar": Schema(
+        "the memories of any layer with the most similar keys and values, by cosine, for the gallery. With both signs, "
+        "the most similar up to sign: a negative cosine is a similarity to that memory with its sign changed",
+        ("layer", "key", "of", "place"),
+        {"layer": LAYER, "key": KEY, "of": pl.Enum(["key", "value"]), "place": pl.UInt8, "other_layer": LAYER,
+         "other_key": KEY, "cosine": pl.Float32},
     ),
     "examples": Schema(
         "the validation prefixes on which the layers are observed (section 5)",
