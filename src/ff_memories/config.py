@@ -362,8 +362,11 @@ class Gallery(Section):
 
     triggers: int = Field(25, ge=1, le=65_535, description="number of triggers per key, at most triggers.top")
     shaded: int = Field(
-        3, ge=0, le=65_535, description="number of triggers per key with exact coefficients along their tokens (table "
-        "`shading`); pages shade every trigger they show, unless this is 0"
+        3,
+        ge=0,
+        le=65_535,
+        description="number of triggers per key with exact coefficients along their tokens (table "
+        "`shading`); pages shade every trigger they show, unless this is 0",
     )
     tokens: int = Field(10, ge=1, le=100, description="number of top tokens, and of lowest tokens, per value")
     sampled: int = Field(

@@ -12,7 +12,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit.audit import ROWS, audit, draws
+from ff_memories.audit.audit import READ, ROWS, audit, draws
 from ff_memories.audit.checks import Evidence
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.errors import UserError
@@ -45,7 +45,7 @@ def evidence(folder, changes, options):
     (folder / "sample.jsonl").write_text("".join(json.dumps(record) + "\n" for record in given))
     out = run_steps(folder, settings)
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Evidence.read(Run(settings), ROWS, made)
+    return Evidence.read(Run(settings), READ, made)
 
 
 @pytest.mark.slow
@@ -96,6 +96,13 @@ TAMPERED = {
     ("refinement", "residual_top"): lambda r: {"residual_top": (r["residual_top"] + 1) % 48},
     ("refinement", "residual_probability"): lambda r: {"residual_probability": r["residual_probability"] * 1.01},
     ("refinement", "kind"): lambda r: {"kind": "ffn" if r["kind"] != "ffn" else "residual"},
+    ("demoted", "token"): lambda r: {"token": r["token"] + 1},
+    ("demoted", "logit"): lambda r: {"logit": r["logit"] - 0.001},
+    ("promoted", "logit"): lambda r: {"logit": r["logit"] + 0.001},
+    ("levels", "level"): lambda r: {"level": (r["level"] + 30) % 62},
+    ("samples", "coefficient"): lambda r: {"coefficient": r["coefficient"] * 1.001 + 0.001},
+    ("similar", "cosine"): lambda r: {"cosine": r["cosine"] - 0.001},
+    ("similar", "other_key"): lambda r: {"other_key": (r["other_key"] + 1) % 24},
     ("promoted", "token"): lambda r: {"token": r["token"] + 1},
     ("promoted", "probability"): lambda r: {"probability": r["probability"] * 1.001},
     ("shading", "coefficient"): lambda r: {"coefficient": r["coefficient"] + 0.01},

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
 from ff_memories.audit import checks, equality
-from ff_memories.audit.audit import LEFT_OUT, ROWS, audit, draws, recomputed
+from ff_memories.audit.audit import LEFT_OUT, READ, ROWS, audit, draws, recomputed
 from ff_memories.audit.checks import Evidence
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
 from ff_memories.audit.sampling import Aim
@@ -125,7 +125,7 @@ def evidence(folder, name, sample=False, **changes):
         patch.chdir(folder)
         out = run_steps(folder, settings)
         made = lambda path: out / Path(path).name if str(path).startswith("results/") else folder / path
-        return Evidence.read(Run(settings), ROWS, made)
+        return Evidence.read(Run(settings), READ, made)
 
 
 @pytest.fixture(scope="module", params=["gpt2", "llama"])

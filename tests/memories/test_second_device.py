@@ -367,7 +367,7 @@ def test_what_the_gallery_reads_from_the_model(weights):
 
     def tokens(place):
         decoder = model(weights, place)
-        return promoted.top_tokens(decoder, decoder.vocabulary, known, 5)
+        return promoted.tables(decoder, decoder.vocabulary, known, 5)
 
     both(tokens)
 

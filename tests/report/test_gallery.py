@@ -89,23 +89,32 @@ def test_top_tokens_are_the_models_with_the_tables_first(planted_gallery):
     results, _, _ = planted_gallery
     decoder = Decoder.load(results / "model" / "model.safetensors", results / "model" / "model.json")
     values = tables.read(results / "tables" / "values.parquet")
-    ids, probabilities = promoted.top_tokens(decoder, decoder.vocabulary, values, 5)
+    most, least = promoted.tables(decoder, decoder.vocabulary, values, 5)
+    rows = lambda frame, column: frame[column].to_numpy().reshape(-1, 5)
+    assert (rows(most, "token")[:, 0] == values["top_token"].to_numpy()).all()
     vectors = torch.cat([layer.values for layer in decoder.layers])
-    logp = decoder.vocabulary.log_probabilities(vectors).exp().numpy()
-    assert (ids[:, 0] == values["top_token"].to_numpy()).all()
-    for own, p, full in zip(ids, probabilities, logp, strict=True):
-        assert len(set(own.tolist())) == 5
-        np.testing.assert_allclose(p, np.sort(full)[::-1][:5], rtol=1e-5)
-        np.testing.assert_allclose(p, full[own], rtol=1e-5)
+    log_p = decoder.vocabulary.log_probabilities(vectors).double().numpy()
+    logits = log_p - log_p.mean(1, keepdims=True)
+    ordered = np.sort(logits, axis=1)
+    for frame, expected in ((most, ordered[:, ::-1]), (least, ordered)):
+        assert all(len(set(own.tolist())) == 5 for own in rows(frame, "token"))
+        np.testing.assert_allclose(rows(frame, "logit"), expected[:, :5], rtol=1e-5, atol=1e-5)
+        own = np.take_along_axis(logits, rows(frame, "token").astype(np.int64), axis=1)
+        np.testing.assert_allclose(rows(frame, "logit"), own, rtol=1e-5, atol=1e-5)
+    p = np.take_along_axis(np.exp(log_p), rows(most, "token").astype(np.int64), axis=1)
+    np.testing.assert_allclose(rows(most, "probability"), p, rtol=1e-5)
 
 
 def test_a_top_token_that_the_model_lists_elsewhere_comes_first_all_the_same():
     values = pl.DataFrame({"top_token": [7, 9], "top_probability": [0.5, 0.4]})
-    ids, p = promoted._with_first(
-        values, np.array([[3, 7, 5], [1, 2, 3]]), np.array([[0.5, 0.5, 0.1], [0.3, 0.2, 0.1]])
-    )
+    listed = promoted.Tokens(
+        np.array([[3, 7, 5], [1, 2, 3]]), np.array([[0.5, 0.5, 0.1], [0.3, 0.2, 0.1]]),
+        np.array([[4.0, 4.0, 1.0], [3.0, 2.0, 1.0]]),
+    )  # fmt: skip
+    ids, p, logits = promoted._with_first(values, listed)
     assert ids.tolist() == [[7, 3, 5], [9, 1, 2]]
     assert p.tolist() == [[0.5, 0.5, 0.1], [0.4, 0.3, 0.2]]
+    assert logits.tolist() == [[4.0, 4.0, 1.0], [3.0, 3.0, 2.0]]
 
 
 def undo(pairs):

@@ -42,6 +42,9 @@ figures: {figure4: {}}
 )
 
 
+GALLERY = ("shading", "levels", "promoted", "demoted", "histogram", "samples", "similar")  # its tables
+
+
 def config(**changes):
     """Return the small run's config with keys changed: ``config(triggers__top=3)``."""
     out = copy.deepcopy(SMALL)
@@ -99,13 +102,14 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     shards = [f(f"{i}-of-{n}.safetensors") for i in range(1, n + 1)]
     for shard in shards:
         step("trigger-shard", *config_, *model, *execution, *corpus, "--shard", shard.stem, "--lists", shard)
-    step("triggers", *config_, *corpus, "--shards", *shards, "--triggers", t("triggers"), "--counts", c("triggers"))
+    step("triggers", *config_, *corpus, "--shards", *shards, "--triggers", t("triggers"), "--firing", t("firing"),
+         "--counts", c("triggers"))  # fmt: skip
     triggers = ["--triggers", t("triggers")]
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
          "--counts", c("mutations"))  # fmt: skip
     step("values", *config_, *model, *execution, *corpus, *triggers, *types, "--values", t("values"))
     step("gallery-tables", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"),
-         "--shading", t("shading"), "--promoted", t("promoted"))  # fmt: skip
+         *(part for name in GALLERY for part in (f"--{name}", t(name))))  # fmt: skip
     given = settings["composition"].get("sample_file")
     sample = ["--sample", folder / given, "--sentences", t("sentences")] if given else []
     step("composition", *config_, *model, *execution, *corpus, *sample, *types, "--values", t("values"),

@@ -2,7 +2,7 @@
 
 
 rule gallery_tables:
-    """Compute the gallery's tables: coefficients along triggers, and tokens that values promote."""
+    """Compute the gallery's tables: coefficients, tokens that values promote, and similar memories."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -11,7 +11,12 @@ rule gallery_tables:
         values=rules.values.output.values,
     output:
         shading=run_.table("shading"),
+        levels=run_.table("levels"),
         promoted=run_.table("promoted"),
+        demoted=run_.table("demoted"),
+        histogram=run_.table("histogram"),
+        samples=run_.table("samples"),
+        similar=run_.table("similar"),
     log:
         run_.path("logs", "gallery_tables.log"),
     benchmark:
@@ -26,8 +31,13 @@ rule gallery_tables:
             "gallery_tables",
             "values",
             "extraction",
+            "seed",
+            "triggers.positions",
+            "gallery.triggers",
             "gallery.shaded",
             "gallery.tokens",
+            "gallery.sampled",
+            "gallery.similar",
             *run_.gallery_sampling,
         ),
     shell:

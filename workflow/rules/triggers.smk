@@ -31,6 +31,7 @@ rule triggers:
         shards=gather.corpus(run_.path("shards", "{scatteritem}.safetensors")),
     output:
         triggers=run_.table("triggers"),
+        firing=run_.table("firing"),
         counts=run_.path("counts", "triggers.parquet"),
     log:
         run_.path("logs", "triggers.log"),

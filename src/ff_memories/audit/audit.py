@@ -19,7 +19,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.unlisted import Unlisted
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.words import Words
-from ff_memories.memories import chosen, composition, mutations
+from ff_memories.memories import chosen, coefficient_sample, composition, mutations
 from ff_memories.memories.trigger_table import available
 from ff_memories.tables import TABLES
 
@@ -28,11 +28,16 @@ ROWS: dict[str, Callable[[Evidence, Row], Result]] = {
     "mutations": checks.mutation,
     "values": checks.value,
     "promoted": checks.promoted,
+    "demoted": checks.demoted,
     "shading": checks.shading,
+    "levels": checks.level,
+    "samples": checks.sampled,
+    "similar": checks.similar,
     "examples": checks.example,
     "composition": checks.composition,
     "refinement": checks.refinement,
 }
+READ = (*ROWS, "firing", "histogram")  # tables that the audit needs
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 
 
@@ -132,6 +137,12 @@ def draws(evidence: Evidence) -> list[str]:
         whose = "that the seed draws" if evidence.given is None else "of composition.sample_file"
         faults.append(f"examples: not the prefixes {whose}")
     faults += _other_keys(evidence)
+    fires = tables["firing"].filter(pl.col("fired") > 0).select("layer", "key")
+    if not fires.equals(tables["triggers"].select("layer", "key").unique().sort("layer", "key")):
+        faults.append("firing: the keys that fire are not those with triggers")
+    own = set(coefficient_sample.drawn(corpus, config.gallery.sampled, config.triggers.positions, config.seed).tolist())
+    if not set(tables["samples"]["sentence"]) <= own:
+        faults.append("samples: not the sentences that the seed draws")
     triggers = tables["triggers"]
     steps = triggers.select(
         (pl.col("rank") == 1 + pl.int_range(pl.len()).over("layer", "key")).all().alias("ranks"),
@@ -151,8 +162,12 @@ def _other_keys(evidence: Evidence) -> list[str]:
     faults = {
         "values": of("values") == set(asked),
         "triggers": of("triggers") <= set(asked),
+        "firing": of("firing") == set(asked),
         "promoted": of("promoted") == set(shown.iter_rows()),
+        "demoted": of("demoted") == set(shown.iter_rows()),
         "shading": of("shading") <= set(shown.iter_rows()),
+        "levels": of("levels") <= set(shown.iter_rows()),
+        "histogram": of("histogram") <= set(shown.iter_rows()),
     }
     return [f"{name}: not the keys that the config asks for" for name, same in faults.items() if not same]
 

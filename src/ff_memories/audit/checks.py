@@ -1,5 +1,6 @@
 """Recompute rows of the measured tables from the model and the text: one function per table."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs import model_folder
 from ff_memories.memories import chosen
+from ff_memories.memories.shading import TOP_LEVEL
 from ff_memories.memories.trigger_table import POSITIONS
 from ff_memories.memories.values import other
 from ff_memories.workflow.run import Run
@@ -236,17 +238,67 @@ def promoted(evidence: Evidence, row: Row) -> Result:
     return compare.together([
         evidence.near.probability("probability", row["probability"], float(said[row["token"]].exp())),
         evidence.near.rank("token_rank", row["token_rank"], said, row["token"]),
+        *([_logit(evidence, row, said)] if "logit" in row else []),
     ])  # fmt: skip
+
+
+def demoted(evidence: Evidence, row: Row) -> Result:
+    """Check a row of ``demoted``: a token's logit and rank from below."""
+    said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
+    return compare.together([
+        _logit(evidence, row, said), evidence.near.rank("token_rank", row["token_rank"], -said, row["token"])
+    ])  # fmt: skip
+
+
+def _logit(evidence: Evidence, row: Row, said: torch.Tensor) -> Result:
+    """Compare a logit with log-probabilities (vocab,), less their mean."""
+    return evidence.near.logit("logit", row["logit"], float(said[row["token"]] - said.mean()))
 
 
 def shading(evidence: Evidence, row: Row) -> Result:
     """Check a row of ``shading``: the key's coefficient after one token of a trigger."""
+    return _along(
+        evidence,
+        row,
+        lambda found, noise: evidence.near.coefficient("coefficient", row["coefficient"], found, noise),
+    )
+
+
+def level(evidence: Evidence, row: Row) -> Result:
+    """Check a row of ``levels``: the same as a share of the key's largest coefficient."""
+    most = evidence.lists[row["layer"], row["key"]].row(0, named=True)["coefficient"]
+
+    def judge(found: float, noise: float) -> Result:
+        exact = TOP_LEVEL * min(max(found / most, 0), 1)
+        error = TOP_LEVEL * (noise / most + evidence.near.limits.coefficient)
+        nearest = lambda level: math.floor(level + 0.5)
+        return compare.within("level", row["level"], nearest(exact), nearest(exact - error), nearest(exact + error))
+
+    return _along(evidence, row, judge)
+
+
+def _along(evidence: Evidence, row: Row, judge: Callable[[float, float], Result]) -> Result:
+    """Judge the coefficient, and its noise, after one token of a trigger."""
     source = evidence.trigger(row)
     if not 1 <= row["position"] <= source["position"]:
         return Result(DIFFERS, f"position {row['position']} is not in 1 to {source['position']}")
     seen = evidence.oracle.layers(evidence.prefix(source))[row["layer"] - 1]
-    found = float(seen.coefficients()[row["position"], row["key"]])
+    return judge(float(seen.coefficients()[row["position"], row["key"]]), _noise(evidence, seen))
+
+
+def sampled(evidence: Evidence, row: Row) -> Result:
+    """Check a row of ``samples``: the key's coefficient after a prefix."""
+    seen = evidence.oracle.layers(evidence.prefix(row))[row["layer"] - 1]
+    found = float(seen.coefficients()[-1, row["key"]])
     return evidence.near.coefficient("coefficient", row["coefficient"], found, _noise(evidence, seen))
+
+
+def similar(evidence: Evidence, row: Row) -> Result:
+    """Check a row of ``similar``: the cosine of two memories' keys or values."""
+    vector = evidence.oracle.value if row["of"] == "value" else evidence.oracle.key
+    one, other = vector(row["layer"], row["key"]), vector(row["other_layer"], row["other_key"])
+    cosine = float(torch.nn.functional.cosine_similarity(one, other, dim=0))
+    return evidence.near.coefficient("cosine", row["cosine"], cosine, scale=1.0)
 
 
 def example(evidence: Evidence, row: Row) -> Result:

@@ -61,6 +61,10 @@ class Closeness:
         """Compare a probability, relative to its own size."""
         return _number(column, recorded, found, abs(found), self.limits.probability)
 
+    def logit(self, column: str, recorded: float, found: float) -> Result:
+        """Compare a logit; its error is absolute, as of a log-probability."""
+        return _number(column, recorded, found, 1.0, self.limits.probability)
+
     def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
         """Compare a most probable token."""
         found = int(log_probabilities.argmax())

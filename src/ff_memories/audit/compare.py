@@ -27,16 +27,9 @@ from ff_memories.workflow.stages import DEFAULT
 TABLE = re.compile(r"results/([^/]+)/tables/(\w+)\.parquet$")
 CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
 MEASURED = (
-    "triggers",
-    "promoted",
-    "shading",
-    "mutations",
-    "values",
-    "examples",
-    "composition",
-    "refinement",
-    "control",
-)
+    "triggers", "firing", "promoted", "demoted", "shading", "levels", "histogram", "samples", "similar", "mutations",
+    "values", "examples", "composition", "refinement", "control",
+)  # fmt: skip
 NOT_TOLD = "differs, and may be a near-tie; to find out, compare where the run's model and text are"
 
 

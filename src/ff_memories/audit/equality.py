@@ -17,9 +17,14 @@ from ff_memories.audit.tolerances import INTERVAL, Tolerances
 from ff_memories.tables import FOLDED, TABLES
 
 SHOWN = 5  # differences shown per table
-SAME, COEFFICIENT, CHANGE, PROBABILITY, DECIDED, STATISTIC, FOLLOWS = (
-    "same", "coefficient", "change", "probability", "decided", "statistic", "follows",
+SAME, COEFFICIENT, CHANGE, PROBABILITY, LOGIT, LEVEL, COUNT, DECIDED, STATISTIC, FOLLOWS = (
+    "same", "coefficient", "change", "probability", "logit", "level", "count", "decided", "statistic", "follows",
 )  # fmt: skip
+RANKED = {  # lists in order: the columns of their place, of their score, and of the entry
+    "triggers": ("rank", "coefficient", ["sentence", "position"]),
+    "promoted": ("token_rank", "probability", ["token"]),
+    "demoted": ("token_rank", "logit", ["token"]),
+}
 
 TYPES = ("", "_all", "_trained")  # suffixes of columns that exist for both choices of `values.types`
 
@@ -28,8 +33,14 @@ UNTRAINED = ("control", "baselines")  # tables of models that a run does not kee
 RULES: dict[str, dict[str, str]] = {
     "sentences": {},
     "triggers": {"coefficient": COEFFICIENT},
-    "promoted": {"probability": PROBABILITY},
+    "firing": {"fired": COUNT},
+    "promoted": {"probability": PROBABILITY, "logit": LOGIT},
+    "demoted": {"logit": LOGIT},
     "shading": {"coefficient": COEFFICIENT},
+    "levels": {"level": LEVEL},
+    "histogram": {"n": COUNT},
+    "samples": {"coefficient": COEFFICIENT},
+    "similar": {"cosine": COEFFICIENT},
     "mutations": {"coefficient": COEFFICIENT, "mutated": COEFFICIENT, "change": CHANGE},
     "values": {
         "next_token": DECIDED, "triggers": DECIDED,
@@ -121,14 +132,19 @@ def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tole
     out: dict[str, Outcome] = {}
     lists = a.get("triggers"), b.get("triggers")
     moved = pl.DataFrame(schema={"layer": pl.UInt8, "key": pl.UInt16})  # keys whose triggers were exchanged
+    recounted = moved  # keys whose histograms differ
     for name in [name for name in RULES if name in a or name in b]:
         if name not in a or name not in b:
             out[name] = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))), limits)
             out[name].different.append(f"{name}: only one of the runs has this table")
-        elif name in ("triggers", "promoted"):
+        elif name in RANKED:
             out[name], exchanged = _ranked(name, a[name], b[name], limits)
             moved = exchanged if name == "triggers" else moved
-        elif name in ("mutations", "shading") and lists[0] is not None and lists[1] is not None:
+        elif name == "histogram":
+            out[name], recounted = _counts(name, a[name], b[name], limits)
+        elif name == "samples":
+            out[name] = _percentiles(name, a[name], b[name], recounted, limits)
+        elif name in ("mutations", "shading", "levels") and lists[0] is not None and lists[1] is not None:
             out[name] = _along(name, a[name], b[name], lists[0], lists[1], moved, limits)
         elif FOLLOWS in RULES[name].values():
             out[name] = _following(name, a[name], b[name], moved, out, limits)
@@ -158,6 +174,12 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
     share = out.limits.noise
     limit = out.limits.probability if rule == PROBABILITY else out.limits.coefficient
     noise = pl.lit(0.0) if most is None else share * most
+    if rule == LOGIT:  # an absolute error, as of a log-probability
+        limit, size = out.limits.probability, pl.lit(1.0)
+    if rule == LEVEL:
+        limit, size = 1.0, pl.lit(1.0)
+    if rule == COUNT:  # of coefficients above a bound: those next to it may be counted or not
+        limit, noise = 200 * share, pl.lit(2.0)
     if rule == CHANGE:  # mutated / coefficient - 1: the errors of both add up
         size = 2 * (1 + size)
         noise = noise * (2 + size) / pl.col("coefficient").cast(pl.Float64)
@@ -219,10 +241,10 @@ def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> 
     An entry may move, or be replaced, only if the scores at both places are almost equal. The scores of the two lists
     must also agree rank by rank, which they do not if a list lacks an entry.
     """
-    place, score, rule = (
-        ("rank", "coefficient", COEFFICIENT) if name == "triggers" else ("token_rank", "probability", PROBABILITY)
-    )
-    entry = ["sentence", "position"] if name == "triggers" else ["token"]
+    place, score, entry = RANKED[name]
+    rule = RULES[name][score]
+    if name == "demoted":  # the lowest comes first
+        a, b = (frame.with_columns(-pl.col(score)) for frame in (a, b))
     out = Outcome(name, (len(a), len(b)), limits)
     by_rank, only_a, only_b = _joined(a, b, ["layer", "key", place])
     most = _most(a) if rule == COEFFICIENT else None
@@ -234,8 +256,11 @@ def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> 
     moved = by_rank.filter(pl.any_horizontal(pl.col(c).ne_missing(pl.col(f"other:{c}")) for c in entry))
     out.cells |= {c: moved.filter(pl.col(c).ne_missing(pl.col(f"other:{c}"))).height for c in entry}
     stays = by_rank.join(moved, on=["layer", "key", place], how="anti")
-    for column in set(a.columns) - {"layer", "key", place, score, *entry}:
-        _same(out, stays, column)
+    for column in (set(a.columns) & set(b.columns)) - {"layer", "key", place, score, *entry}:
+        if column in RULES[name]:
+            _numbers(out, stays, column, RULES[name][column], None)
+        else:
+            _same(out, stays, column)
     if len(moved):
         _exchanges(out, moved, a, b, entry, place, score, most)
     keys = pl.concat([frame.select("layer", "key") for frame in (moved, only_a, only_b)]).unique()
@@ -264,7 +289,9 @@ def _exchanges(
         its = pl.coalesce("rival", "sibling", "end").cast(pl.Float64)
         gap = (pl.col(score).cast(pl.Float64) - its).abs()
         size = pl.max_horizontal(pl.col(score).cast(pl.Float64), its)
-        limit = (out.limits.tie if score == "coefficient" else out.limits.probability) * size
+        limit = (out.limits.tie if score == "coefficient" else out.limits.probability) * (
+            pl.lit(1.0) if score == "logit" else size
+        )
         limit += out.limits.noise * most if most is not None else 0.0
         judged = found.with_columns(gap=gap, size=size, near=gap <= limit)
         near = judged.filter("near")
@@ -274,6 +301,34 @@ def _exchanges(
         out.differs(
             judged.filter(~pl.col("near")).iter_rows(named=True), "another row has this rank, and it is not a near-tie"
         )
+
+
+def _counts(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> tuple[Outcome, pl.DataFrame]:
+    """Compare counts of which those of 0 have no row; also return the keys with a difference."""
+    out, key = Outcome(name, (len(a), len(b)), limits), list(TABLES[name].key)
+    both = a.join(b.rename({"n": "other:n"}), on=key, how="full", coalesce=True)
+    both = both.with_columns(pl.col("n", "other:n").fill_null(0))
+    _numbers(out, both, "n", COUNT, None)
+    return out, both.filter(pl.col("n") != pl.col("other:n")).select("layer", "key").unique()
+
+
+def _percentiles(name: str, a: pl.DataFrame, b: pl.DataFrame, recounted: pl.DataFrame, limits: Tolerances) -> Outcome:
+    """Compare prefixes at percentiles of a key's coefficients.
+
+    Another prefix may stand there if its coefficient is the same, up to the tolerance, or if the key's histogram
+    differs: then the percentiles are those of other coefficients.
+    """
+    out, key = Outcome(name, (len(a), len(b)), limits), list(TABLES[name].key)
+    both, only_a, only_b = _joined(a, b, key)
+    for side in (only_a, only_b):
+        out.exchanged += side.join(recounted, on=["layer", "key"], how="semi").height
+        missing = side.join(recounted, on=["layer", "key"], how="anti")
+        out.differs(missing.iter_rows(named=True), "only one of the runs has this row")
+    places = [pl.col(c) != pl.col(f"other:{c}") for c in ("sentence", "position")]
+    out.exchanged += both.filter(pl.any_horizontal(places)).height
+    alike = both.join(recounted, on=["layer", "key"], how="anti")
+    _numbers(out, alike, "coefficient", COEFFICIENT, _most(a))
+    return out
 
 
 def _along(

@@ -46,6 +46,10 @@ class Oracle:
         """The numbers of layers and of keys per layer, L and d_m."""
         return len(self.decoder.layers), self.decoder.layers[0].fc1.out_features
 
+    def key(self, layer: int, key: int) -> torch.Tensor:
+        """Return key vector k (d,) of layer 1..L."""
+        return self.decoder.layers[layer - 1].fc1.weight[key].detach()
+
     def value(self, layer: int, key: int) -> torch.Tensor:
         """Return value vector v (d,) of layer 1..L."""
         return self.decoder.layers[layer - 1].fc2.weight[:, key].detach()

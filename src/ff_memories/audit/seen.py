@@ -64,6 +64,9 @@ class Reference(Protocol):
     def keys(self) -> tuple[int, int]:
         """The numbers of layers and of memories per layer."""
 
+    def key(self, layer: int, key: int) -> torch.Tensor:
+        """Return key vector k (d,) of layer 1..L; of a gated layer (2 d,), the gate's and the up projection's."""
+
     def value(self, layer: int, key: int) -> torch.Tensor:
         """Return value vector v (d,) of layer 1..L."""
 

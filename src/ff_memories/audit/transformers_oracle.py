@@ -61,11 +61,26 @@ class TransformersOracle:
         """The numbers of layers and of memories per layer: d_m, or 2 d_m with both signs."""
         return len(self.blocks), self.signs * len(self._down(1))
 
+    @torch.no_grad()
+    def key(self, layer: int, key: int) -> torch.Tensor:
+        """Return key vector k (d,) of layer 1..L; of a gated layer (2 d,), the gate's and the up projection's."""
+        matrix = lambda name: self._matrix(layer, name, of_inputs=False)
+        own = matrix(self.family.up)
+        if self.family.fused:
+            own = torch.cat(own.chunk(2), 1)
+        elif self.family.gate is not None:
+            own = torch.cat([matrix(self.family.gate), own], 1)
+        return own[key % len(own)]
+
     def _down(self, layer: int) -> torch.Tensor:
         """Return V (d_m, d) of y' = m V + b."""
-        module: Any = self.blocks[layer - 1].get_submodule(self.family.down)
+        return self._matrix(layer, self.family.down, of_inputs=True)
+
+    def _matrix(self, layer: int, name: str, of_inputs: bool) -> torch.Tensor:
+        """Return a linear module's weights, with a row for each of its inputs or of its outputs."""
+        module: Any = self.blocks[layer - 1].get_submodule(name)
         weight: torch.Tensor = module.weight
-        return weight.t() if isinstance(module, nn.Linear) else weight
+        return weight.t() if isinstance(module, nn.Linear) == of_inputs else weight
 
     @torch.no_grad()
     def value(self, layer: int, key: int) -> torch.Tensor:

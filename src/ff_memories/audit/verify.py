@@ -172,7 +172,7 @@ def _audit(check: Check) -> Part:
         line = f"left out: it needs the extra hf, which is not installed ({INSTALL})"
         return Part("audit", line, data={"left_out": line}, left_out=True)
     try:
-        evidence = Evidence.read(run, audit.ROWS, check.at)
+        evidence = Evidence.read(run, audit.READ, check.at)
     except UserError as error:
         return Part("audit", "could not run", faults=[str(error).partition("\n")[0]])
     findings, faults = audit.audit(evidence, aim), audit.draws(evidence)

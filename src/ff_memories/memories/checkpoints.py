@@ -51,7 +51,9 @@ class Checkpoint:
                     return 0
                 lengths, listed = (file.get_tensor(name).tolist() for name in ("length", "listed"))
                 columns = [file.get_tensor(name).split(lengths) for name in COLUMNS]
+                fired = file.get_tensor("fired")
                 best.restore([Entries(*parts) for parts in zip(*columns, strict=True)], file.get_tensor("gate"), listed)
+                best.fired = fired
                 return told["batches"]
         except (OSError, SafetensorError, KeyError, TypeError, ValueError):
             return 0  # none, or not a state: begin at the beginning
@@ -63,7 +65,12 @@ class Checkpoint:
         held, gate, listed = best.state()
         every = Entries.cat(held)
         arrays = {name: getattr(every, name).contiguous() for name in COLUMNS}
-        arrays |= {"gate": gate, "length": torch.tensor([len(e) for e in held]), "listed": torch.tensor(listed)}
+        arrays |= {
+            "fired": best.fired,
+            "gate": gate,
+            "length": torch.tensor([len(e) for e in held]),
+            "listed": torch.tensor(listed),
+        }
         with atomic_write(self.path) as partial:
             save_file(arrays, partial, metadata={"told": json.dumps({"made_from": self.made_from, "batches": batches})})
         self._last = time.monotonic()

@@ -1,4 +1,4 @@
-"""A key's memory coefficient after every token of its triggers (the `shading` table), which the gallery shades by.
+"""A key's memory coefficient after every token of its triggers: the tables `shading` (exact) and `levels` (in steps).
 
 Each sentence runs once for all keys that it triggers, no further than its last trigger and no deeper than their
 highest layer.
@@ -14,6 +14,8 @@ from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel, at
 
+TOP_LEVEL = 61  # of a key's largest coefficient; 0 of none or less
+
 
 def table(decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:
     """Return the ``shading`` table of the given rows of ``triggers``: a row per trigger and token of its prefix."""
@@ -23,6 +25,21 @@ def table(decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_
     inside = np.arange(len(flat)) - np.repeat(starts[:-1], lengths)
     columns = triggers.select("layer", "key", "rank")[row]
     return columns.with_columns(pl.Series("position", inside + 1), pl.Series("coefficient", flat))
+
+
+def levels(along: pl.DataFrame, triggers: pl.DataFrame) -> pl.DataFrame:
+    """Return the ``levels`` table.
+
+    Args:
+        along: rows as of ``table``.
+        triggers: rows of the ``triggers`` table; the coefficient of a key's first is its largest.
+    """
+    best = triggers.filter(pl.col("rank") == 1).select("layer", "key", pl.col("coefficient").alias("best"))
+    share = pl.col("coefficient").cast(pl.Float64) / pl.col("best")
+    level = (share * TOP_LEVEL).round().clip(0, TOP_LEVEL).cast(pl.UInt8).alias("level")
+    return along.join(best, on=["layer", "key"], how="left", maintain_order="left").select(
+        "layer", "key", "rank", "position", level
+    )
 
 
 def prefix_coefficients(

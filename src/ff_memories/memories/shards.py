@@ -17,7 +17,7 @@ def save(best: TopTriggers, path: str | Path) -> None:
     best.finish()
     every = Entries.cat(best.lists)
     arrays = {name: getattr(every, name).cpu().contiguous() for name in COLUMNS}
-    arrays["length"] = torch.tensor([len(entries) for entries in best.lists])
+    arrays |= {"length": torch.tensor([len(entries) for entries in best.lists]), "fired": best.fired.cpu()}
     shape = {"keys": best.keys, "top": best.top, "copies": best.copies, "precision": best.precision}
     shape |= {} if best.neurons is None else {"neurons": best.neurons}
     with atomic_write(path) as partial:
@@ -30,8 +30,9 @@ def load(path: str | Path) -> TopTriggers:
         with safe_open(path, framework="pt") as file:
             shape = json.loads(file.metadata()["shape"])
             columns = [file.get_tensor(name) for name in COLUMNS]
-            lengths = file.get_tensor("length").tolist()
+            lengths, fired = file.get_tensor("length").tolist(), file.get_tensor("fired")
         best = TopTriggers(len(lengths), **shape)
+        best.fired += fired
         for layer, parts in enumerate(zip(*(c.split(lengths) for c in columns), strict=True)):
             best.offer(layer, Entries(*parts))
         best.finish()

@@ -86,8 +86,9 @@ def _ranks(new: torch.Tensor) -> torch.Tensor:
 class TopTriggers:
     """The t best prefixes of every key of every layer.
 
-    Merging is associative, commutative and idempotent on disjoint sets of prefixes. A key's ``gate`` is the
+    Merging is associative and commutative. A key's ``gate`` is the
     coefficient that a prefix must reach to matter: candidates at or above it are logged and compacted now and then.
+    ``fired`` (layers, keys) int64 counts the prefixes on which each key fires; merging adds the counts.
 
     Args:
         layers, keys, top: L, d_m and t.
@@ -106,6 +107,7 @@ class TopTriggers:
         self.again = False  # whether prefixes may come a second time: then lists are levelled before they are cut
         self.lists = [Entries.none(device) for _ in range(layers)]
         self.gate = torch.full((layers, keys), torch.finfo(torch.float32).smallest_normal, device=device)
+        self.fired = torch.zeros(layers, keys, dtype=torch.int64, device=device)
         self._log: list[list[Entries]] = [[] for _ in range(layers)]
         self._logged = [0] * layers
         self._settled = [True] * layers  # whether the list is compacted, and nothing logged since
@@ -149,6 +151,7 @@ class TopTriggers:
         if other.precision != self.precision:
             raise ValueError(f"lists in {other.precision} do not merge with lists in {self.precision}")
         other.finish()
+        self.fired += other.fired.to(self.fired.device)
         for layer, entries in enumerate(other.lists):
             self._add(layer, entries)
             self._compact(layer)

@@ -12,6 +12,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.memories.checkpoints import Checkpoint
+from ff_memories.memories.firing import fired
 from ff_memories.memories.topk import Entries, TopTriggers
 from ff_memories.memories.trigger_table import POSITIONS, Prefixes
 from ff_memories.model.buffers import ScratchBuffer, retry_smaller
@@ -45,7 +46,7 @@ def trigger_examples(
     checkpoint: Checkpoint | None = None,
     keys: list[tuple[int, int]] | None = None,
 ) -> TopTriggers:
-    """Find the ``top`` prefixes of every key in blocks of the training text.
+    """Find the ``top`` prefixes of every key in blocks of the training text, and count those on which it fires.
 
     Args:
         decoder: the model.
@@ -107,22 +108,30 @@ def run_batch(
     decoder: LanguageModel, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int,
     high: int, per_sentence: str, columns: "list[AllKeys] | list[SomeKeys]", space: ScratchBuffer,
 ) -> None:  # fmt: skip
-    """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate."""
+    """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate.
+
+    Add the number of prefixes on which each key fires when the whole batch is done, so that one that starts again
+    counts once.
+    """
     depth = len(columns)
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
     rows = BatchRows(part, prefixes, batch, low, decoder.signs)
-    x = decoder.embed(batch)
+    x, counts = decoder.embed(batch), torch.zeros_like(best.fired)
     for index, layer in enumerate(decoder.layers[:depth]):
         seen = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
         if columns[index].count:
-            offer_hits(index, columns[index].of(seen.coefficients), rows, best, per_sentence, columns[index])
+            coefficients = columns[index].of(seen.coefficients)
+            offer_hits(index, coefficients, rows, best, per_sentence, columns[index])
+            own = fired(coefficients, rows.weights, decoder.signs)
+            counts[index, columns[index].names(torch.arange(len(own), device=own.device))] = own
         x = seen.output
     if not torch.isfinite(seen.residual).all():
         raise UserError(
             f"the model's numbers are not finite in sentences {part.sentences[0]} to {part.sentences[-1]}",
             "the weights overflow in float32: use another checkpoint",
         )
+    best.fired += counts
 
 
 class AllKeys:
@@ -172,7 +181,10 @@ class SomeKeys(AllKeys):
 
 
 class BatchRows:
-    """Where the prefixes of a batch's sentences lie, and to which prefixes of the corpus they belong."""
+    """Where the prefixes of a batch's sentences lie, and to which prefixes of the corpus they belong.
+
+    ``weights`` (rows,) float32: how many prefixes of the corpus each row is, 0 for a row that is none.
+    """
 
     def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int, signs: int = 1):
         device = batch.tokens.device
@@ -188,6 +200,8 @@ class BatchRows:
         self.first, self.length = send(np.concatenate(first)), send(np.concatenate(length))
         self.steps = torch.arange(batch.groups[-1][2] - low, device=device)
         self.low, self.text, self.signs = low, prefix_hashes(batch), signs
+        copies = torch.repeat_interleave(self.count, self.length + low)
+        self.weights = (copies * (batch.positions >= low)).to(torch.float32)
 
     def maxima(self, coefficients: torch.Tensor) -> torch.Tensor:
         """Return the largest coefficient of each sentence and memory, (sentences, d_m).

@@ -98,6 +98,10 @@ class AnyLayer(Protocol):
     """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.Layer``."""
 
     @property
+    def keys(self) -> torch.Tensor:
+        """(d_m, d), the keys; of a gated layer (d_m, 2 d), the two vectors of each key."""
+
+    @property
     def values(self) -> torch.Tensor:
         """(memories, d), the values."""
 

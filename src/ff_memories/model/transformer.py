@@ -102,6 +102,18 @@ class Layer:
         self.state.seen["update"] = out
 
     @property
+    def keys(self) -> torch.Tensor:
+        """(d_m, d): key i is row i. Of a gated layer (d_m, 2 d): row i of the gate, then that of ``up``."""
+        up = _rows_of(self.module.get_submodule(self.family.up))
+        if self.family.fused:
+            return torch.cat(up.chunk(2), 1)
+        return (
+            up
+            if self.family.gate is None
+            else torch.cat([_rows_of(self.module.get_submodule(self.family.gate)), up], 1)
+        )
+
+    @property
     def values(self) -> torch.Tensor:
         """(memories, d): value i is row i; with both signs, -v_i is row d_m + i.
 
@@ -141,6 +153,12 @@ class Layer:
         finally:
             self.state.last = False
         return self.state.seen
+
+
+def _rows_of(linear: nn.Module) -> torch.Tensor:
+    """Return the weights (outputs, inputs) of a linear module."""
+    weight: torch.Tensor = linear.weight.detach()  # type: ignore[operator]
+    return weight.t() if isinstance(linear, Conv1D) else weight
 
 
 class PaddedLayer(Layer):

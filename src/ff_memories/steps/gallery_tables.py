@@ -1,4 +1,8 @@
-"""Compute the gallery's tables: coefficients along triggers, and tokens that values promote (`shading`, `promoted`)."""
+"""Compute the gallery's tables.
+
+Coefficients along triggers (`shading`, `levels`) and in a random sample (`histogram`, `samples`), tokens that values
+promote and demote (`promoted`, `demoted`), and memories with similar keys and values (`similar`).
+"""
 
 import polars as pl
 
@@ -6,9 +10,10 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import chosen, imported_triggers
+from ff_memories.memories import chosen, coefficient_sample, imported_triggers
 from ff_memories.memories import promoted as promotion
 from ff_memories.memories import shading as shades
+from ff_memories.memories import similar as similarity
 from ff_memories.model.loading import load_model
 
 
@@ -20,23 +25,35 @@ def run(
     triggers: Input,
     values: Input,
     shading: Output,
+    levels: Output,
     promoted: Output,
+    demoted: Output,
+    histogram: Output,
+    samples: Output,
+    similar: Output,
     execution: Execution,
 ) -> None:
+    options = config.gallery
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
-    if config.gallery.keys is not None:
-        shown = chosen.in_gallery(config.gallery.keys, predicted, shape.layers, shape.keys, config.seed)
+    if options.keys is not None:
+        shown = chosen.in_gallery(options.keys, predicted, shape.layers, shape.keys, config.seed)
         found, predicted = chosen.rows(shown, found), chosen.rows(shown, predicted)
-    shaded = found.filter(pl.col("rank") <= config.gallery.shaded)
-    tables.write(
-        shades.table(decoder, text, shaded, execution.batch_tokens), shading, decoder.precision, decoder.neurons
-    )
+    shaded = found.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
+    along = shades.table(decoder, text, shaded, execution.batch_tokens)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
-    tables.write(
-        promotion.table(decoder, reading, predicted, config.gallery.tokens),
-        promoted,
-        decoder.precision,
-        decoder.neurons,
+    most, least = promotion.tables(decoder, reading, predicted, options.tokens)
+    bins, weaker = coefficient_sample.tables(
+        decoder, text, found, options.sampled, config.triggers.positions, config.seed
     )
+    for table, path in (
+        (along.filter(pl.col("rank") <= options.shaded), shading),
+        (shades.levels(along.filter(pl.col("rank") <= options.triggers), found), levels),
+        (most, promoted),
+        (least, demoted),
+        (bins, histogram),
+        (weaker, samples),
+        (similarity.table(decoder, predicted, options.similar), similar),
+    ):
+        tables.write(table, path, decoder.precision, decoder.neurons)

@@ -1,4 +1,4 @@
-"""E1: merge the shards' lists into the table `triggers`."""
+"""E1: merge the shards into the table `triggers`, and into `firing`, how often every key fires."""
 
 from pathlib import Path
 
@@ -10,10 +10,11 @@ from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories import chosen, trigger_table
+from ff_memories.memories import firing as how_often
 from ff_memories.memories.shards import load
 
 
-def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, counts: Output) -> None:
+def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firing: Output, counts: Output) -> None:
     """Merge all shards.
 
     Args:
@@ -31,7 +32,9 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
         )
     filled = table.group_by("layer", "key").len()["len"].cast(pl.Int64)
     neurons = best.neurons or best.keys
+    asked = chosen.memories(options.keys, len(best.lists), neurons, config)
     keys = best.keys // neurons * chosen.count(options.keys, len(best.lists), neurons)
+    available = trigger_table.available(text, options.positions)
     reasons = {
         "keys": keys,
         "keys_that_never_fire": keys - len(filled),
@@ -39,10 +42,14 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, count
         "triggers": len(table),
         "triggers_with_the_text_of_a_better_one": trigger_table.repeated(table, text),
         "places_unfilled": keys * options.top - int(filled.sum()),
-        "sentences_without_prefix": int((trigger_table.available(text, options.positions) == 0).sum()),
+        "sentences_without_prefix": int((available == 0).sum()),
     }
     tables.write_counts("triggers", reasons, counts)
     tables.write(table, triggers, best.precision, best.neurons)
+    looked_at = None if asked is None else chosen.keys(asked, neurons, best.keys // neurons)
+    tables.write(
+        how_often.table(best.fired.numpy(), int(available.sum()), looked_at), firing, best.precision, best.neurons
+    )
     remove_others(shards)
 
 

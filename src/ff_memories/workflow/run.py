@@ -147,7 +147,7 @@ class Run:
     @property
     def gallery_sampling(self) -> tuple[str, ...]:
         """The keys that say which of these memories the gallery shows; none where it shows all."""
-        return () if self.config.gallery.keys is None else ("gallery.keys", "seed")
+        return () if self.config.gallery.keys is None else ("gallery.keys",)
 
     @property
     def annotations(self) -> list[str]:

@@ -1,0 +1,76 @@
+"""The memories with the most similar keys and values (the `similar` table), by cosine over all layers.
+
+A product in float32 finds the candidates; their order comes from float64.
+"""
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.base.progress import Progress
+from ff_memories.model.decoder import LanguageModel
+
+ROWS = 256  # vectors compared with all others at once
+SPARE = 8  # candidates beyond those asked for, so that rounding in float32 leaves none out
+
+
+def table(decoder: LanguageModel, shown: pl.DataFrame, n: int) -> pl.DataFrame:
+    """Return the ``similar`` table: the ``n`` memories closest to each shown one, by key and by value.
+
+    Args:
+        shown: ``layer`` and ``key`` of the memories; both signs of a memory count once.
+        n: at most; a model with fewer memories gives fewer.
+    """
+    neurons, both = decoder.description.keys, decoder.signs == 2
+    memory = shown.select("layer", pl.col("key").cast(pl.Int64) % neurons).unique().sort("layer", "key")
+    rows = ((memory["layer"].cast(pl.Int64) - 1) * neurons + memory["key"]).to_numpy()
+    parts = []
+    for of in ("key", "value"):
+        vectors = torch.cat([(layer.keys if of == "key" else layer.values[:neurons]).cpu() for layer in decoder.layers])
+        other, cosine = closest(vectors, rows, n, both)
+        here, place = (grid.ravel() for grid in np.indices(other.shape))
+        parts.append(
+            memory[here].with_columns(
+                pl.lit(of).alias("of"),
+                pl.Series("place", place + 1),
+                pl.Series("other_layer", other.ravel() // neurons + 1),
+                pl.Series("other_key", other.ravel() % neurons),
+                pl.Series("cosine", cosine.ravel()),
+            )
+        )
+    return pl.concat(parts).filter(pl.col("cosine") != 0)  # a vector of zeros is similar to none
+
+
+def closest(vectors: torch.Tensor, rows: np.ndarray, n: int, both: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ``n`` other vectors with the highest cosine to each of some vectors, of (a few) equals the first.
+
+    Args:
+        vectors: (N, d). A vector of zeros has the cosine 0 to all, in any order.
+        rows: (r,) int64, the vectors asked for.
+        n: at most; of fewer vectors, all others.
+        both: whether a cosine counts by its size.
+
+    Returns:
+        (r, n) int64 their numbers, and (r, n) float32 the cosines.
+    """
+    n = min(n, len(vectors) - 1)
+    size = lambda cosines: cosines.abs() if both else cosines
+    unit = torch.nn.functional.normalize(vectors.to(torch.float32), dim=1)
+    numbers, cosines = np.empty((len(rows), n), np.int64), np.empty((len(rows), n), np.float32)
+    with torch.inference_mode(), Progress(len(rows), "vectors", "similar memories") as progress:
+        for start in range(0, len(rows), ROWS):
+            part = torch.tensor(rows[start : start + ROWS])
+            near = size(unit[part] @ unit.t()).scatter_(1, part[:, None], -torch.inf)
+            found = near.topk(min(n + SPARE, len(vectors) - 1), dim=1).indices.sort(dim=1).values
+            exact = _cosines(vectors, part, found)
+            best = size(exact).sort(dim=1, descending=True, stable=True).indices[:, :n]
+            own = slice(start, start + len(part))
+            numbers[own], cosines[own] = found.gather(1, best).numpy(), exact.gather(1, best).numpy()
+            progress.step(len(part))
+    return numbers, cosines
+
+
+def _cosines(vectors: torch.Tensor, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Return (r, n) float64, the cosines of vectors with others of theirs (r, n)."""
+    unit = lambda x: torch.nn.functional.normalize(x.to(torch.float64), dim=-1)
+    return (unit(vectors[others]) @ unit(vectors[rows])[:, :, None]).squeeze(2)
