@@ -27,6 +27,7 @@ RUNS = {
          "composition__memories": "all", "composition__layer_prediction": "output", "mutations__single_token": "bos",
          "values__projection": "flat", "values__target": "last"}, {"seed": 7}
     ),
+    "the memories with most of the energy": ({"composition__memories": "share:0.9"}, {}),
     "some memories": ({"triggers__keys": {1: [3, 0, 20], 3: [7]}, "gallery": {"keys": {1: [20], 3: [7]}}}, {}),
     "plain softmax, learned positions, final norm": (
         {"composition__sample": "uniform"},
@@ -105,6 +106,7 @@ TAMPERED = {
     ("similar", "other_key"): lambda r: {"other_key": (r["other_key"] + 1) % 24},
     ("promoted", "token"): lambda r: {"token": r["token"] + 1},
     ("promoted", "probability"): lambda r: {"probability": r["probability"] * 1.001},
+    ("composition", "effective"): lambda r: {"effective": r["effective"] * 1.001},
     ("shading", "coefficient"): lambda r: {"coefficient": r["coefficient"] + 0.01},
     ("shading", "position"): lambda r: {"position": r["position"] + 60},
 }  # fmt: skip
@@ -119,7 +121,9 @@ def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column)
     place = f"{table}, " + " ".join(f"{name} {row[name]}" for name in tables.TABLES[table].key)
     (said,) = finding.differ
     assert said.startswith(place + ": ")
-    assert column in ("sentence", "removed", "token") or column in said  # these change what all else is computed from
+    assert (
+        column in ("sentence", "removed", "token", "other_key") or column in said
+    )  # these change what all else is computed from
 
 
 def test_a_trigger_left_out_is_found_in_its_sentence(sound):

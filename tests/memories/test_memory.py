@@ -62,7 +62,7 @@ def test_an_allocation_that_the_machine_refuses_is_recognised():
 def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(monkeypatch, per_sentence, duplicates):
     size = SIZES["quick"]
     monkeypatch.setattr(triggers, "HITS", 37)
-    found = []
+    found, counts = [], []
     for little in (False, True):
         decoder, corpus = random_decoder(size), random_corpus(1500, size.cutoffs[-1])
         if little:
@@ -80,6 +80,8 @@ def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(m
             duplicates=duplicates,
         )  # fmt: skip
         found.append(trigger_table.table(best, corpus))
+        counts.append(best.fired)
+    assert torch.equal(*counts)
     assert len(failed) > 2 and len(found[0]) > 3000
     for column in ("layer", "key", "rank", "sentence", "position"):
         assert found[1][column].equals(found[0][column]), column

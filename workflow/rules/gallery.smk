@@ -32,7 +32,7 @@ rule gallery_tables:
             "values",
             "extraction",
             "seed",
-            "triggers.positions",
+            "triggers",
             "gallery.triggers",
             "gallery.shaded",
             "gallery.tokens",

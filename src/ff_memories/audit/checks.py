@@ -24,6 +24,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs import model_folder
 from ff_memories.memories import chosen
+from ff_memories.memories.composition import SHARES
 from ff_memories.memories.shading import TOP_LEVEL
 from ff_memories.memories.trigger_table import POSITIONS
 from ff_memories.memories.values import other
@@ -46,6 +47,7 @@ class Evidence:
     never: list[int] = field(default_factory=list)  # ids of the types that are never trained
     folds: np.ndarray | None = None  # the class of every type, if the run compares tokens by class also
     _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
+    _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.near = Closeness(tolerances.of(self.config.precision))
@@ -94,6 +96,13 @@ class Evidence:
         if types == "all" or not self.never:
             return log_probabilities
         return log_probabilities.index_fill(0, torch.tensor(self.never), -torch.inf)
+
+    def norms(self, layer: int) -> torch.Tensor:
+        """Return (d_m,) the lengths of a layer's values."""
+        if layer not in self._norms:
+            keys = range(self.oracle.keys[1] // self.oracle.signs)
+            self._norms[layer] = torch.stack([self.oracle.value(layer, key).norm() for key in keys])
+        return self._norms[layer]
 
     def tops(self, types: str, layer: int, key: int) -> list[int]:
         """Return the token that a value predicts among the given types, then the tokens too close to it to call."""
@@ -313,7 +322,11 @@ def example(evidence: Evidence, row: Row) -> Result:
 def composition(evidence: Evidence, row: Row) -> Result:
     """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
     seen = _at(evidence, row)[row["layer"] - 1]
-    fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(evidence.near.limits.noise)
+    energies = (seen.m[-1] * evidence.norms(row["layer"])).square()
+    if (share := SHARES.get(evidence.config.composition.memories)) is not None:
+        fires, unsure = _fewest(seen, energies, share)
+    else:
+        fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(evidence.near.limits.noise)
     says = row["ffn_top" if evidence.config.composition.layer_prediction == "ffn" else "output_top"]
     may = torch.ones_like(fires) if evidence.config.composition.memories == "all" else fires
     active, close = int(fires.sum()), int(unsure.sum())
@@ -325,10 +338,35 @@ def composition(evidence: Evidence, row: Row) -> Result:
         agreeing.append(compare.within(column, row[column], found, found - near, found + near))
     return compare.together([
         compare.within("active", row["active"], active, active - close, active + close),
+        *([_effective(evidence, row, energies)] if "effective" in row else []),
         evidence.near.top("ffn_top", row["ffn_top"], evidence.oracle.of_layer(seen.ffn[-1])),
         evidence.near.top("output_top", row["output_top"], evidence.oracle.of_layer(seen.output[-1])),
         *agreeing,
     ])  # fmt: skip
+
+
+def _fewest(seen: Seen, energies: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (memories,) bool: the fewest with a share of the energy (d_m,), and those that rounding may swap."""
+    ordered, index = energies.sort(descending=True)
+    reached, target = ordered.cumsum(0), share * energies.sum()
+    count = int((reached < target).sum()) + 1 if energies.any() else 0
+    chosen, close = torch.zeros_like(energies, dtype=torch.bool), torch.zeros_like(energies, dtype=torch.bool)
+    chosen[index[:count]] = True
+    if count:
+        alike = (energies - ordered[count - 1]).abs() <= 1e-4 * ordered[count - 1]
+        close = alike & (alike.sum() > 1)
+        close[index[(reached - target).abs() <= 1e-4 * target]] = True
+        close[index[1:][(reached - target).abs()[:-1] <= 1e-4 * target]] = True
+    if seen.signs == 1:
+        return chosen, close
+    m = seen.m[-1]
+    return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
+
+
+def _effective(evidence: Evidence, row: Row, energies: torch.Tensor) -> Result:
+    """Compare the participation ratio of energies (d_m,)."""
+    found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
+    return evidence.near.probability("effective", row["effective"], found)
 
 
 def _agreeing(

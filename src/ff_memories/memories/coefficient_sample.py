@@ -11,17 +11,21 @@ import torch
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
+from ff_memories.memories import batching
 from ff_memories.memories.trigger_table import POSITIONS, available
+from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.tables import TABLES
 
 BINS = 20
 PERCENTILES = (25, 50, 75, 95)
+HELD = 1 << 27  # coefficients held at once
 
 
 def tables(
-    decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, n: int, positions: str, seed: int
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+    decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, n: int, positions: str, seed: int,
+    batch_tokens: int,
+) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
     """Return the tables `histogram` and `samples` of the keys that have triggers.
 
     Args:
@@ -29,55 +33,63 @@ def tables(
         n: sentences to draw, of those with a prefix; at most all.
         positions: prefix lengths, see ``POSITIONS``.
         seed: of the draw.
+        batch_tokens: rows of one forward pass.
     """
     best = triggers.filter(pl.col("rank") == 1).select("layer", "key", "coefficient").sort("layer", "key")
     of_layer = {layer: part for (layer,), part in best.group_by("layer", maintain_order=True)}
+    sample = _Sample(corpus, drawn(corpus, n, positions, seed), positions)
+    at_once = max(1, HELD // max(1, len(sample.sentence) * decoder.description.keys))
     histogram, samples = [], []
-    sentences = drawn(corpus, n, positions, seed)
-    if len(sentences):
-        rows = _Rows(decoder, corpus, sentences, positions)
-        depth = max(of_layer, default=0)
-        with torch.inference_mode(), Progress(depth, "layers", "coefficients of a sample") as progress:
-            x = decoder.embed(rows.batch)
-            for number, layer in enumerate(decoder.layers[:depth], 1):
-                seen = layer(x, rows.batch, last=number == depth)
-                if number in of_layer:
-                    keys, top = (of_layer[number][name].to_numpy() for name in ("key", "coefficient"))
-                    m = rows.of(seen.coefficients, keys.astype(np.int64))
-                    histogram.append(_histogram(number, keys, top, m))
-                    samples.append(_samples(number, keys, m, rows.sentence, rows.position))
-                x = seen.output
-                progress.step(1)
+    layers = sorted(of_layer) if len(sample.sentence) else []
+    for group in (layers[i : i + at_once] for i in range(0, len(layers), at_once)):
+        for layer, coefficients in sample.coefficients(decoder, group, batch_tokens).items():
+            keys, top = (of_layer[layer][name].to_numpy() for name in ("key", "coefficient"))
+            m = coefficients[:, keys % decoder.description.keys].T.copy()
+            m[keys >= decoder.description.keys] *= -1
+            histogram.append(_histogram(layer, keys, top, m))
+            samples.append(_samples(layer, keys, m, sample.sentence, sample.position))
     return _all_layers("histogram", histogram), _all_layers("samples", samples)
 
 
 def drawn(corpus: Corpus, n: int, positions: str, seed: int) -> np.ndarray:
-    """Return (at most n,) training sentences that have a prefix, shortest first; a smaller draw is part of a larger."""
+    """Return (at most n,) training sentences that have a prefix, ascending; a smaller draw is part of a larger."""
     able = np.flatnonzero(available(corpus, positions))
-    chosen = np.sort(generator(seed, "coefficient sample").permutation(able)[:n])
-    return chosen[np.argsort(corpus.lengths[chosen], kind="stable")]
+    return np.sort(generator(seed, "coefficient sample").permutation(able)[:n])
 
 
-class _Rows:
-    """The sampled sentences as one batch, and its rows that are prefixes: ``sentence``, ``position`` (P,)."""
+class _Sample:
+    """The prefixes (P,) of some sentences: ``sentence`` and ``position``, in the order of the text."""
 
-    def __init__(self, decoder: LanguageModel, corpus: Corpus, sentences: np.ndarray, positions: str):
-        low, high = POSITIONS[positions]
-        texts = [corpus.sentence(sentence)[: None if high == 0 else high] for sentence in sentences]
-        self.batch = decoder.pack(texts)
-        sentence = np.repeat(sentences, [len(text) + 1 for text in texts])
-        position = self.batch.positions.cpu().numpy()
-        rows = np.lexsort([position, sentence])  # of equal coefficients the first prefix of the text comes first
-        rows = rows[position[rows] >= low]
-        self.sentence, self.position = sentence[rows], position[rows]
-        self._rows = torch.from_numpy(rows).to(decoder.device)
+    def __init__(self, corpus: Corpus, sentences: np.ndarray, positions: str):
+        self.low, high = POSITIONS[positions]
+        self.texts = [corpus.sentence(sentence)[: None if high == 0 else high] for sentence in sentences]
+        counts = np.array([len(text) + 1 - self.low for text in self.texts], np.int64)
+        self.starts = counts.cumsum() - counts
+        self.sentence = np.repeat(sentences, counts)
+        self.position = np.arange(counts.sum()) - np.repeat(self.starts, counts) + self.low
 
-    def of(self, coefficients: torch.Tensor, keys: np.ndarray) -> np.ndarray:
-        """Return (keys, P) a layer's coefficients, of keys ``d_m + i`` with their sign changed."""
-        neurons = coefficients.shape[1]
-        m = coefficients[self._rows].t()[torch.from_numpy(keys % neurons).to(coefficients.device)].cpu().numpy()
-        m[keys >= neurons] *= -1
-        return m
+    def coefficients(self, decoder: LanguageModel, layers: list[int], batch_tokens: int) -> dict[int, np.ndarray]:
+        """Return (P, d_m) float32 of some layers; the sentences run no deeper than the last of them."""
+        out = {layer: np.empty((len(self.sentence), decoder.description.keys), np.float32) for layer in layers}
+        lengths = np.array([len(text) for text in self.texts])
+        order = np.argsort(lengths, kind="stable")
+
+        def run(part: np.ndarray) -> None:
+            batch = decoder.pack([self.texts[i] for i in part])
+            inside = batch.positions >= self.low
+            rows = np.concatenate([self.starts[i] + np.arange(len(self.texts[i]) + 1 - self.low) for i in part])
+            x = decoder.embed(batch)
+            for number, layer in enumerate(decoder.layers[: layers[-1]], 1):
+                seen = layer(x, batch, last=number == layers[-1])
+                if number in out:
+                    out[number][rows] = seen.coefficients[inside].cpu().numpy()
+                x = seen.output
+
+        with torch.inference_mode(), Progress(len(order), "sentences", "sampled coefficients") as progress:
+            for part in batching.sequences(lengths, order, batch_tokens):
+                retry_smaller(run, part, len(part), halved)
+                progress.step(len(part))
+        return out
 
 
 def _histogram(layer: int, keys: np.ndarray, top: np.ndarray, m: np.ndarray) -> pl.DataFrame:

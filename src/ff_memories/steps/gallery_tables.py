@@ -45,7 +45,7 @@ def run(
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
     most, least = promotion.tables(decoder, reading, predicted, options.tokens)
     bins, weaker = coefficient_sample.tables(
-        decoder, text, found, options.sampled, config.triggers.positions, config.seed
+        decoder, text, found, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens
     )
     for table, path in (
         (along.filter(pl.col("rank") <= options.shaded), shading),
