@@ -1,9 +1,9 @@
-"""Transformer feed-forward layers as key-value memories: from a fairseq checkpoint and text to the paper's results."""
+"""Transformer feed-forward layers as key-value memories: from a model and text to the paper's results."""
 
 import importlib
 from typing import Any
 
-__all__ = ["load_model", "memory_coefficients", "trigger_examples", "value_predictions"]
+__all__ = ["load_model", "memory_coefficients", "trace", "trigger_examples", "value_predictions"]
 
 
 def __getattr__(name: str) -> Any:

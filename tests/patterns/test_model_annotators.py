@@ -10,11 +10,13 @@ from laid_out import lay_out
 from pipeline import config, run_steps, step, write_inputs
 
 from ff_memories import tables
+from ff_memories.patterns import annotators
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.forms import prompts
 from ff_memories.patterns.readers import answers, study
 from ff_memories.patterns.readers.records import Problems
 from ff_memories.patterns.sample import FEWEST
+from ff_memories.report.annotation import annotation_section
 
 ITEM = Item("key", 1, 3, (("a", "red", "cat"), ("the", "cat"), ("dog",), (), ("one", "cat")))
 RUN = "results/small"
@@ -183,14 +185,16 @@ def test_a_model_stands_beside_people_and_the_proxy(here, tmp_path, capsys):
     assert "ann and model-a: alpha_nominal 1.000" in told and "model-b: foil_rate 1.000" in told
 
 
-def test_the_readers_of_the_study_accept_the_file(here, tmp_path):
+@pytest.mark.parametrize("beside", ["the proxy", "a person"])
+def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside):
+    others = [tmp_path / "ann.csv"] if beside == "a person" else []
     step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     answered(tmp_path / "prompts", tmp_path / "answers", last_words)
     step("annotate", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "answers", "--annotator", "a model",
          "--out", tmp_path / "a.csv")  # fmt: skip
     records, judged = study.read([tmp_path / "a.csv"], "small", problems := Problems())
     plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet")
-    assert not problems.found and not judged and {r.annotator for r in records} == {"a model"}
+    assert not problems.found and not judged and {r.annotator for r in records} == {"model-a model"}
     assert {r.item for r in records} == set(plan["item"])
     t = lambda name: here / RUN / "tables" / f"{name}.parquet"
     out, model = tmp_path / "merged", here / RUN / "model"
@@ -200,12 +204,30 @@ def test_the_readers_of_the_study_accept_the_file(here, tmp_path):
     seen = ["--examples", t("examples"), "--refinement", t("refinement")]
     step("distance", "--config", "my.yaml", "--weights", model / "model.safetensors", "--description",
          model / "model.json", *text, *seen, "--distances", distances)  # fmt: skip
-    step("patterns", "--config", "my.yaml", "--annotated", tmp_path / "a.csv", "--plan", t("annotation_plan"),
+    person = tmp_path / "ann.csv"
+    said = (tmp_path / "a.csv").read_text(encoding="utf-8")
+    person.write_text(said.replace("model-a model", "ann"), encoding="utf-8")
+        (tmp_path / "a.csv").read_text(encoding="utf-8").replace("model-a model", "ann"), encoding="utf-8"
+    )
+    step("patterns", "--config", "my.yaml", "--annotated", tmp_path / "a.csv", *others, "--plan", t("annotation_plan"),
          "--triggers", t("triggers"), *seen, *text, "--proxy", *proxy, distances,
          "--annotations", out / "annotations.parquet", "--labels", out / "pattern_labels.parquet", "--distances",
          out / "distance_labels.parquet", "--scores", out / "annotation_scores.parquet", "--stale", out / "s.csv",
          "--counts", out / "counts.parquet")  # fmt: skip
-    assert set(tables.read(out / "annotation_scores.parquet")["who"]) >= {"a model", "proxy"}
+    scores = tables.read(out / "annotation_scores.parquet")
+    score = lambda who, measure: scores.filter(who=who, measure=measure).row(0, named=True)
+    assert set(scores["who"]) >= {"model-a model", "proxy"}
+    assert score("people", "agreement")["n"] == 0  # the model is no second person
+    labels = tables.read(out / "pattern_labels.parquet")
+    counting = set(annotators.preferred(labels)["annotator"])
+    section = annotation_section(scores)
+    assert "Language model a model" in dict(section["groups"]) and section["models"]
+    assert section["people"] == bool(others)
+    if others:  # a person who says the same
+        assert counting == {"ann"} and score("model-a model", "labels_as_people")["value"] == 1
+    else:
+        assert counting == {"proxy"} and score("model-a model", "labels_as_people")["value"] is None
+    assert "model-a model" in set(labels["annotator"])
 
 
 def refused(capsys, *arguments):
@@ -232,7 +254,6 @@ def test_faulty_answers_are_listed_and_nothing_is_written(here, capsys, tmp_path
 @pytest.mark.parametrize("more, said", [
     (("--annotator", "Proxy", "--out", "x.csv"), "a reserved name"),
     (("--annotator", " ", "--out", "x.csv"), "a reserved name"),
-    (("--annotator", "m", "--out", "annotations/small/m.csv"), "counts the files in annotations/small as people's"),
     (("--annotator", "m", "--out", "x.csv"), "no such file or folder"),
 ])  # fmt: skip
 def test_names_and_places_that_would_mislead_are_refused(here, capsys, tmp_path, more, said):

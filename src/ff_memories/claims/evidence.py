@@ -12,8 +12,7 @@ from ff_memories.claims.stop_words import stop_words
 from ff_memories.config import Settings
 from ff_memories.corpus.types import read_types
 from ff_memories.model.info import has_inactive
-
-PROXY = "proxy"
+from ff_memories.patterns import annotators
 
 
 class Missing(Exception):
@@ -99,9 +98,7 @@ class Evidence:
         Raises ``Missing`` if the table is empty.
         """
         frame = self.table(name)
-        people = frame.filter(pl.col("annotator") != PROXY)
-        if people.height:
-            return people, False
-        if frame.is_empty():
+        found = annotators.preferred(frame)
+        if found.is_empty():
             raise Missing("nothing has been annotated")
-        return frame, True
+        return found, annotators.ANNOTATOR in found["annotator"]

@@ -32,7 +32,7 @@ from ff_memories.figures.marks import (
 )
 from ff_memories.figures.other_types import other
 from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREY, ORANGE
-from ff_memories.patterns.annotators import ANNOTATOR, marks
+from ff_memories.patterns.annotators import marks, preferred
 
 Tables = dict[str, pl.DataFrame]
 
@@ -67,9 +67,7 @@ def pattern_data(tables: Tables, settings: Settings, context: FigureContext) -> 
 
     Uses people's labels if there are any, and the automatic proxy's otherwise.
     """
-    labels = tables["pattern_labels"]
-    people = labels.filter(pl.col("annotator") != ANNOTATOR)
-    labels = labels if people.is_empty() else people
+    labels = preferred(tables["pattern_labels"])
     annotators = ", ".join(labels["annotator"].unique().sort())
     frame = _stacked(measures.pattern_shares(labels, settings.seed), "label", measures.LABELS)
     return frame.with_columns(pl.lit(annotators, dtype=pl.String).alias("annotators"))

@@ -1,11 +1,28 @@
-"""Name the kinds of annotators: people, simulated people, and an automatic proxy."""
+"""Name the kinds of annotators: people, simulated people, language models, and an automatic proxy."""
 
 from collections.abc import Collection
 
+import polars as pl
+
 ANNOTATOR = "proxy"
-PEOPLE = "people"  # all annotators but the proxy
-SIMULATED = "simulated"  # prefix of simulated annotators' names
+PEOPLE = "people"  # all people together
+SIMULATED = "simulated"  # prefix of simulated annotators' names; they count as people
+MODEL = "model-"  # prefix of language models' names
 TYPES = ("shallow", "semantic")
+
+
+def is_person() -> pl.Expr:
+    """Return the condition for rows with an ``annotator`` who is a person, or simulates one."""
+    return (pl.col("annotator") != ANNOTATOR) & ~pl.col("annotator").str.starts_with(MODEL)
+
+
+def preferred(labels: pl.DataFrame) -> pl.DataFrame:
+    """Return people's rows of a table with a column ``annotator``, or the proxy's if no person labelled anything.
+
+    Results never follow from a language model's labels: they only stand beside the others.
+    """
+    people = labels.filter(is_person())
+    return people if people.height else labels.filter(pl.col("annotator") == ANNOTATOR)
 
 
 def marks(annotators: Collection[str]) -> list[str]:

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from ff_memories import tables
 from ff_memories.base.bootstrap import interval
 from ff_memories.patterns import inter_annotator
-from ff_memories.patterns.annotators import ANNOTATOR, PEOPLE
+from ff_memories.patterns.annotators import MODEL, PEOPLE, is_person
 from ff_memories.patterns.readers.records import Record
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
@@ -66,7 +66,7 @@ def pattern_labels(labels: pl.DataFrame) -> pl.DataFrame:
 def scores(
     found: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
 ) -> list[Row]:
-    """Return the rows of ``annotation_scores`` based on people's labels.
+    """Return the rows of ``annotation_scores`` based on the labels of people and of language models.
 
     Args:
         found, labels: of ``annotations`` and ``item_labels``.
@@ -74,7 +74,7 @@ def scores(
         seed: of the bootstrap over keys.
     """
     rows = []
-    keys = labels.filter(pl.col("kind") == "key")
+    keys = labels.filter(is_person(), pl.col("kind") == "key")
     by_key = [
         inter_annotator.counted(
             [unit.to_list() for unit in part.group_by("rank", maintain_order=True).agg("label")["label"]]
@@ -89,6 +89,8 @@ def scores(
         rows += [(name, *row) for row in of_annotator(theirs, mine.filter(pl.col("kind") == "key"), seed)]
         rows += [(name, *row) for row in _noise(mine, seed)]
         rows += [(name, *row) for row in _against(theirs, mine, proxy, proxy_labels, seed)]
+        if name.startswith(MODEL):
+            rows.append((name, "labels_as_people", *_as_people(mine, keys, seed)))
     return rows
 
 
@@ -153,6 +155,14 @@ def _against(
     ]
 
 
+def _as_people(mine: pl.DataFrame, people: pl.DataFrame, seed: int) -> Score:
+    """Return the share of prefixes that a model labels as a person does: mean over people, then over keys."""
+    own = mine.filter(pl.col("kind") == "key")
+    both = own.join(people, on=["layer", "key", "rank"], suffix="_person")
+    same = both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_person")).mean().alias("same"))
+    return _mean(same.sort("layer", "key")["same"], seed)
+
+
 def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[bool]]:
     """Say for each pattern whether the others have one with similar prefixes, and if so, whether the types agree."""
     there: dict[tuple[int, int], list[tuple[set[int], str]]] = {}
@@ -175,7 +185,7 @@ def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
     rows = []
     for (name,), mine in judged.sort("annotator", "example").group_by("annotator", maintain_order=True):
         rows.append((name, "distant", *_mean(mine["label"] == "distant", seed)))
-    people = judged.filter(pl.col("annotator") != ANNOTATOR)
+    people = judged.filter(is_person())
     if people["annotator"].n_unique() > 1:
         place = {"distant": "shallow", "related": "semantic"}  # any two names will do
         units = [

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.patterns.annotators import ANNOTATOR, PEOPLE, SIMULATED
+from ff_memories.patterns.annotators import ANNOTATOR, MODEL, PEOPLE, SIMULATED
 
 # measure: its description and unit
 ABOUT = {
@@ -25,6 +25,7 @@ ABOUT = {
     "keys_with_pattern": ("keys with a pattern", "share"),
     "coverage": ("prefixes with a pattern", "share"),
     "labels_as_proxy": ("prefixes with the same label as the proxy's", "share"),
+    "labels_as_people": ("prefixes with the same label as a person's, mean over people", "share"),
     "proxy_patterns_found": ("proxy patterns that the annotator also found", "share"),
     "proxy_types_alike": ("of these, patterns of the same type", "share"),
     "own_patterns_found_by_proxy": ("annotator's patterns that the proxy also found", "share"),
@@ -33,7 +34,7 @@ ABOUT = {
 
 
 def annotation_section(scores: pl.DataFrame) -> dict[str, Any]:
-    """Return the template's data from `annotation_scores`: the proxy, all people together, then each annotator."""
+    """Return the template's data from `annotation_scores`: the proxy, people together, then each person and model."""
     names = [name for name in scores["who"].unique().sort() if name not in (ANNOTATOR, PEOPLE)]
     titles = {ANNOTATOR: "Automatic proxy", PEOPLE: "Agreement between annotators"}
     groups = []
@@ -41,6 +42,8 @@ def annotation_section(scores: pl.DataFrame) -> dict[str, Any]:
         rows = {row["measure"]: row for row in scores.filter(pl.col("who") == who).iter_rows(named=True)}
         shown = [rows[m] | {"about": text, "unit": unit} for m, (text, unit) in ABOUT.items() if m in rows]
         if shown:
-            groups.append((titles.get(who, f"Annotator {who}"), shown))
+            kind = "Language model" if who.startswith(MODEL) else "Annotator"
+            groups.append((titles.get(who, f"{kind} {who.removeprefix(MODEL)}"), shown))
     simulated = any(name.startswith(SIMULATED) for name in names)
-    return {"groups": groups, "people": bool(names), "simulated": simulated}
+    people = [name for name in names if not name.startswith(MODEL)]
+    return {"groups": groups, "people": bool(people), "models": len(names) > len(people), "simulated": simulated}

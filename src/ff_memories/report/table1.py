@@ -10,7 +10,7 @@ from ff_memories.base import memories
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
 from ff_memories.model.scope import mark_latex
-from ff_memories.patterns.annotators import ANNOTATOR, TYPES, marks
+from ff_memories.patterns.annotators import TYPES, marks, preferred
 from ff_memories.report.passages import Passage, Texts
 
 PREFIXES = 3
@@ -83,8 +83,7 @@ def table1(
     clearest pattern of its type: the pattern with the largest lead in covered triggers over the key's patterns of the
     other type. People's annotations take precedence over the proxy's.
     """
-    people = annotations.filter(pl.col("annotator") != ANNOTATOR)
-    found = people if people.height else annotations
+    found = preferred(annotations)
     whose, covered = ["annotator", "layer", "key"], pl.col("covered")
     found = found.with_columns(pl.col("ranks").list.len().cast(pl.Int64).alias("covered"))
     of_type = [covered.filter(pl.col("type") == kind).max().over(whose).fill_null(0) for kind in TYPES]

@@ -8,7 +8,7 @@ from ff_memories.base import memories
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
 from ff_memories.model.scope import mark_latex
-from ff_memories.patterns.annotators import ANNOTATOR, TYPES
+from ff_memories.patterns.annotators import TYPES, preferred
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.table1 import key_cells, key_columns, not_by_people, said
 
@@ -45,8 +45,7 @@ def annotated_key(
 
     People's annotations take precedence over the proxy's. Ties go to lower layers, then to lower keys.
     """
-    people = annotations.filter(pl.col("annotator") != ANNOTATOR)
-    found = people if people.height else annotations
+    found = preferred(annotations)
     if found.is_empty():
         return None
     keys = found.group_by("annotator", "layer", "key").agg(

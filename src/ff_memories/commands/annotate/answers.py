@@ -1,7 +1,8 @@
 """Read a language model's answers to the prompts, and write them as an annotator's CSV file.
 
-The file has the format of the form's export, with the model's name as annotator. Compare it with people and the proxy
-by `annotate score`. Do not put it into annotations/RUN: the run would count the model as a person.
+The file has the format of the form's export, with the model's name after `model-` as annotator. In annotations/RUN it
+becomes part of the run: the report then shows the model's agreement and its error on foils beside people's and the
+proxy's. No result follows from its labels.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import read_yaml
-from ff_memories.patterns.annotators import ANNOTATOR, PEOPLE, SIMULATED
+from ff_memories.patterns.annotators import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.patterns.readers import answers, csv_files
 from ff_memories.patterns.readers.records import Problems, Shown, check
 from ff_memories.workflow.run import Run
@@ -36,12 +37,7 @@ def run(args: argparse.Namespace) -> None:
     name = " ".join(args.annotator.split())
     if not name or name.casefold() in (ANNOTATOR, PEOPLE):
         raise UserError(f"--annotator {args.annotator!r}: a reserved name", "give the model's name")
-    inside = Path(run_.annotation_folder).resolve() in args.out.resolve().parents
-    if inside and not name.startswith(SIMULATED):
-        raise UserError(
-            f"--out {args.out}: the run counts the files in {run_.annotation_folder} as people's",
-            f"write it elsewhere, or name the annotator {SIMULATED}-..., which marks all that follows from it",
-        )
+    name = MODEL + name.removeprefix(MODEL)
     plan = run_.table("annotation_plan")
     asked = dict(tables.read(plan).select("item", "prefixes").iter_rows())
     problems = Problems()
