@@ -75,8 +75,8 @@ def test_shading_follows_the_closed_form_of_planted_memories(planted_gallery):
     silent, loud = 0, 0
     for ordinal, record in enumerate(records(folder, manifest)):
         layer, key = 1 + ordinal // manifest["keys"], ordinal % manifest["keys"]
-        assert len(record.get("h", [])) == min(manifest["shaded"], len(record["t"]))
-        for text, levels in zip(record["t"], record.get("h", []), strict=False):
+        assert len(record["h"]) == len(record["t"])
+        for text, levels in zip(record["t"], record["h"], strict=True):
             prefix = tuple(ids[word] for word in text.split(" "))
             for j, level in enumerate(levels, 1):
                 expected = truth.coefficients(layer, prefix[:j]).get(key, 0.0) / record["c"][0]
@@ -134,7 +134,7 @@ def test_the_index_of_words_finds_every_key_and_no_other(made):
             ends.setdefault(words[-1], {}).setdefault(before, Counter())[ordinal] += 1
             for word in words:
                 holds.setdefault(word, set()).add(ordinal // manifest["keys_of_a_part"])
-        for place, (word, _) in enumerate(record["v"], 1):
+        for place, (word, *_) in enumerate(record["v"], 1):
             promotes.setdefault(word, {})[ordinal] = place
     assert len(entries) == len({e[0] for e in entries}) == len(ends.keys() | holds.keys() | promotes.keys())
     every_part = set(range(len(m.parts())))
@@ -207,7 +207,7 @@ def test_the_same_run_gives_the_same_gallery_byte_for_byte(made, tmp_path):
 
 def test_a_gallery_without_any_trigger_is_a_gallery(tmp_path):
     m = material()
-    build(tmp_path / "g", replace(m, triggers=m.triggers.clear(), shading=m.shading.clear()))
+    build(tmp_path / "g", replace(m, triggers=m.triggers.clear(), levels=m.levels.clear()))
     assert parts.read(tmp_path / "g", "keys-0")[1]["t"] == []
     assert parts.read(tmp_path / "g", "manifest")["top"] == 0
 
@@ -233,13 +233,14 @@ def arguments(results, **other):
         "info": results / "model" / "info.json", "corpus": results / "corpus" / "corpus.safetensors",
         "dictionary": results.parent.parent / "dict.txt",
         **{name: at(name) for name in
-           ("triggers", "values", "mutations", "annotations", "sentences", "shading", "promoted")},
+           ("triggers", "values", "mutations", "annotations", "sentences", "promoted", "demoted", "firing", "levels",
+            "histogram", "samples", "similar")},
         "labels": at("pattern_labels"),
     }  # fmt: skip
     return ["gallery", *(str(x) for k, v in (given | other).items() for x in (f"--{k}", v))]
 
 
-SHOWN = {"triggers": 2, "shaded": 3, "tokens": 10}
+SHOWN = {"triggers": 2, "shaded": 3, "tokens": 10, "sampled": 500}
 VALUES = {"target": "next", "projection": "adaptive", "projection_seed": 1}
 MUTATE = {"keys_per_layer": 5, "top": 4, "random": "any", "single_token": "skip", "mean": "of_ratios"}
 
@@ -285,7 +286,11 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
         ("mutations", "key", 70, "mutations: has a key beyond"),
         ("triggers", "sentence", 400, "triggers: names a sentence that the corpus does not have"),
         ("promoted", "token", 4000, "promoted: tokens do not match this model's values"),
-        ("shading", "position", 61, "shading: does not match the triggers"),
+        ("levels", "position", 61, "levels: does not match the triggers"),
+        ("samples", "sentence", 400, "samples: names a sentence that the corpus does not have"),
+        ("demoted", "token", 4000, "demoted: tokens do not match this model's values"),
+        ("similar", "other_key", 70, "similar: has a key beyond"),
+        ("firing", "layer", 3, "firing: has a key beyond"),
     ],
 )
 def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):
@@ -315,6 +320,105 @@ def test_pieces_of_a_word_are_told_from_words():
         begins[b - len(text) : b].tolist() for b, text in zip(ends, first["g"], strict=True)
     ]
     assert [len(one) for one in first["g"]] == [len(text.split(" ")) for text in first["t"]]
+
+
+def rows_of(table, layer, key):
+    return table.filter((pl.col("layer") == layer) & (pl.col("key") == key))
+
+
+def test_a_record_has_the_rows_of_every_table(made):
+    m, folder = made
+    manifest = parts.read(folder, "manifest")
+    every = records(folder, manifest)
+    tokens, offsets = m.corpus.tokens, m.corpus.offsets
+    for ordinal, record in enumerate(every):
+        layer, key = 1 + ordinal // manifest["keys"], ordinal % manifest["keys"]
+        own = lambda name, layer=layer, key=key: rows_of(getattr(m, name), layer, key)
+        assert record["v"] == [
+            [m.words[t], number(p, 4), number(x, 4)]
+            for t, p, x in own("promoted").select("token", "probability", "logit").iter_rows()
+        ]
+        assert record["d"] == [[m.words[t], number(x, 4)] for t, x in own("demoted").select("token", "logit").rows()]
+        bins = dict(own("histogram").select("bin", "n").iter_rows())
+        assert record.get("q", []) == [bins.get(i, 0) for i in range(max(bins, default=-1) + 1)]
+        samples = own("samples").sort("percentile", descending=True)
+        for i, row in enumerate(samples.iter_rows(named=True)):
+            begin, end = offsets[row["sentence"]], offsets[row["sentence"] + 1]
+            at = begin + row["position"]
+            shown_ = [m.words[t] for t in tokens[max(begin, at - 40) : at]]
+            assert record["s"]["t"][i].split(" ") == shown_
+            assert record["s"]["n"][i] == (m.words[tokens[at]] if at < end else None)
+            assert record["s"]["c"][i] == number(row["coefficient"])
+        assert record.get("s", {"q": []})["q"] == samples["percentile"].to_list()
+        for of, name in (("key", "k"), ("value", "w")):
+            found = own("similar").filter(pl.col("of") == of).select("other_layer", "other_key", "cosine").rows()
+            assert record[name] == [[*where, number(cosine, 3)] for *where, cosine in found]
+        by_rank = own("levels").group_by("rank", maintain_order=True).agg("level")["level"].to_list()
+        assert [[LEVELS.index(x) for x in levels] for levels in record["h"]] == [levels[-40:] for levels in by_rank]
+    assert None in [following for record in every for following in record.get("s", {"n": []})["n"]]
+    for layer in (1, 2):
+        index, fired = parts.read(folder, f"layer-{layer}"), m.firing.filter(pl.col("layer") == layer)
+        assert index["fired"] == fired["fired"].to_list() and set(index["prefixes"]) == {5000}
+
+
+def test_a_trigger_is_folded_into_a_better_one_with_the_same_whole_prefix(made):
+    m, folder = made
+    every = records(folder, parts.read(folder, "manifest"))
+    assert {o: record["e"] for o, record in enumerate(every) if "e" in record} == {
+        1: [0, 0, 1, 0, 0, 0], 2: [0, 1, 0, 1, 0, 0], 72: [0, 1, 0, 1, 0, 0],
+    }  # fmt: skip
+    assert every[2]["n"][0] != every[2]["n"][1]
+    lengths = m.corpus.lengths.copy()
+    long = int(np.flatnonzero(lengths > 45)[0])
+    tokens = m.corpus.tokens.copy()
+    begin, other = (int(m.corpus.offsets[s]) for s in (long, long + 1))
+    # two prefixes that differ only in a token that no page shows
+    offsets = m.corpus.offsets.copy()
+    corpus = replace(m.corpus, tokens=np.concatenate([tokens, tokens[begin:other]]),
+                     offsets=np.concatenate([offsets, [offsets[-1] + lengths[long]]]))  # fmt: skip
+    corpus.tokens[offsets[-1]] += 1
+    twice = m.triggers.with_columns(
+        pl.when(pl.col("key") == 5).then(pl.when(pl.col("rank") == 1).then(long).otherwise(len(offsets) - 1))
+        .otherwise("sentence").cast(pl.UInt32).alias("sentence"),
+        pl.when(pl.col("key") == 5).then(45).otherwise("position").cast(pl.UInt16).alias("position"),
+    )  # fmt: skip
+    more = m.sentences.vstack(m.sentences.tail(1).with_columns(pl.col("sentence") + 1))
+    other = replace(m, texts=Texts(corpus, m.texts.dictionary), triggers=twice, sentences=more, levels=m.levels.clear())
+    record = next(key_parts(other))[5]
+    assert len(set(record["t"])) == 1 and record["e"] == [0, 0, 2, 2, 2, 2]
+
+
+def test_similar_memories_of_a_negative_coefficient_have_the_other_sign():
+    m = material(neurons=35)
+    every = [record for part in key_parts(m) for record in part]
+    seen = set()
+    for layer in (1, 2):
+        for key in range(35):
+            rows = rows_of(m.similar, layer, key).select("of", "other_layer", "other_key", "cosine").rows()
+            for sign in (1, -1):
+                record = every[(layer - 1) * 70 + key + 35 * (sign < 0)]
+                expected = {"k": [], "w": []}
+                for of, where, other, cosine in rows:
+                    opposite = sign * np.sign(cosine) < 0
+                    expected[{"key": "k", "value": "w"}[of]].append(
+                        [where, other + 35 * opposite, number(abs(cosine), 3)]
+                    )
+                    seen.add((sign, bool(opposite)))
+                assert {name: record[name] for name in "kw"} == expected
+    assert len(seen) == 4
+
+
+def test_a_run_without_the_new_tables_has_a_gallery_all_the_same(tmp_path):
+    m = material()
+    none = {name: getattr(m, name).clear()
+            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar")}  # fmt: skip
+    build(tmp_path / "old", replace(m, promoted=m.promoted.drop("logit"), **none))
+    manifest = parts.read(tmp_path / "old", "manifest")
+    every = records(tmp_path / "old", manifest)
+    assert not manifest["shaded"] and not manifest["counted"]
+    assert not {"h", "d", "q", "s", "k", "w"} & {name for record in every for name in record}
+    assert {len(entry) for record in every for entry in record["v"]} == {2}
+    assert "fired" not in parts.read(tmp_path / "old", "layer-1")
 
 
 def some_keys(full):
@@ -349,7 +453,7 @@ def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):
     found = {entry[0]: entry for i in range(len(manifest["words"])) for entry in parts.read(folder, f"words-{i}")}
     promoted = {}
     for at, record in enumerate(kept):
-        for place, (word, _) in enumerate(record["v"], 1):
+        for place, (word, *_) in enumerate(record["v"], 1):
             promoted.setdefault(word, []).append((at, place))
     for word, pairs in promoted.items():
         flat = found[word][2]

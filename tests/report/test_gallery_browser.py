@@ -165,6 +165,9 @@ def test_filters_of_an_address_are_those_of_the_tables(site):
         ("#/?label=semantic", made.labels.filter(pl.col("label") == "semantic")),
         ("#/?disagree=1", made.labels.filter(pl.col("annotator") == "ann")),
         ("#/?mutated=1", made.mutations),
+        ("#/?dead=1", made.firing.filter(pl.col("fired") == 0)),
+        ("#/?dead=0&layer=2", made.firing.filter((pl.col("fired") > 0) & (pl.col("layer") == 2))),
+        ("#/?rate=20..40.5", made.firing.filter(pl.col("fired").is_between(1000, 2025))),
     ]:
         gallery.go(address)
         assert listed(gallery) == addresses(expected), address
@@ -179,6 +182,11 @@ def test_lists_are_sorted_as_asked_and_turned_round(site):
     gallery.ready()
     assert gallery.address == "#/?sort=-probability"
     assert gallery.keys[0] == "#/{}/{}".format(*by.select("layer", "key").row(-1))
+    rate = made.firing.sort("fired", "layer", "key", descending=[True, False, False])
+    gallery.go("#/?sort=rate")
+    assert gallery.keys[:5] == [f"#/{a}/{b}" for a, b in rate.select("layer", "key").head(5).iter_rows()]
+    shown_rates = gallery("return document.querySelector('td[data-label=\"Firing rate\"]').innerText")
+    assert shown_rates.split()[-2:] == [f"{100 * rate['fired'][0] / 5000:.0f}", "%"] or "> 99" in shown_rates
     gallery.go("#/?sort=coefficient&page=3")
     assert gallery.keys[-1] in ("#/1/0", "#/2/0")  # without triggers: last
 
@@ -213,13 +221,134 @@ def test_an_address_leads_to_its_key_and_the_back_button_back(site):
     gallery.open("#/2/1")
     assert gallery("return document.querySelector('h1').innerText") == "Layer 2, key 1"
     rows = made.triggers.filter((pl.col("layer") == 2) & (pl.col("key") == 1))
-    assert gallery("return document.querySelectorAll('.triggers li').length") == len(rows)
+    assert gallery("return document.querySelectorAll('#triggers + .triggers > li').length") == len(rows)
     ends = "[...document.querySelector('.triggers li').querySelectorAll('.last, .next bdi')]"
     last, following = gallery(f"return {ends}.map((e) => e.innerText)")
     at = made.windows[1][made.bounds[made.keys + 1]]
     assert last == made.words[made.corpus.tokens[at - 1]] and following == made.words[made.corpus.tokens[at]]
     assert gallery("return document.querySelectorAll('.prefix .tint').length") > 3
     assert "semantic ann" in gallery.text and "shallow proxy" in gallery.text and "without last −50 %" in gallery.text
+
+
+def one(made, name, layer, key):
+    return getattr(made, name).filter((pl.col("layer") == layer) & (pl.col("key") == key))
+
+
+def test_a_key_says_how_often_it_fires(site):
+    made, gallery = site
+    gallery.go("#/2/1")
+    fired = one(made, "firing", 2, 1)["fired"].item()
+    assert re.search(rf"It fires on [\d.]+ % of 5,000 prefixes: {fired:,} times\.", gallery.text)
+    counts = one(made, "histogram", 2, 1).sort("bin")
+    heights = gallery(
+        "return [...document.querySelectorAll('.bins span')].map((e) => e.getBoundingClientRect().height)"
+    )
+    assert len(heights) == 20
+    tallest = counts.sort("n", descending=True)["bin"].to_list()
+    assert [i for i in np.argsort(heights)[::-1].tolist() if i in tallest] == tallest
+    said = gallery("return document.querySelector('.bins').getAttribute('aria-label')")
+    assert f"Histogram of {counts['n'].sum():,} coefficients. {counts['n'].max():,} lie from" in said
+    marks = gallery("return [...document.querySelectorAll('.marks span')].map((e) => e.style.getPropertyValue('--at'))")
+    np.testing.assert_allclose([float(x) for x in marks], [0.7, 0.3, 0.1, 0.02], rtol=1e-3)
+    gallery("document.querySelector('.histogram summary').focus()")
+    gallery("document.activeElement.click()")
+    rows = gallery("return [...document.querySelectorAll('.histogram td')].map((e) => e.innerText)")
+    assert rows == [f"{n:,}" for n in counts["n"]]
+    gallery.go("#/2/3")
+    assert "It fires on no prefix of a random sample of 100 training sentences." in gallery.text
+    gallery.go("#/2/0")
+    assert "It fires on none of 5,000 prefixes." in gallery.text and "No prefix of the training text" in gallery.text
+
+
+def test_weaker_examples_stand_below_the_triggers(site):
+    made, gallery = site
+    gallery.go("#/1/9")
+    samples = one(made, "samples", 1, 9).sort("percentile", descending=True)
+    part = lambda name: gallery(f"return [...document.querySelectorAll('.weaker {name}')].map((e) => e.textContent)")
+    assert part(".rank") == ["95th", "75th", "50th", "25th"]
+    tokens, offsets = made.corpus.tokens, made.corpus.offsets
+    rows = samples.select("sentence", "position").iter_rows()
+    for prefix, following, (sentence, position) in zip(part(".prefix"), part(".next"), rows, strict=True):
+        at = offsets[sentence] + position
+        words = " ".join(made.words[t] for t in tokens[max(offsets[sentence], at - 40) : at])
+        assert prefix.removeprefix("… ") == words
+        expected = made.words[tokens[at]] if at < offsets[sentence + 1] else "the sentence ends"
+        assert following.removesuffix("✓ agrees") == f"→next token: {expected}"
+
+
+def test_triggers_with_one_text_are_folded_and_lose_nothing(site):
+    made, gallery = site
+    gallery.go("#/1/2")
+    ranks = "return [...document.querySelectorAll('#triggers + .triggers > li .rank')].map((e) => e.innerText)"
+    assert gallery(ranks) == ["1", "3", "5", "6"]
+    assert gallery("return document.querySelector('.same summary').innerText") == "×3 same text"
+    assert "without first −50 %" in gallery.text
+    for own in ("details.same", "details.same summary"):
+        assert gallery(f"return document.querySelectorAll('{own}').length") == 1
+    gallery("document.querySelector('.same summary').focus()")
+    gallery.driver.switch_to.active_element.send_keys("\n")
+    browsing.until(lambda: gallery("return document.querySelector('.same').open"))
+    inner = gallery("return [...document.querySelectorAll('.same li')].map((li) => li.innerText)")
+    words = [made.words[t] for t in one(made, "triggers", 1, 2)["next_token"]]
+    assert [row.split(".")[0] for row in inner] == ["2", "4"]
+    for row, word in zip(inner, (words[1], words[3]), strict=True):
+        assert f"→ next token: {word}" in row.replace("\n", " ").replace("  ", " ") and "without last −50 %" in row
+    gallery.go("#/1/1")
+    gallery("document.querySelector('.same').open = true")
+    assert {"shallow proxy", "semantic ann"} & set(
+        re.findall(r"\w+ (?:proxy|ann)", gallery("return document.querySelector('.same').innerText"))
+    )
+
+
+def test_a_value_shows_logits_up_and_down(site):
+    made, gallery = site
+    gallery.go("#/2/5")
+    lists = gallery(
+        "return [...document.querySelectorAll('.tops')].map((ol) => [...ol.children].map((li) => li.innerText))"
+    )
+    up, down = ([row.replace("\n", " ") for row in own] for own in lists)
+    for rows, table in ((up, one(made, "promoted", 2, 5)), (down, one(made, "demoted", 2, 5))):
+        for row, (token, logit) in zip(rows, table.select("token", "logit").iter_rows(), strict=True):
+            assert row.startswith(made.words[token])
+            said = row.removeprefix(made.words[token]).split()[0].replace("−", "-")
+            assert float(said) == pytest.approx(logit, rel=6e-3)
+    assert all(row.endswith("%") for row in up)
+
+
+def test_similar_memories_are_links_with_their_cosine(site):
+    made, gallery = site
+    gallery.go("#/1/7")
+    expected = [f"#/{a}/{b}" for a, b in one(made, "similar", 1, 7).select("other_layer", "other_key").iter_rows()]
+    assert gallery("return [...document.querySelectorAll('.similar a')].map((a) => a.getAttribute('href'))") == expected
+    cosines = gallery("return [...document.querySelectorAll('.similar small')].map((a) => Number(a.innerText))")
+    np.testing.assert_allclose(cosines, one(made, "similar", 1, 7)["cosine"], atol=1e-3)
+    gallery("document.querySelector('.similar a').click()")
+    gallery.ready()
+    assert gallery.address == expected[0]
+
+
+def test_a_key_says_how_to_trace_a_text(site):
+    _, gallery = site
+    gallery.go("#/2/5")
+    command = gallery("return document.querySelector('.trace code').innerText")
+    assert command == 'ff-memories trace --configfile my.yaml --layer 2 --out trace.html "your text"'
+
+
+def test_a_gallery_of_an_old_run_leaves_out_what_it_lacks(opened, tmp_path):
+    _, other = opened
+    whole = material()
+    none = {name: getattr(whole, name).clear()
+            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar")}  # fmt: skip
+    build(tmp_path / "old", replace(whole, promoted=whole.promoted.drop("logit"), **none))
+    gallery = Gallery(other.driver, tmp_path / "old")
+    gallery.open("#/2/5")
+    assert gallery("return document.querySelectorAll('.tint.word, .histogram, .weaker, .similar').length") == 0
+    assert "Demoted" not in gallery.text and "How often" not in gallery.text and "%" in gallery.text
+    gallery.go("#/")
+    assert "Firing rate" not in gallery("return document.querySelector('thead').innerText")
+    gallery.go("#/?dead=1")
+    assert gallery.keys == ["#/1/0", "#/2/0"]
+    assert browsing.console(gallery.driver) == []
 
 
 def test_a_gallery_of_some_keys_shows_these(opened, tmp_path):
@@ -236,7 +365,7 @@ def test_a_gallery_of_some_keys_shows_these(opened, tmp_path):
     assert gallery.keys == ["#/2/3"]
     gallery.go("#/1/15")
     record = parts.read(tmp_path / "some", "keys-0")[2]
-    assert gallery("return document.querySelectorAll('.triggers li').length") == len(record["t"])
+    assert gallery("return document.querySelectorAll('#triggers + .triggers > li').length") == len(record["t"])
     links = gallery("return [...document.querySelectorAll('nav.paths a')].map((a) => a.getAttribute('href'))")
     assert [link for link in links if link in every] == ["#/1/8", "#/1/22"]
     gallery.go("#/1/2")
@@ -329,7 +458,9 @@ def test_what_is_shown_can_be_downloaded_and_no_cell_is_a_formula(site):
     for key in range(1, 30):
         gallery.go(f"#/1/{key}")
         rows = sheet(gallery)
-        assert [float(r["coefficient"]) for r in rows] == sorted((float(r["coefficient"]) for r in rows), reverse=True)
+        for column in ("rank", "percentile"):
+            own = [float(r["coefficient"]) for r in rows if r[column]]
+            assert own == sorted(own, reverse=True)
         cells += [cell for row in rows for cell in row.values()]
     assert "'=cmd()" in cells and "'@SUM(1)" in cells
     assert not [c for c in cells if c.lstrip()[:1] in ("=", "+", "@") or re.match(r"\s*-[^\d.]", c)]
@@ -367,12 +498,14 @@ def test_axe_finds_nothing_at_fault(opened, scheme, narrow):
             "#/?layer=2&agrees=0&label=any&foo=1",
             "#/2/1",
             "#/1/0",
+            "#/1/2",
             "#/1/12",
+            "#/?dead=1&sort=rate",
             "#/nonsense",
             "#/?fires=qqq",
         ):
             gallery.open(address)
-            gallery("document.querySelector('.panel')?.setAttribute('open', '')")
+            gallery("document.querySelectorAll('main details').forEach((element) => (element.open = true))")
             assert browsing.violations(gallery.driver) == [], address
             wide = gallery("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, address
@@ -418,7 +551,7 @@ def test_a_gallery_of_the_papers_size_loads_in_parts_from_any_static_host(tmp_pa
 
 def test_negative_coefficients_are_named_by_key_and_mark_everywhere(tmp_path):
     both = {"scope": "model", "signs": 2, "neurons": 35}
-    build(tmp_path / "gallery", card=both)
+    made = build(tmp_path / "gallery", material(neurons=35), card=both)
     with browsing.browser(tmp_path) as driver:
         site = Gallery(driver, tmp_path / "gallery")
         site.open("#/2/12-")
@@ -426,6 +559,14 @@ def test_negative_coefficients_are_named_by_key_and_mark_everywhere(tmp_path):
         assert "47" not in site("return document.querySelector('h1').innerText + document.title")
         assert "Not the paper's model" in site("return document.body.innerText")
         assert site("return Sheet.key(Key.shown).split('\\n')[1]").startswith("made-up,model,2,12,-1,1,")
+        for address, sign in (("#/2/12", 1), ("#/2/12-", -1)):
+            site.go(address)
+            rows = one(made, "similar", 2, 12).select("other_layer", "other_key", "cosine").rows()
+            expected = [f"#/{layer}/{key}{'-' if cosine * sign < 0 else ''}" for layer, key, cosine in rows]
+            links = "return [...document.querySelectorAll('.similar a')].map((a) => a.getAttribute('href'))"
+            assert site(links) == expected
+            cosines = site("return [...document.querySelectorAll('.similar small')].map((e) => Number(e.innerText))")
+            np.testing.assert_allclose(cosines, [abs(row[2]) for row in rows], atol=1e-3)
         site.go("#/?layer=2&sort=-address")
         assert site.keys[0] == "#/2/34-" and "2 / 34−" in site.text.replace("\n", " ")
         site.search("fires", "1/3-")

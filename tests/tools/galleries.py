@@ -18,7 +18,7 @@ HOSTILE = [
 ]  # fmt: skip
 CONFIG = {
     "run": "made-up",
-    "gallery": {"triggers": 25, "shaded": 3, "tokens": 10},
+    "gallery": {"triggers": 25, "shaded": 3, "tokens": 10, "sampled": 100},
     "values": {"target": "next", "projection": "adaptive", "projection_seed": 1},
     "mutations": {
         "keys_per_layer": 2, "top": 5, "random": "any", "single_token": "skip", "mean": "of_ratios",
@@ -32,20 +32,30 @@ def frame(name, columns):
     return tables.conform(pl.DataFrame(columns, schema_overrides=schema.columns, strict=False), schema)
 
 
-def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, shaded=3, hostile=True):
-    """Return a gallery's material: key 0 of each layer fires on nothing, key 1 is annotated by two who differ."""
+def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, hostile=True, neurons=None, types=None):
+    """Return a gallery's material: key 0 of each layer fires on nothing, key 1 is annotated by two who differ.
+
+    Three triggers of key 2, of ranks 1, 2 and 4, have one text, and two of key 1 of layer 1, of ranks 1 and 3.
+    """
     rng = np.random.default_rng(seed)
-    types = (HOSTILE if hostile else []) + [f"{'aeiou'[i % 5]}word{i}" for i in range(vocabulary)]
+    types = types or (HOSTILE if hostile else []) + [f"{'aeiou'[i % 5]}word{i}" for i in range(vocabulary)]
     types[len(HOSTILE) : len(HOSTILE) + 4] = ["the", "The", "of", "cat"]
     weights = 1 / (np.arange(len(types)) + 3)
     lengths = rng.integers(2, 60, sentences)
+    lengths[[0, -2, -1]] = 12
     tokens = 4 + rng.choice(len(types), int(lengths.sum()), p=weights / weights.sum())
+    for place, copy in enumerate((tokens[-24:-12], tokens[-12:]), 20):
+        copy[:] = tokens[:12]
+        copy[5] = place  # what follows the common prefix
     corpus = Corpus(tokens.astype(np.int32), np.concatenate([[0], lengths.cumsum()]), sentences)
     fires = np.tile(np.arange(keys) > 0, layers)
     ordinal = np.repeat(np.flatnonzero(fires), top)
     n = len(ordinal)
     sentence = rng.integers(0, sentences, n)
     position = rng.integers(1, lengths[sentence])
+    for key, ranks in ((2, (0, 1, 3)), *((layer * keys + 2, (0, 1, 3)) for layer in range(1, layers)), (1, (0, 2))):
+        rows = np.searchsorted(ordinal, key) + np.array(ranks)
+        sentence[rows], position[rows] = [0, sentences - 2, sentences - 1][: len(ranks)], 5
     following = corpus.tokens[corpus.offsets[sentence] + position]
     coefficient = np.sort(rng.gamma(3, 1, (n // top, top)) + 0.01)[:, ::-1].ravel()
     triggers = frame("triggers", {
@@ -82,23 +92,69 @@ def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, sh
     ]  # fmt: skip
     where = {"sentence": np.arange(sentences), "split": ["train"] * sentences, "file": ["texts/train.txt"] * sentences,
              "line": np.arange(sentences) + 1, "first_token": np.zeros(sentences), "tokens": lengths}  # fmt: skip
-    shown = triggers.filter(pl.col("rank") <= shaded)
-    lengths = shown["position"].cast(pl.Int64).to_numpy()
-    shading = shown.select("layer", "key", "rank")[np.repeat(np.arange(len(shown)), lengths)].with_columns(
-        pl.Series("position", np.concatenate([np.arange(0), *(np.arange(1, n + 1) for n in lengths)])),
-        pl.Series("coefficient", rng.random(int(lengths.sum())).astype(np.float32)),
-    )
     value, place = (a.ravel() for a in np.indices(tops.shape))
-    promoted = frame("promoted", {
-        "layer": value // keys + 1, "key": value % keys, "token_rank": place, "token": tops.ravel(),
-        "probability": probabilities.ravel(),
+    logits = np.sort(rng.gamma(2, 2, tops.shape) + 0.1)[:, ::-1]
+    own = {"layer": value // keys + 1, "key": value % keys, "token_rank": place}
+    promoted = frame("promoted", own | {
+        "token": tops.ravel(), "probability": probabilities.ravel(), "logit": logits.ravel(),
     })  # fmt: skip
+    demoted = frame("demoted", own | {"token": (tops.ravel() + 7) % len(types) + 4, "logit": -logits.ravel() / 2})
+    histogram, samples = sampled(rng, triggers, lengths)
     return Material(
         layers, keys, Texts(corpus, Dictionary(types)), triggers, values,
         tables.conform(mutations, tables.TABLES["mutations"]), frame("annotations", found),
-        frame("pattern_labels", labels), frame("sentences", where),
-        tables.conform(shading, tables.TABLES["shading"]), promoted, top, shaded,
+        frame("pattern_labels", labels), frame("sentences", where), promoted, demoted,
+        firing(rng, layer, key, fires), levels(rng, triggers), histogram, samples,
+        similar(rng, layers, keys, neurons), top, neurons,
     )  # fmt: skip
+
+
+def firing(rng, layer, key, fires):
+    fired = np.where(fires, rng.integers(1, 5000, len(key)), 0)
+    return frame("firing", {"layer": layer + 1, "key": key, "fired": fired, "prefixes": np.full(len(key), 5000)})
+
+
+def levels(rng, triggers):
+    """Return a level for each token of each trigger. The table is sorted as built: a large one has 40 million rows."""
+    lengths = triggers["position"].cast(pl.Int64).to_numpy()
+    ends = lengths.cumsum()
+    position = np.arange(1, ends[-1] + 1) - np.repeat(ends - lengths, lengths)
+    of = np.repeat(np.arange(len(triggers)), lengths)
+    return triggers.select("layer", "key", "rank")[of].with_columns(
+        pl.Series("position", position.astype(np.uint16)),
+        pl.Series("level", rng.integers(0, 62, len(position)).astype(np.uint8)),
+    )
+
+
+def sampled(rng, triggers, lengths):
+    """Return histograms and weaker examples of the keys that fire; key 3 of each layer fires on nothing sampled."""
+    tops = triggers.filter((pl.col("rank") == 1) & (pl.col("key") != 3))
+    bins = rng.geometric(0.35, (len(tops), 8)).clip(1, 20) - 1
+    row = np.repeat(np.arange(len(tops)), 8)
+    counted = pl.DataFrame({"row": row, "bin": bins.ravel()}).unique().sort("row", "bin")
+    histogram = tops[counted["row"].to_numpy()].select("layer", "key").with_columns(
+        counted["bin"], pl.Series("n", rng.integers(1, 300, len(counted)))
+    )  # fmt: skip
+    row = np.repeat(np.arange(len(tops)), 4)
+    sentence = rng.integers(0, len(lengths), len(row))
+    samples = tops[row].select("layer", "key").with_columns(
+        pl.Series("percentile", np.tile([25, 50, 75, 95], len(tops))),
+        pl.Series("coefficient", tops["coefficient"].to_numpy()[row] * np.tile([0.02, 0.1, 0.3, 0.7], len(tops))),
+        pl.Series("sentence", sentence),
+        pl.Series("position", rng.integers(1, lengths[sentence] + 1)),
+    )  # fmt: skip
+    return frame("histogram", histogram), frame("samples", samples)
+
+
+def similar(rng, layers, keys, neurons, n=2):
+    own = neurons or keys
+    layer, key, of, place = (a.ravel() for a in np.indices((layers, own, 2, n)))
+    cosine = 0.9 - 0.2 * place - 0.1 * rng.random(len(key))
+    return frame("similar", {
+        "layer": layer + 1, "key": key, "of": np.array(["key", "value"])[of], "place": place,
+        "other_layer": rng.integers(1, layers + 1, len(key)), "other_key": rng.integers(0, own, len(key)),
+        "cosine": cosine * (rng.choice([-1, 1], len(key)) if neurons else 1),
+    })  # fmt: skip
 
 
 def build(folder, made=None, card=CARD):

@@ -4,7 +4,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
-from ff_memories.model.info import read_info
+from ff_memories.model.info import neurons, read_info
 from ff_memories.report.gallery import site as sites
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.passages import Texts
@@ -21,8 +21,13 @@ def run(
     mutations: Input,
     annotations: Input,
     labels: Input,
-    shading: Input,
     promoted: Input,
+    demoted: Input,
+    firing: Input,
+    levels: Input,
+    histogram: Input,
+    samples: Input,
+    similar: Input,
     site: Output,
 ) -> None:
     """Write the site.
@@ -39,7 +44,8 @@ def run(
     material = Material(
         described["layers"], described["keys"], texts, tables.read(triggers), tables.read(values),
         tables.read(mutations), tables.read(annotations), tables.read(labels), tables.read(sentences),
-        tables.read(shading), tables.read(promoted), options.triggers, options.shaded,
+        tables.read(promoted), tables.read(demoted), tables.read(firing), tables.read(levels),
+        tables.read(histogram), tables.read(samples), tables.read(similar), options.triggers, neurons(described),
         config.looked_at is not None or options.keys is not None,
     )  # fmt: skip
     sites.build(site, material, config, described)

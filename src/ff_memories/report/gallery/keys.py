@@ -1,6 +1,7 @@
-"""Write the parts of keys: each key's triggers with all their data, and its value's top tokens."""
+"""Write the parts of keys: each key's triggers and weaker examples, how it fires, and what its value does."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ff_memories.report.passages import LONGEST
 
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+BINS = 20  # of a histogram
 
 
 def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
@@ -20,73 +22,139 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
 
     A record's fields, with one entry per trigger unless noted: ``c`` coefficients, ``t`` prefixes as text,
     ``x`` number of tokens cut off before them, ``n`` next tokens (null: the sentence ends), ``l`` lines and ``f``
-    files of the corpus, ``h`` shading of the first triggers, one per token, ``g`` a 1 for each token that begins a word
-    (left out where all do). ``v``: the value's [token, probability];
-    ``m``: by rank [change without the first, last, random token, that token's place]; ``b``: by annotator [[rank,
-    label]]; ``p``: patterns, [annotator, type, description, ranks].
+    files of the corpus, ``h`` shading, one level per token, ``g`` a 1 for each token that begins a word (left out where
+    all do), ``e`` the rank of the key's best trigger with the same prefix, 0 where that is the trigger itself (left out
+    where all are 0). ``v``: the tokens that the value promotes, [token, probability, logit]; without logits in an old
+    run. ``d``: those that it demotes, [token, logit]. ``q``: the histogram of the key's coefficients, by bin.
+    ``s``: weaker examples, with the fields of triggers and ``q``, their percentiles. ``k`` and ``w``: the memories with
+    the most similar keys and values, [layer, memory, cosine]. ``m``: by rank [change without the first, last, random
+    token, that token's place]; ``b``: by annotator [[rank, label]]; ``p``: patterns, [annotator, type, description,
+    ranks].
     """
-    triggers = material.triggers
-    plain = {name: triggers[name].to_list() for name in ("rank", "coefficient", "next_token", "position")}
-    place = material.sentences[triggers["sentence"].to_numpy()]
-    files = {name: i for i, name in enumerate(sorted(set(material.sentences["file"])))}
-    plain["line"] = place["line"].to_list()
-    plain["file"] = place["file"].replace_strict(files, return_dtype=pl.Int64).to_list() if len(place) else []
-    extra = _by_key(material)
-    shade = _Shades(material)
+    triggers = _Prefixes(material, material.triggers, "next_token")
+    samples = _Prefixes(material, material.samples)
+    of_samples, percentiles = material.starts(material.samples), material.samples["percentile"].to_list()
+    extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
+    values, same, levels = _Values(material), material.same_text, material.level_starts.tolist()
     for part in material.parts():
         records = []
         for ordinal in material.keys_of(part):
-            rows = range(*material.bounds[ordinal : ordinal + 2])
-            records.append(_record(material, plain, rows, shade) | _value(material, ordinal) | extra.get(ordinal, {}))
+            first, end = material.bounds[ordinal : ordinal + 2].tolist()
+            record = triggers.record(range(first, end))
+            if shades is not None:
+                record["h"] = [shades[a:b][-LONGEST:] for a, b in pairwise(levels[first : end + 1])]
+            if (better := same[first:end] - first).tolist() != list(range(end - first)):
+                record["e"] = [0 if i == j else j + 1 for i, j in enumerate(better.tolist())]
+            weaker = range(*of_samples[ordinal : ordinal + 2].tolist())[::-1]
+            if len(weaker):
+                record["s"] = {"q": [percentiles[i] for i in weaker]} | samples.record(weaker)
+            if ordinal in fires:
+                record["q"] = fires[ordinal]
+            records.append(record | values(ordinal) | similar(ordinal) | extra.get(ordinal, {}))
         yield records
 
 
-def _record(material: Material, plain: dict[str, list[Any]], rows: range, shade: "_Shades") -> dict[str, Any]:
-    words, tokens, (first, end) = material.words, material.corpus.tokens, material.windows
-    cut = [max(0, plain["position"][i] - LONGEST) for i in rows]
-    record = {
-        "c": [number(plain["coefficient"][i]) for i in rows],
-        "t": [" ".join(words[t] for t in tokens[first[i] : end[i]].tolist()) for i in rows],
-        "n": [None if plain["next_token"][i] is None else words[plain["next_token"][i]] for i in rows],
-        "l": [plain["line"][i] for i in rows],
-    }
-    files = [plain["file"][i] for i in rows]
-    if (begins := material.corpus.begins) is not None:  # a token that begins a word has a blank before it
-        record["g"] = ["".join("01"[int(begun)] for begun in begins[first[i] : end[i]]) for i in rows]
-    if any(cut):
-        record["x"] = cut
-    if any(files):
-        record["f"] = files
-    if levels := shade.of(rows, plain):
-        record["h"] = levels
-    return record
+class _Prefixes:
+    """The texts of prefixes that a table names by sentence and position, and the tokens that follow them."""
+
+    def __init__(self, material: Material, frame: pl.DataFrame, following: str | None = None):
+        """Read the table; ``following`` is its column of next tokens, without one those of the corpus."""
+        corpus = material.corpus
+        self.words, self.tokens, self.begins = material.words, corpus.tokens, corpus.begins
+        first, end = material.window(frame)
+        self.first, self.end = first.tolist(), end.tolist()
+        self.cut = np.maximum(0, frame["position"].to_numpy().astype(np.int64) - LONGEST).tolist()
+        self.coefficient = frame["coefficient"].to_list()
+        if following is None:
+            inside = end < corpus.offsets[frame["sentence"].to_numpy().astype(np.int64) + 1]
+            found = corpus.tokens[np.where(inside, end, 0)].tolist() if len(frame) else []
+            self.next = [token if here else None for token, here in zip(found, inside.tolist(), strict=True)]
+        else:
+            self.next = frame[following].to_list()
+        files = {name: i for i, name in enumerate(sorted(set(material.sentences["file"])))}
+        place = material.sentences[frame["sentence"].to_numpy()]
+        self.line = place["line"].to_list()
+        self.file = place["file"].replace_strict(files, return_dtype=pl.Int64).to_list() if len(place) else []
+
+    def record(self, rows: range) -> dict[str, Any]:
+        words, tokens, spans = self.words, self.tokens, [slice(self.first[i], self.end[i]) for i in rows]
+        record: dict[str, Any] = {
+            "c": [number(self.coefficient[i]) for i in rows],
+            "t": [" ".join(words[t] for t in tokens[span].tolist()) for span in spans],
+            "n": [None if token is None else words[token] for token in (self.next[i] for i in rows)],
+            "l": [self.line[i] for i in rows],
+        }
+        if self.begins is not None:  # a token that begins a word has a blank before it
+            record["g"] = ["".join("01"[int(begun)] for begun in self.begins[span]) for span in spans]
+        if any(cut := [self.cut[i] for i in rows]):
+            record["x"] = cut
+        if any(files := [self.file[i] for i in rows]):
+            record["f"] = files
+        return record
 
 
-class _Shades:
-    """Shading of each key's first triggers; the others have none."""
+def _shades(material: Material) -> str | None:
+    """Return the levels of all triggers' tokens, one character each; ``None`` if the gallery shows no shading."""
+    if material.levels.is_empty():
+        return None
+    levels = np.minimum(material.levels["level"].to_numpy(), len(LEVELS) - 1)
+    return np.frombuffer(LEVELS.encode(), dtype=np.uint8)[levels].tobytes().decode()
+
+
+def _histograms(material: Material) -> dict[int, list[int]]:
+    """Return by ordinal how many sampled coefficients lie in each bin, up to the last bin that has any."""
+    out: dict[int, list[int]] = {}
+    ordinals = material.ordinals(material.histogram).tolist()
+    for ordinal, place, n in zip(ordinals, material.histogram["bin"], material.histogram["n"], strict=True):
+        bins = out.setdefault(ordinal, [])
+        bins += [0] * (min(place, BINS - 1) + 1 - len(bins))
+        bins[-1] += n
+    return out
+
+
+class _Values:
+    """What each value promotes and demotes."""
 
     def __init__(self, material: Material):
-        self.flat, self.starts = material.shades
-        shaded = (material.triggers["rank"] <= material.shaded).to_numpy()
-        self.place = np.cumsum(shaded) - 1  # of each row among the shaded ones
-        self.most = material.shaded
+        self.words, size = material.words, material.size
+        grid = lambda frame, name: frame[name].to_numpy().reshape(size, -1)
+        promoted, demoted = material.promoted, material.demoted
+        self.up = [grid(promoted, name) for name in ("token", "probability")]
+        if "logit" in promoted.columns:
+            self.up.append(grid(promoted, "logit"))
+        self.down = [grid(demoted, name) for name in ("token", "logit")]
 
-    def of(self, rows: range, plain: dict[str, list[Any]]) -> list[str]:
-        out = []
-        for i in rows:
-            if plain["rank"][i] > self.most:
-                break
-            begin, end = self.starts[self.place[i] : self.place[i] + 2]
-            share = self.flat[begin:end][-LONGEST:] / plain["coefficient"][rows[0]]
-            level = np.clip(np.rint(share * (len(LEVELS) - 1)), 0, len(LEVELS) - 1).astype(int)
-            out.append("".join(LEVELS[j] for j in level))
-        return out
+    def __call__(self, ordinal: int) -> dict[str, Any]:
+        up, down = ([column[ordinal].tolist() for column in columns] for columns in (self.up, self.down))
+        record = {"v": [[self.words[t], *(number(x, 4) for x in rest)] for t, *rest in zip(*up, strict=True)]}
+        if down[0]:
+            record["d"] = [[self.words[t], number(x, 4)] for t, x in zip(*down, strict=True)]
+        return record
 
 
-def _value(material: Material, ordinal: int) -> dict[str, Any]:
-    ids, probabilities = material.tops
-    pairs = zip(ids[ordinal].tolist(), probabilities[ordinal].tolist(), strict=True)
-    return {"v": [[material.words[token], number(p, 4)] for token, p in pairs]}
+class _Similar:
+    """The memories with the most similar keys and values.
+
+    With both signs, the table says so of key i without a sign. A negative cosine then means the neighbour with its
+    sign changed: memory i of sign s is similar to memory j of sign s·sgn(cosine).
+    """
+
+    def __init__(self, material: Material):
+        table, self.neurons = material.similar, material.neurons
+        self.rows = list(
+            zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True)
+        )  # fmt: skip
+        self.bounds = material.neighbours.tolist()
+        self.negative = (material.places % material.keys >= (self.neurons or material.keys)).tolist()
+
+    def __call__(self, ordinal: int) -> dict[str, Any]:
+        record: dict[str, Any] = {}
+        for of, layer, key, cosine in self.rows[slice(*self.bounds[ordinal])]:
+            if self.neurons is not None:
+                key += self.neurons * (self.negative[ordinal] != (cosine < 0))
+                cosine = abs(cosine)
+            record.setdefault("k" if of == "key" else "w", []).append([layer, key, number(cosine, 3)])
+        return record
 
 
 def _by_key(material: Material) -> dict[int, dict[str, Any]]:

@@ -16,9 +16,10 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
     ``words`` are the texts that ``top`` (the value's top token), ``next`` (the top trigger's target) and ``end`` (the
     triggers' most common last token, shared by ``same`` of them) point to. ``probability``, ``rank``,
     ``agreeing`` and ``measured`` (triggers that could agree) come from the values table. ``coefficient`` is the top
-    trigger's, and ``triggers`` how many are shown; null if there is none. By place in the layer, if any: ``labels``,
-    how many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators differ; ``changes``,
-    the mean change without the first, last and random token (``mean``: as the config defines it).
+    trigger's, and ``triggers`` how many are shown; null if there is none. ``fired`` says on how many of ``prefixes``
+    prefixes of the training text the key fires; both are left out where the run did not count. By place in the layer,
+    if any: ``labels``, how many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators
+    differ; ``changes``, the mean change without the first, last and random token (``mean``: as the config defines it).
     """
     frame = _frame(material)
     sparse: dict[str, dict[int, Any]] = {
@@ -45,7 +46,9 @@ def _frame(material: Material) -> pl.DataFrame:
         .sort(*by, "same", "last", descending=[False, False, True, False])
         .unique(by, keep="first", maintain_order=True)
     )
-    joined = material.values.sort(by).join(of_keys, on=by, how="left", maintain_order="left")
+    counted = material.firing.select(*by, "fired", "prefixes")
+    joined = material.values.sort(by).join(counted, on=by, how="left", maintain_order="left")
+    joined = joined.join(of_keys, on=by, how="left", maintain_order="left")
     return joined.join(ends, on=by, how="left", maintain_order="left")
 
 
@@ -67,6 +70,7 @@ def _layer(material: Material, frame: pl.DataFrame, own: range, sparse: dict[str
         "agreeing": frame["agreeing_triggers"].to_list(),
         "measured": frame["triggers"].to_list(),
         "triggers": frame["n"].fill_null(0).to_list(),
+        **{name: frame[name].to_list() for name in ("fired", "prefixes") if len(material.firing)},
         **{name: {o - own.start: rows[o] for o in own if o in rows} for name, rows in sparse.items()},
         "words": ["" if token < 0 else material.words[token] for token in places],
     }

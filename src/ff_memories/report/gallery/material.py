@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,9 @@ from ff_memories.report.gallery.text import shown
 from ff_memories.report.passages import LONGEST, Texts
 
 KEYS_OF_A_PART = 64
+OF_SHOWN = (  # tables of which only the keys that the gallery shows are kept
+    "triggers", "values", "mutations", "annotations", "labels", "demoted", "firing", "levels", "histogram", "samples",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,9 +26,10 @@ class Material:
         layers, keys: L and d_m. A key's *ordinal* is its place among the gallery's keys: (layer - 1) * d_m + key where
             it shows all.
         texts: the corpus and its dictionary.
-        triggers, values, mutations, annotations, labels, sentences, shading, promoted: tables.
+        triggers, values, mutations, annotations, labels, sentences, promoted, demoted, firing, levels, histogram,
+            samples, similar: tables. The last six may be empty: pages then leave out what they hold.
         shown: how many triggers of each key the gallery shows.
-        shaded: how many of them are shaded; 0 for none.
+        neurons: d_m of the model where both signs of a coefficient are keys of their own, else ``None``.
         some: whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
             ``promoted``.
 
@@ -40,10 +45,15 @@ class Material:
     annotations: pl.DataFrame
     labels: pl.DataFrame
     sentences: pl.DataFrame
-    shading: pl.DataFrame
     promoted: pl.DataFrame
+    demoted: pl.DataFrame
+    firing: pl.DataFrame
+    levels: pl.DataFrame
+    histogram: pl.DataFrame
+    samples: pl.DataFrame
+    similar: pl.DataFrame
     shown: int
-    shaded: int
+    neurons: int | None = None
     some: bool = False
     words: list[str] = field(init=False)
 
@@ -51,35 +61,46 @@ class Material:
         object.__setattr__(self, "words", [shown(word) for word in self.texts.dictionary.types])
         if self.some:
             own = self.promoted.select("layer", "key").unique()
-            for name in ("triggers", "values", "mutations", "annotations", "labels", "shading"):
+            for name in OF_SHOWN:
                 shown_ = getattr(self, name).join(own, on=["layer", "key"], how="semi", maintain_order="left")
                 object.__setattr__(self, name, shown_)
-        self._check()
         # a search must not find triggers that no page shows
-        object.__setattr__(self, "triggers", self.triggers.filter(pl.col("rank") <= self.shown))
+        for name in ("triggers", "levels"):
+            object.__setattr__(self, name, getattr(self, name).filter(pl.col("rank") <= self.shown))
+        self._check()
 
     def _check(self) -> None:
-        for name in ("triggers", "values", "mutations", "annotations", "labels", "shading", "promoted"):
+        for name in (*OF_SHOWN, "promoted", "similar"):
             frame = getattr(self, name)
-            if ((frame["layer"] > self.layers) | (frame["key"] >= self.keys)).any():
+            beyond = (frame["layer"] > self.layers) | (frame["key"] >= self.keys)
+            if name == "similar":
+                beyond |= (frame["other_layer"] > self.layers) | (frame["other_key"] >= (self.neurons or self.keys))
+            if beyond.any():
                 raise UserError(
                     f"{name}: has a key beyond the model's last, layer {self.layers}, key {self.keys - 1}",
                     "use the tables of this run's model, or run snakemake again",
                 )
-        if len(self.values) != self.size:
-            whose = "gallery" if self.some else "model"
-            raise UserError(
-                f"values: {len(self.values)} rows, but the {whose} has {self.size} values",
-                "run snakemake again",
-            )
-        if (self.triggers["sentence"] >= len(self.corpus)).any():
-            raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")
-        if (self.promoted["token"] >= len(self.words)).any() or len(self.promoted) % self.size:
-            raise UserError("promoted: tokens do not match this model's values", "run snakemake again")
-        rows = self.shaded_triggers.filter(pl.col("position") > 0).select("layer", "key", "rank", "position")
-        known = self.shading.group_by("layer", "key", "rank", maintain_order=True).agg(pl.col("position").max())
-        if not known.filter(pl.col("rank") <= self.shown).equals(rows):
-            raise UserError("shading: does not match the triggers", "run snakemake again")
+        for name in ("values", "firing"):
+            frame = getattr(self, name)
+            if len(frame) != self.size and not (name == "firing" and frame.is_empty()):
+                whose = "gallery" if self.some else "model"
+                raise UserError(
+                    f"{name}: {len(frame)} rows, but the {whose} has {self.size} values", "run snakemake again"
+                )
+        for name in ("triggers", "samples"):
+            frame = getattr(self, name)
+            if (frame["sentence"] >= len(self.corpus)).any():
+                raise UserError(f"{name}: names a sentence that the corpus does not have", "run snakemake again")
+        for name in ("promoted", "demoted"):
+            frame = getattr(self, name)
+            if (frame["token"] >= len(self.words)).any() or len(frame) % self.size:
+                raise UserError(f"{name}: tokens do not match this model's values", "run snakemake again")
+        if not self.levels.is_empty():
+            rows = self.triggers.filter(pl.col("position") > 0).select("layer", "key", "rank", "position")
+            last = self.level_starts[1:][self.triggers["position"].to_numpy() > 0] - 1
+            fits = len(self.levels) == self.level_starts[-1]
+            if not fits or not self.levels[last].select(rows.columns).equals(rows):
+                raise UserError("levels: does not match the triggers", "run snakemake again")
 
     @property
     def corpus(self) -> Corpus:
@@ -99,17 +120,10 @@ class Material:
         """Return the ordinals of a layer's keys."""
         return range(*np.searchsorted(self.places, [(layer - 1) * self.keys, layer * self.keys]).tolist())
 
-    @property
-    def shaded_triggers(self) -> pl.DataFrame:
-        """The rows of ``triggers`` that are shaded."""
-        return self.triggers.filter(pl.col("rank") <= min(self.shaded, self.shown))
-
     @cached_property
-    def shades(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (tokens,) after each token of the shaded triggers, and offsets (triggers + 1,) of triggers."""
-        lengths = self.shaded_triggers["position"].cast(pl.Int64).to_numpy()
-        flat = self.shading.filter(pl.col("rank") <= self.shown)["coefficient"].to_numpy()
-        return flat, np.concatenate([[0], lengths.cumsum()]).astype(np.int64)
+    def level_starts(self) -> np.ndarray:
+        """Offsets (triggers + 1,) of each trigger's rows in the ``levels`` table, if it has any."""
+        return np.concatenate([[0], self.triggers["position"].cast(pl.Int64).to_numpy().cumsum()]).astype(np.int64)
 
     @cached_property
     def tops(self) -> tuple[np.ndarray, np.ndarray]:
@@ -124,17 +138,49 @@ class Material:
     def _numbers(self, frame: pl.DataFrame) -> np.ndarray:
         return (frame["layer"].to_numpy().astype(np.int64) - 1) * self.keys + frame["key"].to_numpy()
 
+    def starts(self, frame: pl.DataFrame) -> np.ndarray:
+        """Return the offsets (keys + 1,) of each key's rows in a table."""
+        return np.searchsorted(self.ordinals(frame), np.arange(self.size + 1))
+
     @cached_property
     def bounds(self) -> np.ndarray:
         """Offsets (keys + 1,) of each key's rows in the ``triggers`` table."""
-        return np.searchsorted(self.ordinals(self.triggers), np.arange(self.size + 1))
+        return self.starts(self.triggers)
+
+    @cached_property
+    def same_text(self) -> np.ndarray:
+        """The first row of each trigger's key with the same prefix, (triggers,) int64: its own where none is better."""
+        tokens, offsets = self.corpus.tokens, self.corpus.offsets
+        begin = offsets[self.triggers["sentence"].to_numpy()]
+        end = begin + self.triggers["position"].to_numpy().astype(np.int64)
+        first = np.arange(len(self.triggers))
+        spans = list(zip(begin.tolist(), end.tolist(), strict=True))
+        for a, b in pairwise(self.bounds.tolist()):
+            seen: dict[bytes, int] = {}
+            for row in range(a, b):
+                first[row] = seen.setdefault(tokens[slice(*spans[row])].tobytes(), row)
+        return first
+
+    @cached_property
+    def neighbours(self) -> np.ndarray:
+        """Start and end (keys, 2) of each key's rows in ``similar``, which has one entry for both signs of a key."""
+        own = self.places if self.neurons is None else self.places - self._signs() * self.neurons
+        return np.stack([np.searchsorted(self._numbers(self.similar), own + step) for step in (0, 1)], axis=1)
+
+    def _signs(self) -> np.ndarray:
+        """Return a 1 for each key of negative coefficients, (keys,) int64, else 0."""
+        return (self.places % self.keys) // (self.neurons or self.keys)
+
+    def window(self, frame: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """Return start and end (rows,) of the shown part of each row's prefix, in the corpus's tokens."""
+        position = frame["position"].to_numpy().astype(np.int64)
+        start = self.corpus.offsets[frame["sentence"].to_numpy()]
+        return start + np.maximum(0, position - LONGEST), start + position
 
     @cached_property
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and end (triggers,) of the shown part of each trigger, in the corpus's tokens."""
-        position = self.triggers["position"].to_numpy().astype(np.int64)
-        start = self.corpus.offsets[self.triggers["sentence"].to_numpy()]
-        return start + np.maximum(0, position - LONGEST), start + position
+        return self.window(self.triggers)
 
     @cached_property
     def last_tokens(self) -> np.ndarray:

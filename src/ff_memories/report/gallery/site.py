@@ -16,13 +16,25 @@ from ff_memories.config import Settings
 from ff_memories.model.info import neurons
 from ff_memories.model.scope import TITLES
 from ff_memories.report.gallery import parts
-from ff_memories.report.gallery.keys import LEVELS, key_parts
+from ff_memories.report.gallery.keys import BINS, LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary
 from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
 from ff_memories.report.gallery.words import word_parts
 
 MANIFEST = "manifest"
-SCRIPTS = ("parts", "page", "address", "layers", "words", "filters", "list", "key", "sheet", "app")  # in load order
+SCRIPTS = (
+    "parts",
+    "page",
+    "address",
+    "layers",
+    "words",
+    "filters",
+    "list",
+    "key",
+    "firing",
+    "sheet",
+    "app",
+)  # in load order
 
 
 def build(folder: Path, material: Material, config: Settings, info: dict[str, Any]) -> None:
@@ -74,8 +86,11 @@ def manifest(material: Material, config: Settings, info: dict[str, Any], starts:
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
         "top": material.triggers.select(pl.col("rank").max()).item() or 0,
-        "shaded": material.shaded,
+        "shaded": not material.levels.is_empty(),
+        "counted": not material.firing.is_empty(),
+        "sampled": min(config.gallery.sampled, material.corpus.train),
         "levels": LEVELS,
+        "bins": BINS,
         "labels": LABELS,
         "target": config.values.target,
         "projection": config.values.projection,

@@ -23,7 +23,7 @@ const Filters = {
   },
 
   form(query) {
-    const set = ["layer", "agrees", "label", "disagree", "mutated", "coefficient", "probability", "rank", "triggers"];
+    const set = ["layer", "agrees", "label", "disagree", "mutated", "coefficient", "probability", "rank", "triggers", "rate", "dead"];
     const form = make("form", { class: "filters" }, set.map((name) => this.field(name, query[name] ?? "")),
       make("div", { class: "buttons" }, make("button", {}, "Apply")));
     form.onsubmit = (event) => {

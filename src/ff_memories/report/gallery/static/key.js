@@ -1,5 +1,5 @@
 "use strict";
-// Show a key's page: its triggers, and beside them the tokens that its value promotes.
+// Show a key's page: its triggers and weaker examples, and beside them what its value promotes.
 
 const Key = {
   async show({ layer, key }) {
@@ -15,10 +15,12 @@ const Key = {
       make("p", { class: "gist" }, this.gist(row)),
       ...(manifest.neurons ? [this.sign(layer, key)] : []),
       make("div", { class: "sides" },
-        make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Key: triggers"), this.triggers(row, record)),
+        make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Key: triggers"), this.triggers(row, record),
+          record.s ? this.weaker(row, record.s) : null),
         make("aside", { "aria-labelledby": "value" },
           make("section", {}, make("h2", { id: "value" }, "Value: promoted tokens"), this.value(row, record)),
-          record.p || record.b ? this.patterns(record) : null, row.changes ? this.changes(row) : null)));
+          Firing.section(row, record), record.p || record.b ? this.patterns(record) : null, row.changes ? this.changes(row) : null,
+          record.k || record.w ? this.similar(record) : null, this.trace(layer))));
     document.title = `Layer ${layer}, ${Memory.long(key)} · ${document.body.dataset.title}`;
     say(document.title);
   },
@@ -41,7 +43,7 @@ const Key = {
 
   gist(row) {
     const following = `${row.agreeing || "none"} of ${row.measured > row.triggers ? `its ${row.measured} triggers` : "them"}`;
-    if (!row.triggers) return "No prefix of the training text makes this key fire.";
+    if (!row.triggers) return row.fired ? "The run lists no triggers of this key." : "No prefix of the training text makes this key fire.";
     const one = row.same === 1;
     const end = row.end === "" ? [one ? "is empty" : "are empty"] : [one ? "ends in " : "end in ", token(row.end, { class: "word last" })];
     return [`${row.same} of its ${row.triggers > 1 ? `top ${row.triggers} triggers` : "triggers"} `, ...end, ". Its value promotes ", token(row.top, { class: "word" }),
@@ -61,23 +63,45 @@ const Key = {
     for (const [who, pairs] of Object.entries(record.b ?? {})) {
       for (const [rank, label] of pairs) labels.set(rank, [...(labels.get(rank) ?? []), [who, label]]);
     }
-    return make("ol", { class: "triggers" }, record.t.map((text, i) => this.trigger(record, i, text, labels.get(i + 1) ?? [], row)));
+    const folded = new Map(); // by the first trigger with a text, the others with it
+    (record.e ?? []).forEach((best, i) => best && folded.set(best - 1, [...(folded.get(best - 1) ?? []), i]));
+    const notes = (i) => this.notes(record.m?.[i + 1], labels.get(i + 1) ?? []);
+    return make("ol", { class: "triggers" }, record.t.map((_, i) => record.e?.[i] ? null
+      : this.prefix(record, i, row, String(i + 1), notes(i), folded.has(i) ? this.same(record, folded.get(i), row, notes) : null)));
   },
 
-  trigger(record, i, text, labels, row) {
-    const words = text === "" ? [] : text.split(" "), coefficient = record.c[i], cut = record.x?.[i] ?? 0;
-    const agrees = record.n[i] !== null && record.n[i] === row.top && manifest.target === "next";
-    const next = record.n[i] === null ? make("span", { class: "quiet" }, "the sentence ends") : token(record.n[i], { class: agrees ? "word yes" : "word" });
+  // Return the section of prefixes on which the key fires less.
+  weaker: (row, samples) => make("section", { class: "weaker", "aria-labelledby": "weaker" }, make("h2", { id: "weaker" }, "Key: weaker examples"),
+    make("p", { class: "quiet" }, `At percentiles of its positive coefficients in a random sample of ${many(manifest.sampled, "training sentence")}.`),
+    make("ol", { class: "triggers" }, samples.t.map((_, i) => Key.prefix(samples, i, row, `${samples.q[i]}th`)))),
+
+  // Return a prefix of a record, with its coefficient, its next token and notes.
+  prefix(record, i, row, rank, ...notes) {
+    const text = record.t[i], words = text === "" ? [] : text.split(" "), coefficient = record.c[i], cut = record.x?.[i] ?? 0;
     const prefix = make("p", { class: "prefix", dir: "ltr" },
       cut ? make("span", { class: "quiet", title: `${many(cut, "token")} before` }, "… ") : null,
-      words.length ? this.shaded(words, record.h?.[i], coefficient, record.c[0], cut, record.g?.[i]) : make("span", { class: "quiet" }, "(empty prefix)"));
-    const place = `${manifest.files[record.f?.[i] ?? 0]}, line ${Numbers.whole(record.l[i])}`;
+      words.length ? this.shaded(words, record.h?.[i], coefficient, row.coefficient, cut, record.g?.[i]) : make("span", { class: "quiet" }, "(empty prefix)"));
     return make("li", {},
-      make("div", { class: "measure", title: place }, make("span", { class: "rank" }, i + 1), bar(coefficient / record.c[0]), make("span", { class: "number" }, Numbers.short(coefficient))),
-      make("div", { class: "text" }, prefix, make("p", { class: "next" }, make("span", { class: "quiet arrow", "aria-hidden": "true" }, "→"),
-        make("span", { class: "hidden" }, "next token: "), next, agrees ? make("span", { class: "yes" }, "✓ agrees") : null)),
-      this.notes(record.m?.[i + 1], labels));
+      make("div", { class: "measure", title: this.place(record, i) }, make("span", { class: "rank" }, rank), bar(coefficient / row.coefficient), make("span", { class: "number" }, Numbers.short(coefficient))),
+      make("div", { class: "text" }, prefix, make("p", { class: "next" }, this.next(record.n[i], row))),
+      ...notes);
   },
+
+  place: (record, i) => `${manifest.files[record.f?.[i] ?? 0]}, line ${Numbers.whole(record.l[i])}`,
+
+  next(word, row) {
+    const agrees = word !== null && word === row.top && manifest.target === "next";
+    return [make("span", { class: "quiet arrow", "aria-hidden": "true" }, "→"), make("span", { class: "hidden" }, "next token: "),
+      word === null ? make("span", { class: "quiet" }, "the sentence ends") : token(word, { class: agrees ? "word yes" : "word" }),
+      agrees ? make("span", { class: "yes" }, "✓ agrees") : null];
+  },
+
+  // Return the triggers with the same text as a better one, folded into it.
+  same: (record, others, row, notes) => make("details", { class: "same" },
+    make("summary", {}, `×${others.length + 1}`, make("span", { class: "quiet" }, ` same text`)),
+    make("ul", {}, others.map((i) => make("li", {},
+      make("p", {}, make("span", { class: "quiet" }, `${i + 1}. `), make("span", { class: "number" }, Numbers.short(record.c[i])), " ",
+        Key.next(record.n[i], row), make("small", {}, ` ${Key.place(record, i)}`)), notes(i))))),
 
   // Return a prefix's words, each shaded by the key's coefficient after it, with the last one framed. ``begins`` has a 1
   // for each token that begins a word; without it every token is one.
@@ -105,12 +129,39 @@ const Key = {
   },
 
   value(row, record) {
-    const most = record.v[0][1] || 1;
+    const logits = record.v[0].length > 2, down = record.d ?? [];
+    const most = (logits ? Math.max(...[...record.v.map(([, , x]) => x), ...down.map(([, x]) => -x)]) : record.v[0][1]) || 1;
     return make("div", { class: "card" },
-      make("ol", { class: "tops" }, record.v.map(([word, p]) => make("li", {},
-        make("a", { href: Address.ofList({ promotes: word }), class: "word", title: "values that promote this token" }, token(word)), bar(p / most),
-        make("span", { class: "number" }, Numbers.percent(p))))),
+      logits ? make("p", { class: "quiet" }, "Logit: log-probability less its mean over the vocabulary.") : null,
+      make("ol", { class: logits ? "tops logits" : "tops" }, record.v.map(([word, p, logit]) => make("li", {},
+        make("a", { href: Address.ofList({ promotes: word }), class: "word", title: "values that promote this token" }, token(word)), bar((logits ? logit : p) / most),
+        logits ? make("span", { class: "number", title: "logit" }, Numbers.signed(logit)) : null,
+        make("span", { class: "number", title: "probability" }, Numbers.percent(p))))),
+      down.length ? [make("h3", {}, "Demoted tokens"), make("ol", { class: "tops logits down" }, down.map(([word, logit]) => make("li", {},
+        token(word, { class: "word" }), bar(-logit / most), make("span", { class: "number", title: "logit" }, Numbers.signed(logit)))))] : null,
       this.agreement(row));
+  },
+
+  // List the memories with the most similar keys and values; those that the gallery does not show have no link.
+  similar(record) {
+    const list = (about, rows) => rows ? [make("dt", {}, about), make("dd", {}, make("ul", {}, rows.map(([layer, key, cosine]) => {
+      const name = `${layer} / ${Memory.name(key)}`;
+      return make("li", {}, Layers.has(layer, key) ? make("a", { href: Address.ofKey(layer, key) }, name) : make("span", {}, name), " ",
+        make("small", { class: "number" }, Numbers.signed(cosine)));
+    })))] : [];
+    return make("section", { "aria-labelledby": "similar" }, make("h2", { id: "similar" }, "Most similar memories"),
+      make("p", { class: "quiet" }, "Layer and key, with the cosine."),
+      make("dl", { class: "facts similar" }, list("Keys", record.k), list("Values", record.w)));
+  },
+
+  // Say how to see a text of one's own.
+  trace(layer) {
+    const command = `ff-memories trace --configfile my.yaml --layer ${layer} --out trace.html "your text"`;
+    const copy = navigator.clipboard ? make("button", { type: "button" }, "Copy") : null;
+    if (copy) copy.onclick = () => navigator.clipboard.writeText(command).then(() => say("Copied"), () => say("Not copied"));
+    return make("section", { class: "trace", "aria-labelledby": "trace" }, make("h2", { id: "trace" }, "Trace your own text"),
+      make("p", {}, make("code", {}, command)), copy,
+      make("p", { class: "quiet" }, "With this run's config. The page shows which memories act after each token of your text, with links to them here. See docs/trace.md."));
   },
 
   agreement(row) {

@@ -33,13 +33,14 @@ const Layers = {
   row(ordinal) {
     const [layer, key] = this.place(ordinal), index = this.loaded.get(layer), at = ordinal - this.first(layer);
     const text = (column) => (index[column][at] === null ? null : index.words[index[column][at]]);
-    const known = index.next[at] !== null;
+    const known = index.next[at] !== null, fired = index.fired?.[at] ?? null, prefixes = index.prefixes?.[at] ?? null;
     return {
       ordinal, layer, key,
       top: text("top"), probability: index.probability[at],
       next: text("next"), rank: index.rank[at], agrees: known ? index.next[at] === index.top[at] : null,
       end: text("end"), same: index.same[at],
       coefficient: index.coefficient[at], triggers: index.triggers[at], agreeing: index.agreeing[at], measured: index.measured[at],
+      fired, prefixes, rate: prefixes ? (100 * fired) / prefixes : null, // in percent
       labels: index.labels[at] ?? null, disagree: index.disagree[at] ?? null, changes: index.changes[at] ?? null,
     };
   },
@@ -50,7 +51,7 @@ const between = (value, range) => value !== null && value >= range[0] && value <
 // Return a query's test of rows, without its words.
 function test(query) {
   const tests = [];
-  for (const name of ["layer", "coefficient", "probability", "rank", "triggers"]) {
+  for (const name of ["layer", "coefficient", "probability", "rank", "triggers", "rate"]) {
     if (!query[name]) continue;
     const range = Address.range(query[name]);
     tests.push((row) => between(row[name], range));
@@ -65,6 +66,7 @@ function test(query) {
     tests.push((row) => row.labels !== null && row.labels[place] > 0);
   }
   if (query.disagree) tests.push((row) => row.disagree !== null && row.disagree > 0 === (query.disagree === "1"));
+  if (query.dead) tests.push((row) => (row.fired ?? row.triggers) > 0 === (query.dead === "0"));
   if (query.mutated) tests.push((row) => (row.changes !== null) === (query.mutated === "1"));
   return (row) => tests.every((one) => one(row));
 }
@@ -78,6 +80,7 @@ const Sorting = {
     probability: { about: "top probability", of: (row) => row.probability, high: true },
     agreeing: { about: "triggers that agree", of: (row) => row.agreeing, high: true },
     rank: { about: "rank of the next token", of: (row) => row.rank },
+    rate: { about: "firing rate", of: (row) => row.rate, high: true },
     same: { about: "triggers with the same last token", of: (row) => row.same, high: true },
     label: { about: "triggers with the chosen label", of: (row, _, query) => share(row, query.label), high: true },
     disagree: { about: "disagreement", of: (row) => row.disagree, high: true },

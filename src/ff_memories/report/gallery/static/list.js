@@ -84,7 +84,7 @@ const List = {
   nothing: () => make("p", { class: "empty" }, "No matching keys. ", make("a", { href: "#/" }, "All keys")),
 
   table(rows, matches, query) {
-    const head = ["Key", matches && (query.promotes ? "Place" : "Matches"), "Fires on", "Top coefficient", "Value promotes",
+    const head = ["Key", matches && (query.promotes ? "Place" : "Matches"), "Fires on", manifest.counted && "Firing rate", "Top coefficient", "Value promotes",
       manifest.target === "next" ? "Next token" : "Last token", "Patterns"].filter(Boolean);
     const most = Math.max(...rows.map((row) => row.coefficient ?? 0)) || 1;
     return make("div", { class: "scroll" },
@@ -105,6 +105,7 @@ const List = {
         ? cell("Fires on", make("span", { class: "quiet" }, "nothing"))
         : cell("Fires on", row.end === "" ? "(empty prefix)" : token(row.end, { class: "word last" }),
             make("small", {}, ` ${row.same} of ${row.triggers}`)),
+      manifest.counted && cell("Firing rate", Numbers.rate(row.rate)),
       cell("Top coefficient", bar((row.coefficient ?? 0) / most), Numbers.short(row.coefficient)),
       cell("Value promotes", token(row.top, { class: "word" }), make("small", {}, ` ${Numbers.percent(row.probability)}`)),
       cell(target, this.next(row)),

@@ -18,26 +18,29 @@ const Sheet = {
   named: (key) => (manifest.neurons ? [Memory.key(key), Memory.negative(key) ? -1 : 1] : [key]),
 
   list(ordinals, matches) {
-    const head = ["run", "model", "layer", ...this.keyed, "ends_in", "same_end", "triggers", "coefficient", "top_token", "top_probability",
+    const head = ["run", "model", "layer", ...this.keyed, "ends_in", "same_end", "triggers", "fired", "prefixes", "coefficient", "top_token", "top_probability",
       manifest.target === "next" ? "next_token" : "last_token", "rank", "agrees", "agreeing_triggers", "measured_triggers", ...manifest.labels, "annotators_differ",
       "change_first", "change_last", "change_random", ...(matches ? ["match"] : [])];
     const rows = ordinals.map((ordinal) => {
       const row = Layers.row(ordinal);
-      return [manifest.run, manifest.scope, row.layer, ...this.named(row.key), row.end, row.same, row.triggers, row.coefficient, row.top, row.probability,
+      return [manifest.run, manifest.scope, row.layer, ...this.named(row.key), row.end, row.same, row.triggers, row.fired, row.prefixes, row.coefficient, row.top, row.probability,
         row.next, row.rank, row.agrees, row.agreeing, row.measured, ...(row.labels ?? manifest.labels.map(() => null)), row.disagree,
         ...(row.changes ?? [null, null, null]), ...(matches ? [Math.abs(matches.get(ordinal))] : [])];
     });
     return this.text([head, ...rows]);
   },
 
+  // The key's triggers, then its weaker examples.
   key({ row, record }) {
-    const head = ["run", "model", "layer", ...this.keyed, "rank", "coefficient", "file", "line", "tokens_left_out", "prefix", "next_token", "labels",
-      "change_first", "change_last", "change_random", "removed_random"];
+    const head = ["run", "model", "layer", ...this.keyed, "rank", "percentile", "coefficient", "file", "line", "tokens_left_out", "prefix", "next_token",
+      "same_text_as", "labels", "change_first", "change_last", "change_random", "removed_random"];
     const labels = (rank) => Object.entries(record.b ?? {}).flatMap(([who, pairs]) =>
       pairs.filter(([other]) => other === rank).map(([, label]) => `${who}: ${label}`)).join("; ");
-    const rows = record.t.map((text, i) => [manifest.run, manifest.scope, row.layer, ...this.named(row.key), i + 1, record.c[i], manifest.files[record.f?.[i] ?? 0], record.l[i],
-      record.x?.[i] ?? 0, text, record.n[i], labels(i + 1), ...(record.m?.[i + 1] ?? [null, null, null, null])]);
-    return this.text([head, ...rows]);
+    const prefix = (of, i, rank, percentile) => [manifest.run, manifest.scope, row.layer, ...this.named(row.key), rank, percentile, of.c[i],
+      manifest.files[of.f?.[i] ?? 0], of.l[i], of.x?.[i] ?? 0, of.t[i], of.n[i]];
+    const rows = record.t.map((_, i) => [...prefix(record, i, i + 1, null), record.e?.[i] || null, labels(i + 1), ...(record.m?.[i + 1] ?? [null, null, null, null])]);
+    const weaker = (record.s?.q ?? []).map((percentile, i) => [...prefix(record.s, i, null, percentile), ...Array(6).fill(null)]);
+    return this.text([head, ...rows, ...weaker]);
   },
 
   button() {
