@@ -10,7 +10,7 @@ from laid_out import lay_out
 from pipeline import config, run_steps, step, write_inputs
 
 from ff_memories import tables
-from ff_memories.patterns import annotators
+from ff_memories.base import annotators
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.forms import prompts
 from ff_memories.patterns.readers import answers, study
@@ -207,8 +207,6 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside
     person = tmp_path / "ann.csv"
     said = (tmp_path / "a.csv").read_text(encoding="utf-8")
     person.write_text(said.replace("model-a model", "ann"), encoding="utf-8")
-        (tmp_path / "a.csv").read_text(encoding="utf-8").replace("model-a model", "ann"), encoding="utf-8"
-    )
     step("patterns", "--config", "my.yaml", "--annotated", tmp_path / "a.csv", *others, "--plan", t("annotation_plan"),
          "--triggers", t("triggers"), *seen, *text, "--proxy", *proxy, distances,
          "--annotations", out / "annotations.parquet", "--labels", out / "pattern_labels.parquet", "--distances",

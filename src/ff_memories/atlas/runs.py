@@ -11,12 +11,12 @@ import polars as pl
 from ff_memories import tables as schemas
 from ff_memories.atlas import settings
 from ff_memories.atlas.text import Text
+from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.claims import summary
 from ff_memories.claims.register import register
 from ff_memories.model.info import read_info
-from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.workflow import lock
 
 NEEDED = ("mutations", "values", "composition", "refinement")

@@ -20,6 +20,9 @@ SHOWN = 5  # differences shown per table
 SAME, COEFFICIENT, CHANGE, PROBABILITY, LOGIT, LEVEL, COUNT, DECIDED, STATISTIC, FOLLOWS = (
     "same", "coefficient", "change", "probability", "logit", "level", "count", "decided", "statistic", "follows",
 )  # fmt: skip
+SHOWN_ONLY = (  # tables of the gallery: no statistic follows from them
+    "firing", "promoted", "demoted", "shading", "levels", "histogram", "samples", "similar",
+)  # fmt: skip
 RANKED = {  # lists in order: the columns of their place, of their score, and of the entry
     "triggers": ("rank", "coefficient", ["sentence", "position"]),
     "promoted": ("token_rank", "probability", ["token"]),
@@ -420,6 +423,7 @@ def _statistics(name: str, a: pl.DataFrame, b: pl.DataFrame, before: dict[str, O
     for column in a.columns:
         if column not in key and column not in numbers:
             _same(out, both, column)
+    before = {name: outcome for name, outcome in before.items() if name not in SHOWN_ONLY}
     rows = sum(outcome.moved for outcome in before.values())
     numeric = any(any(outcome.cells.values()) for outcome in before.values())
     units = [pl.col(c).cast(pl.Float64) for c in UNITS if c in a.columns]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import altair as alt
 import polars as pl
 
+from ff_memories.base.annotators import marks, preferred
 from ff_memories.base.errors import UserError
 from ff_memories.claims import measures
 from ff_memories.claims.evidence import of_types
@@ -32,7 +33,6 @@ from ff_memories.figures.marks import (
 )
 from ff_memories.figures.other_types import other
 from ff_memories.figures.theme import BLACK, BLUE, GREEN, INK, LIGHT_BLUE, LIGHT_GREY, ORANGE
-from ff_memories.patterns.annotators import marks, preferred
 
 Tables = dict[str, pl.DataFrame]
 

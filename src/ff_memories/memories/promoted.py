@@ -30,7 +30,7 @@ class Tokens:
         return cls(np.empty((values, n), np.int64), *(np.empty((values, n), np.float32) for _ in range(2)))
 
     def put(self, rows: slice, wanted: np.ndarray, found: torch.return_types.topk, mean: np.ndarray) -> None:
-        """Fill rows with what was found for the wanted values; ``mean`` (values,) float64, of the log-probabilities."""
+        """Fill rows with the result for the wanted values; ``mean`` (values,) float64, of the log-probabilities."""
         self.ids[rows] = found.indices.cpu().numpy()[wanted]
         self.probabilities[rows] = found.values.exp().cpu().numpy()[wanted]
         self.logits[rows] = (found.values.cpu().numpy() - mean[:, None])[wanted]

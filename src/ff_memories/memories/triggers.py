@@ -110,8 +110,7 @@ def run_batch(
 ) -> None:  # fmt: skip
     """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate.
 
-    Add the number of prefixes on which each key fires when the whole batch is done, so that one that starts again
-    counts once.
+    Add the number of prefixes on which each key fires only when the whole batch is done: a batch may start again.
     """
     depth = len(columns)
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)

@@ -8,11 +8,11 @@ import polars as pl
 import torch
 
 from ff_memories import tables
+from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.patterns import semantic, shallow
-from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.patterns.permutation_test import Found
 from ff_memories.patterns.sample import Key, random_prefixes
 from ff_memories.patterns.scoring import label_of

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 
 from ff_memories import tables
+from ff_memories.base.annotators import MODEL, PEOPLE, is_person
 from ff_memories.base.bootstrap import interval
 from ff_memories.patterns import inter_annotator
-from ff_memories.patterns.annotators import MODEL, PEOPLE, is_person
 from ff_memories.patterns.readers.records import Record
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from ff_memories.base.annotators import SIMULATED, TYPES
 from ff_memories.base.seeds import generator
-from ff_memories.patterns.annotators import SIMULATED, TYPES
 from ff_memories.patterns.readers.records import Judgement, Record
 from ff_memories.patterns.sample import FEWEST
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
+from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims import summary
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
-from ff_memories.patterns.annotators import ANNOTATOR
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (\d+)")

@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 
 from ff_memories.base import memories
+from ff_memories.base.annotators import TYPES, marks, preferred
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
 from ff_memories.model.scope import mark_latex
-from ff_memories.patterns.annotators import TYPES, marks, preferred
 from ff_memories.report.passages import Passage, Texts
 
 PREFIXES = 3

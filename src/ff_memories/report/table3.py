@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from ff_memories.base import memories
+from ff_memories.base.annotators import TYPES, preferred
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
 from ff_memories.model.scope import mark_latex
-from ff_memories.patterns.annotators import TYPES, preferred
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.table1 import key_cells, key_columns, not_by_people, said
 

@@ -4,6 +4,7 @@ import polars as pl
 import torch
 
 from ff_memories import tables
+from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.parameters import Input, Output
 from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
@@ -12,7 +13,6 @@ from ff_memories.corpus.types import check_dictionary, read_types
 from ff_memories.memories import chosen
 from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import proxy, quality, sample, scoring
-from ff_memories.patterns.annotators import ANNOTATOR
 
 
 def run(

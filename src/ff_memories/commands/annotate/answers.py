@@ -9,10 +9,10 @@ import argparse
 from pathlib import Path
 
 from ff_memories import tables
+from ff_memories.base.annotators import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import read_yaml
-from ff_memories.patterns.annotators import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.patterns.readers import answers, csv_files
 from ff_memories.patterns.readers.records import Problems, Shown, check
 from ff_memories.workflow.run import Run

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from ff_memories.base.annotators import TYPES
 from ff_memories.base.errors import UserError
-from ff_memories.patterns.annotators import TYPES
 from ff_memories.patterns.readers.records import Problems, Record, parse_ranks
 from ff_memories.patterns.sample import FEWEST
 

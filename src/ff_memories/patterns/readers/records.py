@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ff_memories.base.annotators import ANNOTATOR, PEOPLE, TYPES
 from ff_memories.base.errors import UserError
-from ff_memories.patterns.annotators import ANNOTATOR, PEOPLE, TYPES
 from ff_memories.patterns.sample import FEWEST
 
 CONVERTED = re.compile(r"\d[-/.:]\s*\d|\d.*[^\W\d_]{3}|[^\W\d_]{3}.*\d")  # 3-5, 03:05, 3.5, 5. Mär, Mar-05

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from ff_memories.base.annotators import TYPES
 from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.annotators import TYPES
 from ff_memories.patterns.readers.records import Problems, Record
 
 MOST = 8

@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.patterns.annotators import ANNOTATOR
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.site import MANIFEST
 
