@@ -208,7 +208,7 @@ def test_lines_are_coloured_by_a_number(tmp_path, capsys):
     assert "“32”, “512” and “4,096” read the same text." in capsys.readouterr().out
     held = json.loads((tmp_path / "out" / "figures" / "rank.vl.json").read_text())
     scales = [layer["encoding"]["color"]["scale"] for layer in held["layer"] if "color" in layer["encoding"]]
-    assert len(scales) == 4 and all(s["type"] == "log" and s["domain"] == [32, 4096] for s in scales)
+    assert len(scales) == 3 and all(s["type"] == "log" and s["domain"] == [32, 4096] for s in scales)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert [run["step"] for run in summary["runs"]] == [32, 512, 4096]
 
@@ -350,3 +350,107 @@ def test_verdicts_come_from_the_table_or_from_claims_json(pair):
     (pair[0] / "claims.json").write_text('{"K99": {"verdict": "holds", "measured": 1}}')
     with pytest.raises(UserError, match="claims or verdicts that do not exist"):
         members(pair)
+
+
+@pytest.fixture
+def kept(pair, tmp_path):
+    """An atlas of two runs whose tables are gone."""
+    assert ended(*pair, "--out", tmp_path / "kept") == 0
+    shutil.rmtree(tmp_path / "results")
+    shutil.rmtree(tmp_path / "config")
+    return tmp_path / "kept"
+
+
+def spoil(atlas, change):
+    """Change what an atlas's summary says."""
+    path = atlas / "summary.json"
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def test_an_atlas_stands_for_its_runs(kept, tmp_path):
+    assert ended(kept, "--out", tmp_path / "again", "--label", "two=second") == 0
+    first, again = (json.loads((folder / "summary.json").read_text()) for folder in (kept, tmp_path / "again"))
+    for row in again["numbers"]:
+        row["label"] = row["run"]
+    assert again["numbers"] == first["numbers"]
+    assert [run["label"] for run in again["runs"]] == ["one", "second"]
+    assert [run["tables"] for run in again["runs"]] == [run["tables"] for run in first["runs"]]
+    for name in ("rank", "agreement"):
+        drawn = [(folder / "figures" / f"{name}.csv").read_text() for folder in (kept, tmp_path / "again")]
+        assert drawn[0].replace(",two,two,", ",two,second,") == drawn[1]
+
+
+def test_a_new_run_joins_a_recorded_atlas(kept, tmp_path):
+    new = finished(tmp_path, "new", agreeing=2, triggers={"top": 60})
+    assert ended(kept, new, "--out", tmp_path / "again") == 0
+    found = json.loads((tmp_path / "again" / "summary.json").read_text())
+    assert [run["text"]["relation"] for run in found["runs"]] == [SAME, SAME, SAME]
+    assert found["different"] == {"triggers.top": [50, 50, 60]}
+    again = finished(tmp_path / "elsewhere", "copy", agreeing=3)  # the tables of the run two
+    with pytest.raises(UserError, match="are the same run: their tables are equal"):
+        members([kept, again])
+
+
+def test_memories_chosen_by_layer_stay_equal_in_a_recorded_atlas(tmp_path):
+    chosen = {"keys": {1: [0, 3], 2: [1]}}
+    runs = [finished(tmp_path, name, agreeing=n, triggers=chosen) for n, name in enumerate(["one", "two", "new"])]
+    assert ended(*runs[:2], "--out", tmp_path / "kept") == 0
+    assert not match.differences(members([tmp_path / "kept", runs[2]]))
+
+
+def test_a_damaged_summary_is_refused(kept, capsys):
+    whole = (kept / "summary.json").read_text()
+
+    def refuses(change, said):
+        (kept / "summary.json").write_text(whole)
+        spoil(kept, change)
+        assert ended(kept, "--out", kept.parent / "out") == 2
+        assert said in capsys.readouterr().err
+        assert not (kept.parent / "out").exists()
+
+    refuses(lambda data: data.update(version=0), "was not written by this version")
+    refuses(lambda data: data.pop("numbers"), "not readable as an atlas's summary")
+    refuses(lambda data: data["runs"][0].pop("info"), "not readable as an atlas's summary")
+    refuses(lambda data: data["runs"][0]["info"].update(layers="2"), "its info is of no model")
+    refuses(lambda data: data["runs"][0]["info"].update(scope="best"), "its info is of no model")
+    refuses(lambda data: data["runs"][0]["claims"]["K1"].update(verdict="proved"), "has no verdict")
+    refuses(lambda data: data["runs"][0]["text"].update(odd=1), "not readable as an atlas's summary")
+    refuses(lambda data: data["numbers"][0].update(panel="odd"), "a panel that does not exist")
+    refuses(lambda data: data["numbers"][0].update(layer=9), "numbers of no layer")
+    refuses(lambda data: data["numbers"][0].update(value="high"), "not readable as an atlas's summary")
+    refuses(lambda data: data["runs"][1].update(run="one"), "a run is in it twice")
+    (kept / "summary.json").write_text(whole[: len(whole) // 2])
+    assert ended(kept, "--out", kept.parent / "out") == 2
+    (kept / "summary.json").write_text(whole)
+    assert ended(kept, "--config", "one=config/one.yaml", "--out", kept.parent / "out") == 2
+    assert "that atlas has this run's settings" in capsys.readouterr().err
+
+
+def test_recorded_labels_stay_on_the_scale(tmp_path):
+    folders = [finished(tmp_path, "step512", agreeing=3), finished(tmp_path, "first")]
+    assert ended(*folders, "--out", tmp_path / "kept", "--over", "updates", "--label", "first=1,024") == 0
+    assert [member.step for member in members([tmp_path / "kept"], over="updates")] == [512, 1024]
+    assert [member.label for member in members([tmp_path / "kept"])] == ["512", "1,024"]
+    with pytest.raises(UserError, match="'inf' is not a number"):
+        members([tmp_path / "kept"], labels=["first=inf"], over="updates")
+
+
+def test_over_training_the_untrained_model_is_drawn_once(tmp_path):
+    folders = [finished(tmp_path, f"step{step}", agreeing=step % 3) for step in (1, 2, 4, 8, 15, 21)]
+    for step, folder in enumerate(folders, 1):  # or two of them would be equal
+        labels = frames()["composition"].with_columns(effective=pl.lit(float(step), pl.Float32))
+        tables.write(labels, folder / "tables" / "composition.parquet")
+    assert ended(*folders, "--out", tmp_path / "out", "--over", "updates") == 0
+    drawing = (tmp_path / "out" / "figures" / "rank.svg").read_text()
+    assert drawing.count('stroke-dasharray="3,2"') == 1
+    html = (tmp_path / "out" / "atlas.html").read_text()
+    assert '<table class="matrix many">' in html  # more runs than fit beside a statement
+    assert '<th scope="row">layers, L</th><td colspan="6">2</td>' in html
+    assert html.count("<td>step") == 6
+
+
+def test_a_config_in_the_runs_own_folder_is_the_runs(pair, tmp_path):
+    (tmp_path / "config" / "two.yaml").rename(pair[1] / "config.yaml")
+    assert members(pair)[1].known_from == "results/two/config.yaml"

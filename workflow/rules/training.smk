@@ -31,6 +31,7 @@ rule train_transformer:
         recipe="config/{model}_model.yaml",
     output:
         folder=directory("results/train/{model}"),
+        checkpoints=directory("results/train/{model}-checkpoints"),
         curve="results/train/{model}.csv",
     log:
         "results/train/{model}.log",
@@ -43,3 +44,52 @@ rule train_transformer:
         work="results/train/work-{model}",
     shell:
         command("train-transformer")
+
+
+# Runs over the training steps of the demo's GPT-2; `all` does not need them.
+STEPS = read_yaml(Path("config/demo_gpt2_model.yaml"))["checkpoints"]
+
+
+rule checkpoint_config:
+    """Write the config of the run of one checkpoint of the GPT-2's training."""
+    input:
+        base="config/demo-gpt2.yaml",
+        differs="config/training_steps.yaml",
+        checkpoints="results/train/demo_gpt2-checkpoints",
+    output:
+        out="results/demo-gpt2-{updates}/config.yaml",
+    log:
+        "results/train/demo_gpt2-{updates}.config.log",
+    wildcard_constraints:
+        updates="[0-9]+",
+    conda:
+        "../envs/environment.yaml"
+    shell:
+        command("checkpoint-config")
+
+
+rule training_steps:
+    """Measure every checkpoint of the GPT-2's training, one after another, and draw them over the updates.
+
+    Each run is a Snakemake of its own, whose files this one locks.
+    """
+    input:
+        configs=expand(rules.checkpoint_config.output.out, updates=STEPS),
+        text=[
+            rules.docstrings.output.raw_train,
+            rules.docstrings.output.raw_validation,
+        ],
+    output:
+        page="results/training-steps/atlas.html",
+        summary="results/training-steps/summary.json",
+    log:
+        "results/training-steps.log",
+    conda:
+        "../envs/environment.yaml"
+    threads: workflow.cores
+    params:
+        runs=[f"results/demo-gpt2-{updates}" for updates in STEPS],
+    shell:
+        "for config in {input.configs:q}; do"
+        ' snakemake --nolock --cores {threads} --resources gpu=1 --configfile "$config" -- claims 2>> {log:q}; done;'
+        " ff-memories atlas {params.runs:q} --over updates --out $(dirname {output.page:q}) 2>> {log:q}"

@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.atlas import match, panels, text
+from ff_memories.atlas import match, panels, recorded, text
+from ff_memories.atlas.member import Member
 from ff_memories.atlas.panels import PANELS, Panel
-from ff_memories.atlas.runs import PATTERNS, Member
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import csv_text
 from ff_memories.base.files import write_whole, wrote
@@ -65,7 +65,8 @@ def build(
         write_whole(partial / PAGE, html)
         every = pl.concat(found.values())
         write_whole(partial / "numbers.csv", csv_text(every.columns, every.rows()))
-        write_whole(partial / "summary.json", json.dumps(_summary(members, texts, different, every), indent=1) + "\n")
+        kept = recorded.plain(members, texts, different, every)
+        write_whole(partial / recorded.FILE, json.dumps(kept, indent=1) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         partial.replace(folder)
         wrote(folder)
@@ -81,7 +82,7 @@ def _require_atlas(folder: Path) -> None:
     others = list(folder.iterdir()) if folder.is_dir() else [folder]
     if others and not (folder / PAGE).is_file():
         raise UserError(f"{folder}: contains something other than an atlas", "name another folder with --out")
-    if odd := {path.name for path in others} - {PAGE, FIGURES, "numbers.csv", "summary.json"}:
+    if odd := {path.name for path in others} - {PAGE, FIGURES, "numbers.csv", recorded.FILE}:
         raise UserError(f"{folder}: contains {min(odd)} besides an atlas", "move it, or name another folder with --out")
 
 
@@ -114,10 +115,14 @@ def _said(
     for member in members:
         if member.resolved is None:
             warnings.append(f"{_quoted(member)}: its settings are not known ({member.known_from}).")
-    if any(member.untrained for member in members):
+    if any(member.baselines for member in members):
         notes.append("Untrained models have a run's shape and random weights, and look at a smaller part of its text.")
-    if known := [f"{_quoted(m)} from {m.known_from}" for m in members if m.resolved is not None]:
-        notes.append(f"Settings: {listed(known)}.")
+    sources: dict[str, list[str]] = {}
+    for member in members:
+        if member.resolved is not None:
+            sources.setdefault(member.known_from, []).append(_quoted(member))
+    if sources:
+        notes.append(f"Settings: {listed([f'{listed(own)} from {file}' for file, own in sources.items()])}.")
     return warnings, notes
 
 
@@ -136,7 +141,8 @@ def _figure(
     differing = match.of_sections(different, panel.sections)
     differs = f"Settings differ: {listed(differing)}." if differing else ""
     levels = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
-    faint = ["faint, dashed: untrained models"] if frame["untrained"].count() else []
+    look_of = "grey" if over else "faint"
+    faint = [f"{look_of}, dashed: untrained models"] if frame["untrained"].count() else []
     notes = ["; ".join([_counted(frame, panel), "bars: 95% bootstrap interval"]), "; ".join([*faint, *levels])]
     notes += ["not measured: " + listed(lacking)] if lacking and frame.height else []
     notes += ["settings differ: " + listed(differing)] if differing else []
@@ -217,7 +223,7 @@ def _facts(member: Member) -> dict[str, str]:
         "parameters": whole("parameters"),
         "text": (read.source or (listed([Path(file).name for file in read.files]) if read.files else UNKNOWN))
         + (f" ({read.form})" if read.form else ""),
-        "untrained models": str(len(member.untrained)),
+        "untrained models": str(member.baselines),
     }
 
 
@@ -257,24 +263,3 @@ def _sections(drawn: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
         {"number": number, "title": titles[number], "figures": [f for f in drawn.values() if f["section"] == number]}
         for number in sorted(numbers)
     ]
-
-
-def _summary(
-    members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Mapping[str, Any], every: pl.DataFrame
-) -> dict[str, Any]:
-    """Return all numbers and what they depend on, for other programs."""
-    return {
-        "runs": [
-            {
-                "run": member.name, "label": member.label, "folder": member.folder.as_posix(), "step": member.step,
-                "scope": member.info["scope"], "layers": member.info["layers"], "memories": member.neurons,
-                "vocab": member.info["vocab"], "settings": member.known_from,
-                "text": {"source": member.text.source, "form": member.text.form, "sha256": member.text.sha256,
-                         "relation": how, "note": why},
-                "proxy": PATTERNS in member.tables, "untrained": len(member.untrained), "claims": member.claims,
-            }
-            for member, (how, why) in zip(members, texts, strict=True)
-        ],
-        "different": different,
-        "numbers": every.to_dicts(),
-    }  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ff_memories.atlas.runs import Member
+from ff_memories.atlas.member import Member
 from ff_memories.atlas.text import OTHER, SAME, relation
 from ff_memories.base.errors import UserError
 from ff_memories.config import TRANSFORMERS

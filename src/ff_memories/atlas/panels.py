@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ff_memories.atlas.runs import NEEDED, PATTERNS, Member, Tables
+from ff_memories.atlas.member import NEEDED, PATTERNS, Member, Tables
 from ff_memories.base.bootstrap import ends
 from ff_memories.claims import measures
 from ff_memories.claims.statistics import medians
@@ -184,6 +184,10 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
     """
     parts = [pl.DataFrame(schema=NUMBERS)]
     for member in members:
+        if member.recorded is not None:
+            kept = member.recorded.filter(panel=panel.name).with_columns(label=pl.lit(member.label))
+            parts.append(kept.select(pl.col(name).cast(kind) for name, kind in NUMBERS.items()))
+            continue
         if panel.table not in member.tables:
             continue
         own = panel.measure(member.tables, member, member.seed)

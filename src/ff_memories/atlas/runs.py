@@ -1,15 +1,17 @@
 """Read the runs of an atlas: model info, tables, untrained baselines, verdicts and settings."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from ff_memories import tables as schemas
-from ff_memories.atlas import settings
+from ff_memories.atlas import recorded, settings
+from ff_memories.atlas.member import NEEDED, PATTERNS, Member, Tables
 from ff_memories.atlas.text import Text
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
@@ -19,55 +21,6 @@ from ff_memories.claims.register import register
 from ff_memories.model.info import read_info
 from ff_memories.workflow import lock
 
-NEEDED = ("mutations", "values", "composition", "refinement")
-PATTERNS = "pattern_labels"
-Tables = dict[str, pl.DataFrame]
-
-
-@dataclass(frozen=True)
-class Member:
-    """One run of an atlas.
-
-    Attributes:
-        folder: as the user typed it.
-        name: of the run.
-        label: its name in figures and tables.
-        info: its model info.
-        resolved: its config as plain data without ``auto``; ``None`` if unknown.
-        known_from: the file with its config, or why there is none.
-        text: what it read.
-        tables: by name; ``pattern_labels`` has only the proxy's rows, and is absent if it has none.
-        untrained: the same tables of models of its shape with random weights, one mapping per seed.
-        claims: {claim: its verdict, as the report shows it, and its measured value}.
-        step: what its line is coloured by, if the atlas is drawn over something.
-    """
-
-    folder: Path
-    name: str
-    label: str
-    info: Mapping[str, Any]
-    resolved: Mapping[str, Any] | None
-    known_from: str
-    text: Text
-    tables: Tables
-    untrained: Sequence[Tables]
-    claims: Mapping[str, Mapping[str, Any]]
-    step: float | None = None
-
-    @property
-    def neurons(self) -> int:
-        """d_m: memories per layer; one with both signs counts once."""
-        return int(self.info.get("neurons", self.info["keys"]))
-
-    @property
-    def seed(self) -> int:
-        return int(self.resolved["seed"]) if self.resolved else 1
-
-    @property
-    def mean(self) -> str:
-        """Return how changes of coefficients are averaged over a key's triggers."""
-        return str(self.resolved["mutations"]["mean"]) if self.resolved else "of_ratios"
-
 
 def members(
     folders: Sequence[Path], labels: Sequence[str] = (), configs: Sequence[str] = (), over: str | None = None
@@ -75,7 +28,7 @@ def members(
     """Read runs in the order given.
 
     Args:
-        folders: the runs' folders, such as ``results/demo``.
+        folders: the runs' folders, such as ``results/demo``, and those of atlases, which stand for their runs.
         labels: ``RUN=TEXT``, where RUN is a run's name or its folder.
         configs: ``RUN=FILE``, likewise: the config file of a run.
         over: what the labels count, if they are numbers; a run without a label is at the number its name ends with.
@@ -83,26 +36,35 @@ def members(
     Raises:
         UserError: fewer than two runs, a folder that is no finished run, a run given twice, or a bad label.
     """
-    if len(folders) < 2:
+    places = [place for folder in folders for place in _places(folder)]
+    if len(places) < 2:
         raise UserError("an atlas compares runs, and only one was given", "name at least two runs")
-    names = [_name(folder) for folder in folders]
-    texts, files = _named(labels, folders, names, "--label"), _named(configs, folders, names, "--config")
-    said = [texts.get(place) or _default(name, over) for place, name in enumerate(names)]
+    paths, names = [folder for folder, _, _ in places], [name for _, name, _ in places]
+    texts, files = _named(labels, paths, names, "--label"), _named(configs, paths, names, "--config")
+    said = [texts.get(i) or _default(name, over, kept) for i, (_, name, kept) in enumerate(places)]
     if clash := next((label for label in said if said.count(label) > 1), None):
         raise UserError(f"two runs are called {clash!r}", "name each of them with --label FOLDER=TEXT")
     steps = [_number(label, over) if over else None for label in said]
-    found = [
-        _member(folder, name, escape_invisible(label), Path(files[place]) if place in files else None, step)
-        for place, (folder, name, label, step) in enumerate(zip(folders, names, said, steps, strict=True))
-    ]
+    found = []
+    for i, (folder, name, kept) in enumerate(places):
+        label, config = escape_invisible(said[i]), Path(files[i]) if i in files else None
+        if kept is None:
+            found.append(_member(folder, name, label, config, steps[i]))
+        elif config is None:
+            found.append(replace(kept, label=label, step=steps[i]))
+        else:
+            raise UserError(f"--config {name}={config}: that atlas has this run's settings", "leave the option out")
     _refuse_twins(found)
     return sorted(found, key=lambda member: member.step or 0) if over else found
 
 
-def _name(folder: Path) -> str:
+def _places(folder: Path) -> list[tuple[Path, str, Member | None]]:
+    """Return a folder's runs, each with its folder and its name: the run itself, or those that an atlas recorded."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "name a run's folder, such as results/demo")
-    return folder.resolve().name
+    if (folder / recorded.FILE).is_file() and not (folder / "tables").exists():
+        return [(member.folder, member.name, member) for member in recorded.read(folder)]
+    return [(folder, folder.resolve().name, None)]
 
 
 def _named(given: Sequence[str], folders: Sequence[Path], names: Sequence[str], option: str) -> dict[int, str]:
@@ -123,16 +85,25 @@ def _named(given: Sequence[str], folders: Sequence[Path], names: Sequence[str], 
     return found
 
 
-def _default(name: str, over: str | None) -> str:
-    return name[len(name.rstrip("0123456789")) :] or name if over else name
+def _default(name: str, over: str | None, kept: Member | None) -> str:
+    """Return a run's label: what an atlas recorded, or its name; over a number, the number that the name ends with."""
+    label = name if kept is None else kept.label
+    if over is None or (kept is not None and _is_number(label)):
+        return label
+    return name[len(name.rstrip("0123456789")) :] or name
 
 
-def _number(label: str, over: str | None) -> float:
+def _is_number(label: str) -> bool:
     try:
-        return float(label.replace(",", "").replace("_", ""))
+        return math.isfinite(float(label.replace(",", "").replace("_", "")))
     except ValueError:
-        hint = "give each run a number, as in --label RUN=512"
-        raise UserError(f"--over {over}: {label!r} is not a number", hint) from None
+        return False
+
+
+def _number(label: str, over: str) -> float:
+    if not _is_number(label):
+        raise UserError(f"--over {over}: {label!r} is not a number", "give each run a number, as in --label RUN=512")
+    return float(label.replace(",", "").replace("_", ""))
 
 
 def _member(folder: Path, name: str, label: str, configfile: Path | None, step: float | None) -> Member:
@@ -151,7 +122,10 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
     info = read_info(card)
     config, known_from = settings.find(folder, info, paths.values(), configfile)
     resolved = None if config is None else config.resolved()
-    tables = {table: schemas.read(path) for table, path in paths.items()} | _patterns(folder)
+    tables = {table: schemas.read(path) for table, path in paths.items()}
+    digests = {table: lock.digest(path) for table, path in paths.items()}
+    for path, frame in _patterns(folder):
+        tables[PATTERNS], digests[PATTERNS] = frame, lock.digest(path)
     for table, frame in tables.items():
         last = frame.select(pl.col("layer").cast(pl.Int64).max()).item() or 0
         if last > info["layers"]:
@@ -161,19 +135,21 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
             )
     sentences = held / "sentences.parquet"
     text = Text.of(config, folder.resolve().parents[1], lock.digest(sentences) if sentences.is_file() else None)
+    untrained = _untrained(folder)
     return Member(
-        folder, name, label, info, resolved, known_from, text, tables, _untrained(folder), _claims(folder), step
-    )
+        folder, name, label, info, resolved, known_from, text, tables, untrained, _claims(folder), digests,
+        len(untrained), step,
+    )  # fmt: skip
 
 
-def _patterns(folder: Path) -> Tables:
-    """Return the proxy's labels of a run, if it has any."""
+def _patterns(folder: Path) -> list[tuple[Path, pl.DataFrame]]:
+    """Return the proxy's labels of a run with their file, if it has any."""
     for path in (folder / "proxy" / f"{PATTERNS}.parquet", folder / "tables" / f"{PATTERNS}.parquet"):
         if path.is_file():
             frame = schemas.read(path).filter(pl.col("annotator") == ANNOTATOR)
             if frame.height:
-                return {PATTERNS: frame}
-    return {}
+                return [(path, frame)]
+    return []
 
 
 def _untrained(folder: Path) -> list[Tables]:
@@ -215,7 +191,7 @@ def _refuse_twins(found: Sequence[Member]) -> None:
     """Raise ``UserError`` if two folders are one run, or copies of one."""
     seen: dict[Any, Member] = {}
     for member in found:
-        tables = tuple(lock.digest(member.folder / "tables" / f"{name}.parquet") for name in NEEDED)
+        tables = tuple(member.digests.get(name) for name in NEEDED)
         for key in (member.folder.resolve(), tables):
             if key in seen:
                 which = f"{seen[key].folder} and {member.folder}"

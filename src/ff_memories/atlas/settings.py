@@ -10,6 +10,7 @@ from ff_memories.workflow import lock
 
 LOCKS = ("dvc.lock", "runs/*/dvc.lock")
 CONFIGS = ("config/*.yaml", "*.yaml")
+BESIDE = "config.yaml"  # in a run's own folder: that of a run whose config was derived from another's
 
 
 def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Path | None) -> tuple[Config | None, str]:
@@ -39,7 +40,7 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
     for path in (path for pattern in LOCKS for path in sorted(root.glob(pattern))):
         if (found := _recorded(path, root, folder, read)) is not None:
             return found, path.relative_to(root).as_posix()
-    own, broken = _configs(root, folder.resolve().name)
+    own, broken = _configs(root, folder.resolve())
     fitting = [(path, config) for path, config in own if _same_model(config, info)]
     if not fitting and broken:
         return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
@@ -51,15 +52,16 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
     return config, path.relative_to(root).as_posix()
 
 
-def _configs(root: Path, run: str) -> tuple[list[tuple[Path, Config]], list[Path]]:
+def _configs(root: Path, folder: Path) -> tuple[list[tuple[Path, Config]], list[Path]]:
     """Return a project's configs of a run, and the files that name the run but are no valid config."""
     found, broken = [], []
-    for path in (path for pattern in CONFIGS for path in sorted(root.glob(pattern))):
+    own = [path for path in [folder / BESIDE] if path.is_file()]
+    for path in [*own, *(path for pattern in CONFIGS for path in sorted(root.glob(pattern)))]:
         try:
             data = read_yaml(path)
         except UserError:
             continue
-        if isinstance(data, dict) and data.get("run") == run:
+        if isinstance(data, dict) and data.get("run") == folder.name:
             try:
                 found.append((path, parse(data, str(path))))
             except UserError:

@@ -15,6 +15,7 @@ from ff_memories.figures.theme import BLACK, BLUE, COLUMN_WIDTH, FAINT, GREEN, H
 COLOURS = (BLACK, ORANGE, BLUE, "#CC79A7", GREEN, "#56B4E9", "#D55E00", "#8C8C8C")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 STEPS = ("#9CC9E8", "#4F9AD0", "#1B63A5", "#08264F")  # light to dark, for lines over a number
+TICKS = 5  # steps that a legend has room for
 FADED = 0.45  # opacity of untrained models
 FACTORS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
@@ -68,11 +69,14 @@ def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
     )  # fmt: skip
     y, lines = _y(frame, look), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
     colour, plain = _colour(frame, look), _colour(frame, look, legend=False)
-    behind = alt.Chart(source(frame.drop_nulls("untrained"))).encode(x=x)
-    thin: Options = {"strokeWidth": 0.9, "strokeDash": [3, 2], "opacity": FADED, "clip": True}
+    untrained = frame.drop_nulls("untrained")
+    behind = alt.Chart(source(_distinct(untrained) if look.over else untrained)).encode(x=x)
+    thin: Options = {"strokeWidth": 0.9, "strokeDash": [3, 2], "clip": True}
+    thin |= {"color": FAINT} if look.over else {"opacity": FADED}
+    bars: Options = {"strokeWidth": 0.7, "opacity": 0.35 if look.over else 0.6, "clip": True}
     marks = [
-        behind.mark_line(**thin).encode(y=y("untrained"), color=plain, detail="label:N"),
-        lines.mark_rule(strokeWidth=0.7, opacity=0.6, clip=True).encode(y=y("low"), y2="high:Q", color=plain),
+        behind.mark_line(**thin).encode(y=y("untrained"), detail="label:N", **({} if look.over else {"color": plain})),
+        lines.mark_rule(**bars).encode(y=y("low"), y2="high:Q", color=plain),
         lines.mark_line(strokeWidth=1.2, clip=True).encode(y=y("value"), color=plain, detail="label:N"),
         lines.mark_point(filled=True, size=16, opacity=1, clip=True).encode(
             y=y("value"), color=colour, tooltip=tooltips(frame), **({} if look.over else {"shape": _shape(look)})
@@ -106,6 +110,17 @@ def reach(frame: pl.DataFrame) -> float:
     return max((float(value) for value in drawn if value is not None), default=0.0)  # type: ignore[arg-type]
 
 
+def _distinct(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the first of several models whose untrained models have the same numbers.
+
+    Checkpoints of one model do, and what is untrained has no number of updates.
+    """
+    kept: dict[tuple[object, ...], str] = {}
+    for (label,), part in frame.group_by("label", maintain_order=True):
+        kept.setdefault(tuple(part.select("depth", "untrained").rows()), str(label))
+    return frame.filter(pl.col("label").is_in(list(kept.values())))
+
+
 class _y:
     """Make the encodings of one y axis, which all marks of a panel share."""
 
@@ -131,8 +146,9 @@ def _colour(frame: pl.DataFrame, look: Look, legend: bool = True) -> alt.Color:
     least, most = (frame["step"].min(), frame["step"].max()) if frame.height else (1, 1)
     ends = [float(least), float(most)]  # type: ignore[arg-type]  # steps are numbers
     scale = alt.Scale(type="log" if ends[0] > 0 else "symlog", domain=ends, range=list(STEPS), interpolate="lab")
-    steps = frame["step"].unique().sort().to_list()
-    bar = alt.Legend(gradientLength=110, gradientThickness=6, format=",~r", values=steps)
+    steps = frame["step"].unique().sort(descending=True).to_list()
+    steps = steps[:: -(-len(steps) // TICKS)]  # the last one, and as many of the others as have room
+    bar = alt.Legend(gradientLength=150, gradientThickness=6, format=",~r", values=steps)
     return alt.Color("step:Q", title=look.over, scale=scale, legend=bar if legend else None)
 
 

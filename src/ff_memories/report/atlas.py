@@ -13,6 +13,8 @@ from ff_memories.report.page import MARKS, MEANINGS
 from ff_memories.report.rendering import render
 from ff_memories.report.svg import inline
 
+MANY = 4  # more runs than this do not fit beside a claim's statement
+
 
 def page(
     runs: Sequence[Mapping[str, Any]],
@@ -36,10 +38,15 @@ def page(
         sections: ``number``, ``title`` and ``figures``: the page's figures with their SVG and rows of numbers.
         scopes: of the runs, in order.
     """
+    facts = {name: [run["facts"][name] for run in runs] for name in runs[0]["facts"]}
     shown = [dict(s) | {"figures": [_figure(figure) for figure in s["figures"]]} for s in sections]
     return render(
         "atlas.html.j2",
         runs=runs,
+        many=len(runs) > MANY,
+        facts={
+            name: values[:1] if len(runs) > MANY and len(set(values)) == 1 else values for name, values in facts.items()
+        },
         warnings=warnings,
         notes=notes,
         different=different,

@@ -6,14 +6,16 @@ from pathlib import Path
 import torch
 import yaml
 
+from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Output, Param, Threads
 from ff_memories.inputs import training_transformers as training
 
 
 def run(
-    recipe: Input, train: Input, validation: Input, work: Param, threads: Threads, folder: Output, curve: Output
-) -> None:
-    """Train, and copy the last checkpoint.
+    recipe: Input, train: Input, validation: Input, work: Param, threads: Threads, folder: Output, curve: Output,
+    checkpoints: Output,
+) -> None:  # fmt: skip
+    """Train, and copy the checkpoints.
 
     Args:
         recipe: config/demo_gpt2_model.yaml, or one like it
@@ -21,10 +23,16 @@ def run(
         work: folder for checkpoints and the state of training
         folder: the trained model and its tokenizer
         curve: validation perplexity by updates, as CSV
+        checkpoints: a folder like it for each of the recipe's checkpoints, named after its updates
     """
     torch.set_num_threads(threads)
     plan = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     measured = training.train(plan, train, validation, Path(work))
+    for updates in plan["checkpoints"]:
+        if not (Path(work) / str(updates)).is_dir():
+            hint = f"correct the recipe's checkpoints, or remove {work} to train from the start"
+            raise UserError(f"{work}: has no checkpoint {updates}, and the training is at its end", hint)
+        shutil.copytree(Path(work) / str(updates), checkpoints / str(updates), dirs_exist_ok=True)
     shutil.copytree(Path(work) / str(plan["updates"]), folder, dirs_exist_ok=True)
     rows = "".join(f"{updates},{perplexity:.2f}\n" for updates, perplexity in measured)
     curve.write_text("updates,perplexity\n" + rows)

@@ -1,0 +1,65 @@
+"""One run of an atlas: its model info, tables or recorded numbers, verdicts and settings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ff_memories.atlas.text import Text
+
+NEEDED = ("mutations", "values", "composition", "refinement")
+PATTERNS = "pattern_labels"
+Tables = dict[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of an atlas.
+
+    Attributes:
+        folder: as the user typed it.
+        name: of the run.
+        label: its name in figures and tables.
+        info: its model info.
+        resolved: its config as plain data without ``auto``; ``None`` if unknown.
+        known_from: the file with its config, or why there is none.
+        text: what it read.
+        tables: by name; ``pattern_labels`` has only the proxy's rows, and is absent if it has none.
+        untrained: the same tables of models of its shape with random weights, one mapping per seed.
+        claims: {claim: its verdict, as the report shows it, and its measured value}.
+        digests: {table: MD5 of its file}.
+        baselines: how many untrained models it measured.
+        step: what its line is coloured by, if the atlas is drawn over something.
+        recorded: its numbers, with the columns ``panels.NUMBERS``, if they come from another atlas and not from tables.
+    """
+
+    folder: Path
+    name: str
+    label: str
+    info: Mapping[str, Any]
+    resolved: Mapping[str, Any] | None
+    known_from: str
+    text: Text
+    tables: Tables
+    untrained: Sequence[Tables]
+    claims: Mapping[str, Mapping[str, Any]]
+    digests: Mapping[str, str]
+    baselines: int
+    step: float | None = None
+    recorded: pl.DataFrame | None = None
+
+    @property
+    def neurons(self) -> int:
+        """d_m: memories per layer; one with both signs counts once."""
+        return int(self.info.get("neurons", self.info["keys"]))
+
+    @property
+    def seed(self) -> int:
+        return int(self.resolved["seed"]) if self.resolved else 1
+
+    @property
+    def mean(self) -> str:
+        """Return how changes of coefficients are averaged over a key's triggers."""
+        return str(self.resolved["mutations"]["mean"]) if self.resolved else "of_ratios"

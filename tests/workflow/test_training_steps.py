@@ -1,0 +1,122 @@
+"""The runs over training steps: checkpoints are kept, one file says how their configs differ, and a run repeats."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+
+import pytest
+import tiny
+import yaml
+from projects import run
+from running import ROOT
+
+from ff_memories import config
+from ff_memories.base.errors import UserError
+from ff_memories.inputs import model_folder
+from ff_memories.steps import checkpoint_config, train_transformer
+
+BASE, DIFFERS = ROOT / "config" / "demo-gpt2.yaml", ROOT / "config" / "training_steps.yaml"
+RECIPE = ROOT / "config" / "demo_gpt2_model.yaml"
+CHECKPOINTS = ROOT / "results" / "train" / "demo_gpt2-checkpoints"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A model trained for four updates by the demo's recipe, shrunk, with a checkpoint after two."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "text.txt").write_text(tiny.WORDS)
+    recipe = yaml.safe_load(RECIPE.read_text()) | {"types": 300, "window": 16, "batch": 2, "updates": 4, "warmup": 1}
+    recipe["model"] |= {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_inner": 16, "n_positions": 16}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"checkpoints": [2, 4]}))
+    train(folder)
+    return folder
+
+
+def train(folder):
+    train_transformer.run(
+        folder / "recipe.yaml", folder / "text.txt", folder / "text.txt", str(folder / "work"), 1, folder / "model",
+        folder / "curve.csv", folder / "checkpoints",
+    )  # fmt: skip
+
+
+def written(trained, tmp_path, differs, updates="2"):
+    """The config that the step writes for a checkpoint, checked."""
+    (tmp_path / "differs.yaml").write_text(yaml.safe_dump(differs))
+    checkpoint_config.run(BASE, tmp_path / "differs.yaml", trained / "checkpoints", updates, tmp_path / "out.yaml")
+    return config.load(tmp_path / "out.yaml")
+
+
+def test_training_keeps_every_checkpoint_and_ends_with_the_last(trained):
+    found = {path.name: model_folder.digests(path, model_folder.files_of(path))
+             for path in (trained / "checkpoints").iterdir()}  # fmt: skip
+    assert found.keys() == {"2", "4"}
+    assert found["4"] == model_folder.digests(trained / "model", model_folder.files_of(trained / "model"))
+    assert found["2"]["tokenizer.json"] == found["4"]["tokenizer.json"]
+    assert found["2"]["model.safetensors"] != found["4"]["model.safetensors"]
+
+
+def test_a_checkpoint_that_training_never_reaches_is_refused(trained, tmp_path):
+    folder = shutil.copytree(trained, tmp_path / "again")
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"checkpoints": [4, 9]}))
+    with pytest.raises(UserError, match="has no checkpoint 9, and the training is at its end"):
+        train(folder)
+
+
+def test_a_checkpoints_config_is_the_whole_runs_but_for_what_differs(trained, tmp_path):
+    own = {"corpus": {"train": {"max_sentences": 9}}, "mutations": {"keys_per_layer": 20}}
+    found, base = written(trained, tmp_path, own).resolved(), config.load(BASE).resolved()
+    checkpoint = trained / "checkpoints" / "2"
+    assert found["run"] == "demo-gpt2-2"
+    assert found["model"]["folder"] == str(checkpoint)
+    assert found["model"]["files"] == model_folder.digests(checkpoint, model_folder.files_of(checkpoint))
+    assert found["corpus"]["train"] == {"files": [], "max_sentences": 9}
+    assert found["mutations"] == base["mutations"] | {"keys_per_layer": 20}
+    same = ("run", "model", "corpus", "mutations")
+    assert {k: v for k, v in found.items() if k not in same} == {k: v for k, v in base.items() if k not in same}
+
+
+def test_the_demos_differences_fit_its_config(trained, tmp_path):
+    found = written(trained, tmp_path, yaml.safe_load(DIFFERS.read_text()), "4")
+    assert found.run == "demo-gpt2-4" and found.corpus.source == config.load(BASE).corpus.source
+
+
+@pytest.mark.parametrize(
+    ("own", "updates", "said"),
+    [
+        ({}, "3", "checkpoints/3: no such folder"),
+        ({"mutations": 3}, "2", "mutations: a section stands where the run's config has a value, or the other way"),
+        ({"seed": {"of": 3}}, "2", "seed: a section stands where the run's config has a value"),
+        ({"muttations": {"top": 3}}, "2", "mutations"),
+        ({"mutations": {"keys_per_layer": 0}}, "2", "keys_per_layer"),
+        ([1], "2", "differs.yaml: a section stands"),
+    ],
+)
+def test_differences_that_make_no_config_are_refused(trained, tmp_path, own, updates, said):
+    with pytest.raises(UserError) as error:
+        written(trained, tmp_path, own, updates)
+    assert said in str(error.value)
+    assert not (tmp_path / "out.yaml").exists()
+
+
+@pytest.mark.long
+def test_a_checkpoints_run_repeats_the_published_numbers(tmp_path):
+    """If the checkpoints are here and the published numbers were pulled."""
+    published = ROOT / "data" / "training-steps" / "summary.json"
+    if not published.is_file() or not (CHECKPOINTS / "512").is_dir():
+        pytest.skip("needs dvc pull data/training-steps.dvc and snakemake -- results/train/demo_gpt2")
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+    kept = clone / CHECKPOINTS.relative_to(ROOT) / "512"
+    shutil.copytree(CHECKPOINTS / "512", kept)
+    own = "results/demo-gpt2-512/config.yaml"
+    run(clone, "ff-memories", "step", "checkpoint-config", "--base", "config/demo-gpt2.yaml", "--differs",
+        "config/training_steps.yaml", "--checkpoints", CHECKPOINTS.relative_to(ROOT), "--updates", "512",
+        "--out", own)  # fmt: skip
+    run(clone, "snakemake", "--cores", "1", "--configfile", own, "--", "claims")
+    entry = next(entry for entry in json.loads(published.read_text())["runs"] if entry["run"] == "demo-gpt2-512")
+    tables = clone / "results" / "demo-gpt2-512" / "tables"
+    assert entry["tables"].keys() >= {"values", "mutations", "composition", "refinement"}
+    for name, digest in entry["tables"].items():
+        assert hashlib.md5((tables / f"{name}.parquet").read_bytes()).hexdigest() == digest, name
