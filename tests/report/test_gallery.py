@@ -22,10 +22,10 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.memories import promoted
 from ff_memories.model.decoder import Decoder
-from ff_memories.report.gallery import parts, site
+from ff_memories.report.gallery import parts, postings, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.text import number, shown
-from ff_memories.report.gallery.words import EVERYWHERE, fold, order, word_parts
+from ff_memories.report.gallery.words import fold, order, term_parts, word_parts
 from ff_memories.report.passages import Texts
 
 STATIC = ROOT / "src" / "ff_memories" / "report" / "gallery" / "static"
@@ -121,39 +121,92 @@ def undo(pairs):
     return dict(zip(np.cumsum(pairs[::2]).tolist(), pairs[1::2], strict=True))
 
 
-def test_the_index_of_words_finds_every_key_and_no_other(made):
-    m, folder = made
+def entries_of(folder, manifest):
+    return [entry for i in range(len(manifest["words"])) for entry in parts.read(folder, f"words-{i}")]
+
+
+def terms_of(folder, manifest):
+    """Return the postings' [triggers, bytes, places, where both begin] by word."""
+    out = {}
+    for i in range(len(manifest["terms"])):
+        part = parts.read(folder, f"terms-{i}")
+        at = np.array(part["at"])
+        for word, *sums in part["terms"]:
+            assert word not in out
+            out[word] = [*sums, *at.tolist()]
+            at = at + sums[1:]
+    return out
+
+
+def stream(folder, name):
+    return b"".join(parts.read_bytes(folder, f"{name}-{i}") for i in range(len(list(folder.glob(f"data/{name}-*")))))
+
+
+def decoded(term, every, texts, places):
+    """Return the places of a word by trigger, as its term and the streams have them."""
+    n, size, where, start, at = term
+    own = texts[start : start + size]
+    if 8 * n > every:
+        numbers = [i for i in range(every) if own[i // 8] >> i % 8 & 1]
+    else:
+        numbers = np.cumsum(postings.integers(own)).tolist()
+    found, rest = {number: [] for number in numbers}, list(numbers)
+    for byte in places[at : at + where]:
+        found[rest[0]].append(byte & 63)
+        if byte > 63:
+            rest.pop(0)
+    assert len(numbers) == n and not rest
+    return found
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["one block", "many blocks and files"])
+def test_the_index_of_words_finds_every_key_and_no_other(tmp_path, monkeypatch, small):
+    if small:
+        monkeypatch.setattr("ff_memories.report.gallery.words.TERMS_OF_A_PART", 10)
+        for name, size in (("BLOCK", 50), ("ROWS", 7), ("BYTES_OF_A_FILE", 100)):
+            monkeypatch.setattr(postings, name, size)
+    m, folder = build(tmp_path / "g"), tmp_path / "g"
     manifest = parts.read(folder, "manifest")
-    entries = [e for i in range(len(manifest["words"])) for e in parts.read(folder, f"words-{i}")]
+    entries = entries_of(folder, manifest)
     every = records(folder, manifest)
     ends, holds, promotes = {}, {}, {}
     for ordinal, record in enumerate(every):
-        for text in record["t"]:
+        for i, text in enumerate(record["t"]):
             words = text.split(" ")
             before = words[-2] if len(words) > 1 else ""
             ends.setdefault(words[-1], {}).setdefault(before, Counter())[ordinal] += 1
-            for word in words:
-                holds.setdefault(word, set()).add(ordinal // manifest["keys_of_a_part"])
+            for place, word in enumerate(reversed(words)):
+                holds.setdefault(word, {}).setdefault(ordinal * manifest["top"] + i, []).append(place)
         for place, (word, *_) in enumerate(record["v"], 1):
             promotes.setdefault(word, {})[ordinal] = place
-    assert len(entries) == len({e[0] for e in entries}) == len(ends.keys() | holds.keys() | promotes.keys())
-    every_part = set(range(len(m.parts())))
-    for word, fires, value, where in entries:
+    assert len(entries) == len({e[0] for e in entries}) == len(ends.keys() | promotes.keys())
+    texts, places = stream(folder, "text"), stream(folder, "places")
+    for word, fires, value in entries:
         assert {b: undo(pairs) for b, pairs in fires.items()} == ends.get(word, {})
         assert undo(value) == promotes.get(word, {})
-        found = every_part if where == EVERYWHERE else set(np.cumsum(where).tolist())
-        assert found >= holds.get(word, set())
-        assert where == EVERYWHERE or found == holds.get(word, set())
+    terms = terms_of(folder, manifest)
+    assert {word: decoded(term, m.size * m.shown, texts, places) for word, term in terms.items()} == holds
+    assert 0 < sum(8 * term[0] > m.size * m.shown for term in terms.values()) < len(terms) / 2
     folded = [order(fold(e[0])) for e in entries]
     assert folded == sorted(folded)
 
 
+@given(st.lists(st.integers(0, 2**34)))
+def test_integers_of_variable_length_are_read_as_they_were_written(values):
+    flat, ends = postings._integers(np.array(values, dtype=np.int64))
+    assert postings.integers(flat) == values
+    assert [0, *ends.tolist()] == [len(postings._integers(np.array(values[:i], dtype=np.int64))[0])
+                                   for i in range(len(values) + 1)]  # fmt: skip
+
+
 def test_a_word_stands_in_one_part_of_the_index_whatever_its_case(monkeypatch):
     monkeypatch.setattr("ff_memories.report.gallery.words.NUMBERS_OF_A_PART", 1)
-    starts = [start for start, _ in word_parts(material())]
-    assert len(starts) == len(set(starts)) > 100
-    both = next(entries for start, entries in word_parts(material()) if start == "the")
-    assert {entry[0] for entry in both} == {"the", "The"}
+    monkeypatch.setattr("ff_memories.report.gallery.words.TERMS_OF_A_PART", 1)
+    terms = [(start, part["terms"]) for start, part in term_parts(material())[0]]
+    for found in (word_parts(material()), terms):
+        starts = [start for start, _ in found]
+        assert len(starts) == len(set(starts)) > 100
+        assert {entry[0] for entry in dict(found)["the"]} == {"the", "The"}
 
 
 def test_labels_and_disagreements_are_counted(made):
@@ -254,7 +307,7 @@ def test_a_search_finds_only_triggers_that_are_shown(planted_run, tmp_path):
     assert manifest["top"] == 2
     every = records(tmp_path / "few", manifest)
     assert max(len(record["t"]) for record in every) == 2
-    entries = [e for i in range(len(manifest["words"])) for e in parts.read(tmp_path / "few", f"words-{i}")]
+    entries = entries_of(tmp_path / "few", manifest)
     ends = Counter(text.split(" ")[-1] for record in every for text in record["t"])
     assert {e[0]: sum(sum(pairs[1::2]) for pairs in e[1].values()) for e in entries if e[1]} == ends
 
@@ -364,9 +417,14 @@ def test_a_record_has_the_rows_of_every_table(made):
 def test_a_trigger_is_folded_into_a_better_one_with_the_same_whole_prefix(made):
     m, folder = made
     every = records(folder, parts.read(folder, "manifest"))
-    assert {o: record["e"] for o, record in enumerate(every) if "e" in record} == {
-        1: [0, 0, 1, 0, 0, 0], 2: [0, 1, 0, 1, 0, 0], 72: [0, 1, 0, 1, 0, 0],
-    }  # fmt: skip
+    for ordinal, record in enumerate(every):
+        first, expected = {}, []
+        own = rows_of(m.triggers, 1 + ordinal // 70, ordinal % 70).select("rank", "sentence", "position")
+        for rank, sentence, position in own.iter_rows():
+            best = first.setdefault(tuple(m.corpus.sentence(sentence)[:position].tolist()), rank)
+            expected.append(0 if best == rank else best)
+        assert record.get("e", [0] * len(own)) == expected
+    assert (every[1]["e"], every[2]["e"], every[72]["e"]) == ([0, 0, 1, 0, 0, 0], *[[0, 1, 0, 1, 0, 0]] * 2)
     assert every[2]["n"][0] != every[2]["n"][1]
     lengths = m.corpus.lengths.copy()
     long = int(np.flatnonzero(lengths > 45)[0])
@@ -450,7 +508,7 @@ def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):
             for column in ("labels", "disagree", "changes"):
                 assert own[column].get(str(at)) == full[column].get(str(key))
         assert len(own["top"]) == len(manifest["shown"][layer - 1])
-    found = {entry[0]: entry for i in range(len(manifest["words"])) for entry in parts.read(folder, f"words-{i}")}
+    found = {entry[0]: entry for entry in entries_of(folder, manifest)}
     promoted = {}
     for at, record in enumerate(kept):
         for place, (word, *_) in enumerate(record["v"], 1):

@@ -195,7 +195,7 @@ def test_a_run_over_some_memories_is_planned_with_their_lists_and_pages():
     share = 100 / 14_336
     assert some["triggers"].disk == pytest.approx(share * every["triggers"].disk)
     assert some["gallery"].disk == pytest.approx(share * every["gallery"].disk)
-    assert few["gallery"].disk == pytest.approx(2 * 1000)
+    assert few["gallery"].disk == pytest.approx(2 * 4000)
     lists = every["trigger_shard"].device_memory - some["trigger_shard"].device_memory
     assert lists == pytest.approx(3 * (1 - share) * every["triggers"].disk)
     assert some["composition"].seconds > every["composition"].seconds  # it predicts all values, which values did not

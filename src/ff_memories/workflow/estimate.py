@@ -155,6 +155,7 @@ def steps(
     shaded = min(train, shown * config.gallery.shaded * SENTENCE // 2) * forward / 2
     projected = min(cells, shown * max(1, LOGITS // shape.vocab))  # whole parts likewise
     gallery = shaded + 13 * projected * head  # every word's probability; summing takes longer than the products
+    text = 25 * shown * min(top, config.gallery.triggers) * SENTENCE  # levels, and the index of the triggers' tokens
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * SENTENCE // 2
     sampled = (
         untrained.SENTENCES * SENTENCE + untrained.MUTATED_KEYS * shape.layers * untrained.MUTATED_TRIGGERS * SENTENCE
@@ -181,7 +182,7 @@ def steps(
         Step("baseline_model", 4, speed.start + values_seconds + others + sampled * forward * 1.2,
              running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
         Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes, 350 * shown, running),
-        Step("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists, 1000 * shown),
+        Step("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
     return out

@@ -5,8 +5,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole, wrote
 from ff_memories.base.progress import Progress
@@ -15,11 +13,11 @@ from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
 from ff_memories.model.info import neurons
 from ff_memories.model.scope import TITLES
-from ff_memories.report.gallery import parts
+from ff_memories.report.gallery import parts, postings
 from ff_memories.report.gallery.keys import BINS, LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary
 from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
-from ff_memories.report.gallery.words import word_parts
+from ff_memories.report.gallery.words import term_parts, word_parts
 
 MANIFEST = "manifest"
 SCRIPTS = (
@@ -27,6 +25,7 @@ SCRIPTS = (
     "page",
     "address",
     "layers",
+    "postings",
     "words",
     "filters",
     "list",
@@ -63,21 +62,26 @@ def _write(folder: Path, material: Material, config: Settings, info: dict[str, A
     for source in sorted(own.joinpath("static").iterdir(), key=lambda path: path.name):
         write_whole(folder / source.name, source.read_text(encoding="utf-8"))
     write_whole(folder / "index.html", index(config.run, info["scope"], neurons(info) is not None))
-    starts = []
-    for number, (start, entries) in enumerate(word_parts(material)):
-        parts.write(folder, f"words-{number}", entries)
-        starts.append(start)
+    words, (terms, text) = word_parts(material), term_parts(material)
+    indices: dict[str, list[tuple[str, Any]]] = {"words": words, "terms": terms}
+    for name, index_ in indices.items():
+        for number, (_, part) in enumerate(index_):
+            parts.write(folder, f"{name}-{number}", part)
+    for name, stream in zip(("text", "places"), text.streams, strict=True):
+        for number, content in enumerate(postings.files(stream)):
+            parts.write(folder, f"{name}-{number}", content)
     for number, part in enumerate(layer_indices(material, config.mutations.mean), 1):
         parts.write(folder, f"layer-{number}", part)
     with Progress(material.size, "keys", "gallery") as progress:
         for number, records in enumerate(key_parts(material)):
             parts.write(folder, f"keys-{number}", records)
             progress.step(len(records))
-    parts.write(folder, MANIFEST, manifest(material, config, info, starts))
+    starts = {name: [start for start, _ in index_] for name, index_ in indices.items()}
+    parts.write(folder, MANIFEST, manifest(material, config, info) | starts)
 
 
-def manifest(material: Material, config: Settings, info: dict[str, Any], starts: list[str]) -> dict[str, Any]:
-    """Return the data that the page needs before any other part."""
+def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict[str, Any]:
+    """Return the data that the page needs before any other part, without the first words of its indices."""
     return {
         "run": config.run,
         "scope": info["scope"],
@@ -85,7 +89,8 @@ def manifest(material: Material, config: Settings, info: dict[str, Any], starts:
         "keys": material.keys,
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
-        "top": material.triggers.select(pl.col("rank").max()).item() or 0,
+        "top": postings.top(material),
+        "bytes_of_a_file": postings.BYTES_OF_A_FILE,
         "shaded": not material.levels.is_empty(),
         "counted": not material.firing.is_empty(),
         "sampled": min(config.gallery.sampled, material.corpus.train),
@@ -96,7 +101,6 @@ def manifest(material: Material, config: Settings, info: dict[str, Any], starts:
         "projection": config.values.projection,
         "annotators": material.labels["annotator"].unique().sort().to_list(),
         "files": [Path(name).name for name in sorted(set(material.sentences["file"]))],
-        "words": starts,
         "summary": summary(material),
         **({"shown": _shown(material)} if material.some else {}),
     }

@@ -1,20 +1,21 @@
-"""Write the index of words: the keys that fire on a token, the values that promote it, and the parts that contain it.
+"""Write the index of words: the keys that fire on a token, the values that promote it, and where its postings are.
 
 Entries are sorted by their lower-case words and split into parts of similar size. The first word of each part tells
 where to look for a word. The order is JavaScript's, by UTF-16 code units.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from ff_memories.report.gallery import postings
 from ff_memories.report.gallery.material import Material
 
 NUMBERS_OF_A_PART = 60_000
-EVERYWHERE = 0  # replaces the list of parts for words that occur in at least half of them
+TERMS_OF_A_PART = 4_000
 
 
 def fold(word: str) -> str:
@@ -27,29 +28,52 @@ def order(folded: str) -> bytes:
     return folded.encode("utf-16-be", "surrogatepass")
 
 
-def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Yield each part's first word, folded, and its entries: [word, fires, promotes, parts].
+def word_parts(material: Material) -> list[tuple[str, list[list[Any]]]]:
+    """Return each part's first word, folded, and its entries: [word, fires, promotes].
 
     ``fires``: by the preceding token (empty: none), [ordinal, triggers, ordinal, triggers, ...] of keys with triggers
-    that end in both; ``promotes``: [ordinal, place, ...] of the values with the word among their top tokens, place
-    1 = top; ``parts``: of keys whose triggers contain it. Ordinals and parts are stored as differences.
+    that end in both; ``promotes``: [ordinal, place, ...] of the values with the word among their top tokens, place 1 =
+    top. Ordinals are stored as differences.
     """
-    fires, promotes, parts = _fires(material), _promotes(material), _occurrences(material)
+    fires, promotes = _fires(material), _promotes(material)
+    tokens = _sorted(material, fires.keys() | promotes.keys())
     entries: list[list[Any]] = [
-        [material.words[token], fires.get(token, {}), promotes.get(token, []), parts.get(token, [])]
-        for token in sorted(fires.keys() | promotes.keys() | parts.keys())
+        [material.words[token], fires.get(token, {}), promotes.get(token, [])] for token in tokens
     ]
-    entries.sort(key=lambda entry: (order(fold(entry[0])), entry[0]))
+    sizes = [8 + sum(1 + len(pairs) for pairs in entry[1].values()) + len(entry[2]) for entry in entries]
+    return [(fold(entries[own.start][0]), entries[own]) for own in _cut(entries, sizes, NUMBERS_OF_A_PART)]
+
+
+def term_parts(material: Material) -> tuple[list[tuple[str, dict[str, Any]]], postings.Postings]:
+    """Return each part's first term, folded, with the part, and the postings of all terms.
+
+    A term is a token in the shown text of a trigger. A part's ``terms`` are entries [word, triggers that contain it,
+    bytes of its postings, bytes of its places]; ``at``: where in both streams its first term begins.
+    """
+    tokens = _sorted(material, postings.held(material).tolist())
+    text = postings.index(material, np.array(tokens, dtype=np.int64))
+    at = np.concatenate([[[0, 0]], np.cumsum(text.sizes, axis=0)]).tolist()
+    sums = zip(text.counts.tolist(), text.sizes.tolist(), strict=True)
+    entries = [[material.words[token], n, *sizes] for token, (n, sizes) in zip(tokens, sums, strict=True)]
+    cut = _cut(entries, [1] * len(entries), TERMS_OF_A_PART)
+    return [(fold(entries[own.start][0]), {"at": at[own.start], "terms": entries[own]}) for own in cut], text
+
+
+def _sorted(material: Material, tokens: Iterable[int]) -> list[int]:
+    words = material.words
+    return sorted(tokens, key=lambda token: (order(fold(words[token])), words[token]))
+
+
+def _cut(entries: Sequence[Sequence[Any]], sizes: list[int], most: int) -> Iterator[slice]:
+    """Yield the entries of each part. Entries of the same word, whatever its case, stay together."""
     start, size = 0, 0
     for i, entry in enumerate(entries):
-        new_word = i > 0 and fold(entry[0]) != fold(entries[i - 1][0])
-        if new_word and size >= NUMBERS_OF_A_PART:
-            yield fold(entries[start][0]), entries[start:i]
+        if size >= most and fold(entry[0]) != fold(entries[i - 1][0]):
+            yield slice(start, i)
             start, size = i, 0
-        size += 8 + sum(1 + len(pairs) for pairs in entry[1].values()) + len(entry[2])
-        size += 1 if entry[3] == EVERYWHERE else len(entry[3])
+        size += sizes[i]
     if entries:
-        yield fold(entries[start][0]), entries[start:]
+        yield slice(start, len(entries))
 
 
 def _pairs(groups: np.ndarray, ordinals: np.ndarray, numbers: np.ndarray) -> Iterator[tuple[int, list[int]]]:
@@ -88,25 +112,3 @@ def _promotes(material: Material) -> dict[int, list[int]]:
     by_word = np.lexsort([ordinal, ids.ravel()])
     words = ids.ravel()[by_word, None]
     return {int(words[row, 0]): pairs for row, pairs in _pairs(words, ordinal[by_word], place[by_word] + 1)}
-
-
-def _occurrences(material: Material) -> dict[int, list[int] | int]:
-    """Return by token the parts of keys whose triggers contain it."""
-    tokens, (first, end) = material.corpus.tokens, material.windows
-    found = []
-    for part in material.parts():
-        own = material.keys_of(part)
-        rows = range(material.bounds[own.start], material.bounds[own.stop])
-        pieces = [tokens[first[i] : end[i]] for i in rows]
-        here = np.unique(np.concatenate(pieces)) if pieces else np.zeros(0, dtype=np.int32)
-        found.append(np.stack([here, np.full_like(here, part)]))
-    token, part = np.concatenate(found, axis=1)
-    by_token = np.argsort(token, kind="stable")
-    token, part = token[by_token], part[by_token]
-    edges = [0, *(np.flatnonzero(np.diff(token)) + 1).tolist(), len(token)]
-    half = len(material.parts()) / 2
-    return {
-        int(token[a]): EVERYWHERE if b - a >= half else np.diff(part[a:b], prepend=0).tolist()
-        for a, b in pairwise(edges)
-        if b > a
-    }

@@ -24,6 +24,7 @@ async function route() {
   if (place.page === "list") fill(place.query);
   main.querySelector("h1")?.focus({ preventScroll: true });
   scrollTo(0, back ?? 0);
+  performance.mark(place.page);
   document.body.dataset.ready = hash;
 }
 

@@ -89,6 +89,10 @@ const Sorting = {
     random: { about: "change without a random token", of: (row) => row.changes?.[2] ?? null },
   },
 
+  // Return whether a query needs no layer's index: it neither filters nor sorts by what a row says.
+  bare: (query) => Object.keys(query).every((name) => ["fires", "promotes", "text", "layer", "sort"].includes(name))
+    && ["match", "address"].includes((query.sort ?? "match").replace(/^-/, "")),
+
   // Sort rows by a query; a minus reverses the order.
   sort(rows, query, matches) {
     const wish = query.sort ?? (matches ? "match" : "address");

@@ -12,16 +12,10 @@ const List = {
     const range = query.layer ? Address.range(query.layer) : [1, manifest.layers];
     const layers = Layers.all().filter((layer) => between(layer, range));
     const inside = (ordinal) => between(Layers.place(ordinal)[0], range);
-    const progress = {
-      inside,
-      stopped: () => run !== this.run || this.enough,
-      at: (done, all, found) => this.tell(done, all, found),
-    };
-    this.enough = false;
     let matches = null;
     for (const name of ["fires", "promotes", "text"]) {
       if (!query[name]) continue;
-      const found = await Words[name](query[name], progress);
+      const found = await Words[name](query[name]);
       if (run !== this.run) return null;
       const both = [...found].filter(([ordinal]) => matches === null || matches.has(ordinal));
       matches = new Map(both.map(([ordinal, n]) => [ordinal, n < 0 ? n : Math.max(n, matches?.get(ordinal) ?? n)]));
@@ -29,26 +23,16 @@ const List = {
     const plain = Object.keys(query).every((name) => name === "layer" || (name === "sort" && query.sort === "address"));
     if (plain) {
       const ordinals = layers.flatMap((layer) => Layers.of(layer));
-      return { ordinals, matches, whole: true };
+      return { ordinals, matches };
     }
     const candidates = matches && [...matches.keys()].filter(inside);
+    const every = candidates ?? layers.flatMap((layer) => Layers.of(layer));
+    if (Sorting.bare(query)) return { ordinals: Sorting.sort(every.map((ordinal) => ({ ordinal })), query, matches).map((row) => row.ordinal), matches };
     await Layers.need(candidates ? [...new Set(candidates.map((o) => Layers.place(o)[0]))] : layers);
     if (run !== this.run) return null;
-    const every = candidates ?? layers.flatMap((layer) => Layers.of(layer));
     const fits = test(query);
     const rows = every.map((ordinal) => Layers.row(ordinal)).filter(fits);
-    return { ordinals: Sorting.sort(rows, query, matches).map((row) => row.ordinal), matches, whole: !this.enough };
-  },
-
-  tell(done, all, found) {
-    const text = `Searched ${done} of ${many(all, "part")}: ${many(found, "key")} so far`;
-    const place = document.getElementById("progress");
-    if (place) place.firstChild.data = text;
-    else {
-      const stop = make("button", { type: "button" }, "Stop here");
-      stop.onclick = () => (this.enough = true);
-      document.getElementById("main").replaceChildren(make("p", { id: "progress" }, text, " ", stop));
-    }
+    return { ordinals: Sorting.sort(rows, query, matches).map((row) => row.ordinal), matches };
   },
 
   async show({ query, number, faults }) {
@@ -70,7 +54,7 @@ const List = {
         Filters.strip(query),
         Filters.form(query),
         make("div", { class: "head" },
-          make("h1", { tabindex: "-1" }, title, found.whole ? null : make("small", {}, " search stopped early")),
+          make("h1", { tabindex: "-1" }, title),
           Filters.order(query, found.matches), Sheet.button()),
         Filters.chips(query, faults),
         n ? this.table(rows, found.matches, query) : this.nothing(query),

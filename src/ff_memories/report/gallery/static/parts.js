@@ -2,21 +2,24 @@
 // Load the parts of the site. Each is a script with deflated JSON, since a page opened from disk may load only scripts.
 
 const Parts = {
-  most: 96, // parts of keys kept in memory
+  most: 96, // parts of keys and of text kept in memory
   waiting: new Map(),
   kept: new Map(),
 
-  // Return a part's content. Each part is loaded once; the oldest parts of keys are dropped when there are too many.
-  load(name) {
+  // Return a part's content. Each part is loaded once; the oldest of keys and text are dropped when there are too many.
+  load: (name) => Parts.keep(name, (bytes) => bytes.json()),
+  bytes: (name) => Parts.keep(name, async (bytes) => new Uint8Array(await bytes.arrayBuffer())),
+
+  keep(name, read) {
     let promise = this.kept.get(name);
     this.kept.delete(name);
     if (!promise) {
-      promise = this.fetch(name).then(this.unpack);
+      promise = this.fetch(name).then((packed) => read(this.unpack(packed)));
       promise.catch(() => this.kept.delete(name));
     }
     this.kept.set(name, promise);
-    const keys = [...this.kept.keys()].filter((other) => other.startsWith("keys-"));
-    keys.slice(0, Math.max(0, keys.length - this.most)).forEach((other) => this.kept.delete(other));
+    const many = [...this.kept.keys()].filter((other) => /^(keys|text|places)-/.test(other));
+    many.slice(0, Math.max(0, many.length - this.most)).forEach((other) => this.kept.delete(other));
     return promise;
   },
 
@@ -35,9 +38,9 @@ const Parts = {
   },
 
   unpack(packed) {
-    const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
-    const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Response(plain).json();
+    const plain = atob(packed), bytes = new Uint8Array(plain.length);
+    for (let i = 0; i < plain.length; i++) bytes[i] = plain.charCodeAt(i);
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
   },
 };
 
