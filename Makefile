@@ -69,7 +69,7 @@ docs: .venv/.docs models
 
 # regenerate the documentation pages that follow from the package and from docs/data
 docs-pages: .venv/.tests
-	for page in commands config deviations families readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
+	for page in atlas_pictures commands config deviations families readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
 	$(BIN)/python -m campaigns.page
 
 # run everything that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes, in parts that can be resumed

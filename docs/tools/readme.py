@@ -48,16 +48,16 @@ def of_run(results: Path) -> tuple[dict[str, Any], str]:
     return facts(claims, results.name, scope), (results / f"figures/{FIGURE}.svg").read_text(encoding="utf-8")
 
 
-def side_by_side(pictures: Mapping[str, str]) -> str:
-    """Return one SVG with several beside each other, each under its title."""
-    parts, at, tallest = [], 0.0, 0.0
+def side_by_side(pictures: Mapping[str, str], titled: bool = True) -> str:
+    """Return one SVG with several beside each other, each under its title unless ``titled`` is false."""
+    parts, at, tallest, above = [], 0.0, 0.0, 18 if titled else 0
     for title, picture in pictures.items():
         width, height = (float(side) for side in SIZE.findall(picture)[0])
-        inner = re.sub(r"^.*?(?=<svg)", "", picture, flags=re.DOTALL).replace("<svg", f'<svg x="{at}" y="18"', 1)
+        inner = re.sub(r"^.*?(?=<svg)", "", picture, flags=re.DOTALL).replace("<svg", f'<svg x="{at}" y="{above}"', 1)
         middle = f'x="{at + width / 2}" y="12" text-anchor="middle" font-family="sans-serif" font-size="11"'
-        parts.append(f"<text {middle}>{title}</text>{inner}")
+        parts.append((f"<text {middle}>{title}</text>" if titled else "") + inner)
         at, tallest = at + width, max(tallest, height)
-    size = f'width="{at}" height="{tallest + 18}" viewBox="0 0 {at} {tallest + 18}"'
+    size = f'width="{at}" height="{tallest + above}" viewBox="0 0 {at} {tallest + above}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>\n'
 
 

@@ -44,6 +44,18 @@ def atlas(tmp_path_factory):
     return project / "out"
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """An atlas of six checkpoints."""
+    project = tmp_path_factory.mktemp("many")
+    folders = [finished(project, f"step{step}", agreeing=step % 3) for step in (1, 2, 4, 8, 15, 21)]
+    for step, folder in enumerate(folders, 1):  # or two of them would be equal
+        labels = frames()["composition"].with_columns(effective=pl.lit(float(step), pl.Float32))
+        tables.write(labels, folder / "tables" / "composition.parquet")
+    assert ended(*folders, "--out", project / "out", "--over", "updates") == 0
+    return project / "out"
+
+
 def arguments(project):
     folders = [project / "results" / name for name in ("one", "deep", "old")]
     return (*folders, "--out", project / "out", "--label", f"deep={HOSTILE}")
@@ -171,6 +183,19 @@ def test_the_page_is_readable_on_a_phone_and_for_a_screen_reader(atlas, tmp_path
         driver.execute_script("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
         assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
         assert not violations(driver) and not console(driver)
+
+
+@pytest.mark.browser
+def test_many_checkpoints_fit_a_screen_and_a_phone(many, tmp_path):
+    with browser(tmp_path, width=1280) as driver:
+        driver.get((many / "atlas.html").as_uri())
+        fits = "return document.documentElement.scrollWidth <= window.innerWidth"
+        assert driver.execute_script(fits)
+        beside = "return [...document.querySelectorAll('#K1 td[data-label]')].map((cell) => cell.offsetTop)"
+        assert len(set(driver.execute_script(beside))) == 1
+        assert not violations(driver) and not console(driver)
+        phone(driver)
+        assert driver.execute_script(fits) and len(set(driver.execute_script(beside))) == 6
 
 
 def test_a_differing_setting_is_marked_where_it_matters(atlas):
@@ -437,16 +462,13 @@ def test_recorded_labels_stay_on_the_scale(tmp_path):
         members([tmp_path / "kept"], labels=["first=inf"], over="updates")
 
 
-def test_over_training_the_untrained_model_is_drawn_once(tmp_path):
-    folders = [finished(tmp_path, f"step{step}", agreeing=step % 3) for step in (1, 2, 4, 8, 15, 21)]
-    for step, folder in enumerate(folders, 1):  # or two of them would be equal
-        labels = frames()["composition"].with_columns(effective=pl.lit(float(step), pl.Float32))
-        tables.write(labels, folder / "tables" / "composition.parquet")
-    assert ended(*folders, "--out", tmp_path / "out", "--over", "updates") == 0
-    drawing = (tmp_path / "out" / "figures" / "rank.svg").read_text()
-    assert drawing.count('stroke-dasharray="3,2"') == 1
-    html = (tmp_path / "out" / "atlas.html").read_text()
-    assert '<table class="matrix many">' in html  # more runs than fit beside a statement
+def test_over_training_the_untrained_model_is_drawn_once(many):
+    assert (many / "figures" / "rank.svg").read_text().count('stroke-dasharray="3,2"') == 1
+
+
+def test_more_runs_than_fit_beside_a_statement_stand_below_it(many):
+    html = (many / "atlas.html").read_text()
+    assert '<table class="matrix many">' in html
     assert '<th scope="row">layers, L</th><td colspan="6">2</td>' in html
     assert html.count("<td>step") == 6
 

@@ -8,6 +8,7 @@ import runpy
 import shlex
 import xml.etree.ElementTree as ET
 
+import atlas_pictures
 import commands
 import deviations
 import families
@@ -158,7 +159,7 @@ def test_every_page_is_named_in_the_index_or_the_readme():
 
 
 @pytest.mark.parametrize(
-    "tool", [commands, config, deviations, families, readme, steps], ids=lambda tool: tool.__name__
+    "tool", [atlas_pictures, commands, config, deviations, families, readme, steps], ids=lambda tool: tool.__name__
 )
 def test_a_generated_page_is_up_to_date(tool):
     tool.main(["--check"])

@@ -1,7 +1,8 @@
 """Compare several models on one page, side by side over relative depth, from their runs' tables alone.
 
 The page has a matrix of claims and models, and a panel per measure with one line per model and its untrained models.
-Runs must have read the same text, or forms of one source. The command marks settings that differ.
+Runs must have read the same text, or forms of one source. The command marks settings that differ. It can draw a shared
+atlas again, or add runs to it.
 """
 
 import argparse
@@ -9,7 +10,10 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="finished runs, such as results/demo")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN",
+        help="finished runs, such as results/demo; another atlas's folder stands for the runs in its summary.json",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("atlas"), help="folder to write; default: atlas")
     parser.add_argument(
         "--label", action="append", default=[], metavar="RUN=TEXT", help="a run's label; default: its name"

@@ -1,0 +1,144 @@
+"""Update docs/atlas.md from atlases: its pictures, and its sentences on training. docs/data/atlas.json keeps the data.
+
+``--models`` names an atlas of the recorded runs, ``--training`` one of the runs over training steps:
+
+    ff-memories atlas data/training-steps --over updates --out results/training-steps
+    python docs/tools/atlas_pictures.py --training results/training-steps
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pages import ROOT, options, renew
+from readme import side_by_side
+
+from ff_memories.base.files import write_whole
+from ff_memories.figures import render
+
+KEPT = Path("data/atlas.json")
+PICTURES = {"models": Path("pictures/atlas.svg"), "training": Path("pictures/training-steps.svg")}
+SHOWN = {"models": ("agreement", "residual"), "training": ("agreement", "rank", "residual")}
+LARGEST = 60_000  # bytes of a picture
+BEGIN, END = "<!-- over training: python docs/tools/atlas_pictures.py -->", "<!-- end -->"
+
+
+def drawing(spec: dict[str, Any], name: str, bars: bool) -> str:
+    """Return a panel as a small SVG: without the font, which readers' machines replace, and without hidden texts.
+
+    Args:
+        spec: the panel's Vega-Lite specification.
+        bars: whether to draw intervals and points, and not only lines.
+    """
+    if not bars:
+        layers = [layer for layer in spec["layer"] if layer["encoding"].get("y2") is None]
+        points = layers.pop()
+        line = next(layer for layer in reversed(layers) if layer["mark"]["type"] == "line")
+        line["encoding"]["color"] = points["encoding"]["color"]  # which has the legend
+        spec = spec | {"layer": layers}
+    spec["title"]["subtitle"] = [line.replace("; bars: 95% bootstrap interval", "") if not bars else line
+                                 for line in spec["title"]["subtitle"]]  # fmt: skip
+    return small(render.svg(spec, name))
+
+
+def small(svg: str) -> str:
+    """Return an SVG without hidden texts, and with coordinates to a tenth of a point."""
+    svg = re.sub(r' (?:aria-[a-z]+|role|class|pointer-events)="[^"]*"', "", svg)
+    numbers = re.compile(r"-?\d+\.\d{2,}(?:e-?\d+)?")
+    rounded = lambda found: numbers.sub(lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), found[0])
+    return re.sub(r' (?:d|transform|x1|x2|y1|y2)="[^"]*"', rounded, svg)
+
+
+def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of the sentences on training: each measure's mean over the layers at every checkpoint."""
+    steps = {run["run"]: run["step"] for run in summary["runs"]}
+    first = next(iter(steps))
+    out: dict[str, Any] = {"steps": sorted(steps.values()), "layers": summary["runs"][0]["info"]["layers"]}
+    for panel in SHOWN["training"]:
+        rows = [row for row in summary["numbers"] if row["panel"] == panel]
+        by_step = {step: _mean(r["value"] for r in rows if r["run"] == run) for run, step in steps.items()}
+        out[panel] = [round(by_step[step], 4) for step in out["steps"]]
+        out[f"untrained {panel}"] = round(_mean(row["untrained"] for row in rows if row["run"] == first), 4)
+    return out
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found)
+
+
+def said(known: Mapping[str, Any]) -> str:
+    """Return the sentences on training."""
+    steps: Sequence[float] = known["steps"]
+    agreement, rank, residual = (known[name] for name in SHOWN["training"])
+    most, least = agreement.index(max(agreement)), rank.index(min(rank))
+    at = lambda place: f"{steps[place]:,.0f}"
+    text = (
+        f"All numbers are means over {known['layers']} layers. After {at(0)} updates, values agree with the next token "
+        f"{agreement[0]:.0f} times as often as chance, after {at(most)} updates {agreement[most]:.0f} times, and at "
+        f"the end {agreement[-1]:.0f} times; untrained ones {known['untrained agreement']:.1f} times. "
+        f"The next token's median rank falls from {known['untrained rank']:.0%} of the token types without training to "
+        f"{rank[least]:.1%} after {at(least)} updates"
+        + (f", and then rises to {rank[-1]:.1%}. " if least < len(rank) - 1 else ". ")
+        + f"The residual predicts the output in {known['untrained residual']:.0%} of examples without training, in "
+        f"{residual[0]:.0%} after {at(0)} updates, and in {residual[-1]:.0%} after {at(-1)}."
+    )
+    return "\n".join(_wrapped(text.replace("%", " %")))
+
+
+def _wrapped(text: str, width: int = 120) -> list[str]:
+    lines = [""]
+    for word in text.replace(" %", "\u00a0%").split(" "):
+        if len(lines[-1]) + len(word) + 1 > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
+def renewed(text: str, known: Mapping[str, Any]) -> str:
+    """Return the page with its sentences updated. Raises ``ValueError`` if their markers are missing."""
+    place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
+    if not place.search(text):
+        raise ValueError(f"it has no {BEGIN} … {END}")
+    return place.sub(lambda _: f"{BEGIN}\n{said(known)}\n{END}", text, count=1)
+
+
+def picture(atlas: Path, kind: str) -> str:
+    """Return an atlas's panels side by side."""
+    drawn = {}
+    for panel in SHOWN[kind]:
+        spec = json.loads((atlas / "figures" / f"{panel}.vl.json").read_text(encoding="utf-8"))
+        drawn[panel] = drawing(spec, panel, bars=kind == "models")
+    made = side_by_side(drawn, titled=False)
+    if len(made.encode()) > LARGEST:
+        raise ValueError(f"the picture has {len(made.encode()):,} bytes, more than {LARGEST:,}")
+    return made
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = options(__doc__, ROOT / "docs" / "atlas.md")
+    for kind, path in PICTURES.items():
+        parser.add_argument(f"--{kind}", type=Path, help=f"an atlas's folder, to draw docs/{path} anew")
+    args = parser.parse_args(argv)
+    root, given = args.out.parent, {kind: getattr(args, kind) for kind in PICTURES if getattr(args, kind)}
+    try:
+        pictures = {kind: picture(atlas, kind) for kind, atlas in given.items()}
+        if "training" in given:
+            known = facts(json.loads((given["training"] / "summary.json").read_text(encoding="utf-8")))
+        else:
+            known = json.loads((root / KEPT).read_text(encoding="utf-8"))
+        new = renewed(args.out.read_text(encoding="utf-8"), known)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        sys.exit(f"{args.out}: cannot draw its pictures ({error}); draw the atlas first with ff-memories atlas")
+    if not args.check:
+        write_whole(root / KEPT, json.dumps(known, indent=1, sort_keys=True) + "\n")
+        for kind, drawn in pictures.items():
+            write_whole(root / PICTURES[kind], drawn)
+    renew(args.out, new, args.check)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The pictures and sentences of the page on atlases are those of the atlases that they are made from."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import atlas_pictures
+import polars as pl
+import pytest
+import yaml
+from atlases import finished, frames
+from running import ROOT
+
+from ff_memories import cli, tables
+from ff_memories.atlas import match
+from ff_memories.atlas.runs import members
+from ff_memories.atlas.text import SAME
+
+KNOWN = {"steps": [1, 1000, 2000], "layers": 2, "agreement": [2.0, 40.0, 30.4], "untrained agreement": 1.25,
+         "rank": [0.4, 0.05, 0.1], "untrained rank": 0.5, "residual": [1.0, 0.6, 0.4],
+         "untrained residual": 0.7}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def atlas(tmp_path_factory):
+    """An atlas of two checkpoints: in layer 1, one value in four and then three agree."""
+    project = tmp_path_factory.mktemp("pictures")
+    folders = [finished(project, "step1"), finished(project, "step2000", agreeing=3)]
+    later = frames()["refinement"].with_columns(residual_top=pl.lit(1, pl.UInt32))
+    tables.write(later.cast(tables.TABLES["refinement"].columns), folders[1] / "tables" / "refinement.parquet")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["atlas", *map(str, folders), "--over", "updates", "--out", str(project / "out")])
+    assert end.value.code == 0
+    return project / "out"
+
+
+def test_facts_are_means_over_the_layers(atlas):
+    found = atlas_pictures.facts(json.loads((atlas / "summary.json").read_text()))
+    assert found["steps"] == [1, 2000] and found["layers"] == 2
+    assert found["agreement"] == [1.0, 3.0]  # 2 and 0 of 8 types, then 6 and 0
+    assert found["residual"] == [0.75, 1.0]
+    assert found["untrained agreement"] == 1.0
+
+
+def test_sentences_have_the_numbers():
+    text = atlas_pictures.said(KNOWN).replace("\n", " ")
+    assert (
+        "After 1 updates, values agree with the next token 2 times as often as chance, after 1,000 updates 40" in text
+    )
+    assert "at the end 30 times; untrained ones 1.2 times" in text
+    assert "falls from 50 % of the token types without training to 5.0 % after 1,000 updates, and then rises" in text
+    assert "in 70 % of examples without training, in 100 % after 1 updates, and in 40 % after 2,000." in text
+    falling = atlas_pictures.said(KNOWN | {"rank": [0.4, 0.2, 0.1]})
+    assert "rises" not in falling
+    assert all(len(line) <= 120 for line in atlas_pictures.said(KNOWN).splitlines())
+
+
+def test_a_page_without_its_place_or_its_atlas_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="it has no"):
+        atlas_pictures.renewed("a", KNOWN)
+    with pytest.raises(SystemExit, match="cannot draw its pictures"):
+        atlas_pictures.main(["--out", str(tmp_path / "atlas.md"), "--training", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_has_every_line_and_no_hidden_text(atlas, tmp_path):
+    page = tmp_path / "atlas.md"
+    page.write_text(f"{atlas_pictures.BEGIN}\n{atlas_pictures.END}\n", encoding="utf-8")
+    atlas_pictures.main(["--out", str(page), "--training", str(atlas)])
+    assert "values agree with the next token 1 times" in page.read_text(encoding="utf-8")
+    drawn = (tmp_path / "pictures" / "training-steps.svg").read_text(encoding="utf-8")
+    panels = [part for part in ET.fromstring(drawn) if part.tag.endswith("svg")]
+    assert len(panels) == len(atlas_pictures.SHOWN["training"])
+    assert "aria-" not in drawn and "@font-face" not in drawn
+    lines = re.findall(r'<path d="M[^"]*" stroke="(?:rgb\([^)]*\)|#\w+)" stroke-width="1.2"', drawn)
+    assert len(lines) == 2 * len(panels)
+    atlas_pictures.main(["--out", str(page), "--check"])
+
+
+def test_small_drawings_keep_their_words():
+    svg = '<svg class="x"><text aria-label="0.25" transform="translate(1.234,0.5)">0.25</text></svg>'
+    assert atlas_pictures.small(svg) == '<svg><text transform="translate(1.2,0.5)">0.25</text></svg>'
+
+
+@pytest.mark.parametrize("path", atlas_pictures.PICTURES.values(), ids=str)
+def test_the_pages_pictures_are_small_and_shown(path):
+    picture = ROOT / "docs" / path
+    assert picture.stat().st_size <= atlas_pictures.LARGEST
+    assert ET.parse(picture).getroot().tag.endswith("svg")
+    assert f"]({path.as_posix()})" in (ROOT / "docs" / "atlas.md").read_text(encoding="utf-8")
+
+
+def test_the_published_numbers_are_small_and_those_of_the_page():
+    (tracked,) = yaml.safe_load((ROOT / "data" / "training-steps.dvc").read_text())["outs"]
+    assert tracked["size"] <= 1_500_000 and tracked["nfiles"] == 1
+    published = ROOT / "data" / "training-steps"
+    if not published.is_dir():
+        pytest.skip("needs dvc pull data/training-steps.dvc")
+    found = members([published], over="updates")
+    recipe = yaml.safe_load((ROOT / "config" / "demo_gpt2_model.yaml").read_text())
+    assert [member.step for member in found] == recipe["checkpoints"]
+    assert not match.differences(found) and {how for how, _ in match.texts(found, any_text=False)} == {SAME}
+    kept = json.loads((ROOT / "docs" / atlas_pictures.KEPT).read_text())
+    assert atlas_pictures.facts(json.loads((published / "summary.json").read_text())) == kept
