@@ -15,7 +15,7 @@ import torch
 from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.segment import rule
-from ff_memories.memories import chosen, untrained
+from ff_memories.memories import chosen, coefficient_sample, untrained
 from ff_memories.memories.promoted import LOGITS
 from ff_memories.memories.values import TILE
 from ff_memories.model.decoder import Batch, Layer
@@ -152,9 +152,13 @@ def steps(
     every_value = 2.7 * cells * head  # the tails double the products, and ranks need counts
     values_seconds = every_value * min(1, looked * TILE / cells)  # whole tiles are projected
     others = every_value if looked < cells else 0  # section 5 needs the predictions of all values
-    shaded = min(train, shown * config.gallery.shaded * SENTENCE // 2) * forward / 2
+    seen = min(top, config.gallery.triggers) if config.gallery.shaded else 0  # triggers of a key that are shaded
+    shaded = min(train, shown * seen * SENTENCE // 2) * forward / 2
+    near = 2 * shown * cells // shape.signs * shape.model  # products of keys, and of values, with all others
     projected = min(cells, shown * max(1, LOGITS // shape.vocab))  # whole parts likewise
-    gallery = shaded + 13 * projected * head  # every word's probability; summing takes longer than the products
+    gallery = (
+        shaded + near * speed.logit + 13 * projected * head
+    )  # every word's probability; summing takes longer than the products
     text = 25 * shown * min(top, config.gallery.triggers) * SENTENCE  # levels, and the index of the triggers' tokens
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * SENTENCE // 2
     sampled = (
@@ -181,7 +185,8 @@ def steps(
         Step("composition", 1, speed.start + layered + others, running + corpus_bytes, 0.02 * lists, running),
         Step("baseline_model", 4, speed.start + values_seconds + others + sampled * forward * 1.2,
              running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
-        Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes, 350 * shown, running),
+        Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes + 4 * coefficient_sample.HELD
+             + 40 * shown * seen * SENTENCE, 800 * shown, running),
         Step("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
