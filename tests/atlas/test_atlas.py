@@ -473,6 +473,9 @@ def test_more_runs_than_fit_beside_a_statement_stand_below_it(many):
     assert html.count("<td>step") == 6
 
 
-def test_a_config_in_the_runs_own_folder_is_the_runs(pair, tmp_path):
-    (tmp_path / "config" / "two.yaml").rename(pair[1] / "config.yaml")
+def test_a_config_in_the_runs_own_folder_is_the_runs(pair, tmp_path, capsys):
+    for folder in pair:
+        (tmp_path / "config" / f"{folder.name}.yaml").rename(folder / "config.yaml")
+    assert ended(*pair, "--out", tmp_path / "out") == 0
+    assert "Settings: “one” and “two” from config.yaml in the run's own folder." in capsys.readouterr().out
     assert members(pair)[1].known_from == "results/two/config.yaml"

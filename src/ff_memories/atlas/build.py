@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.atlas import match, panels, recorded, text
+from ff_memories.atlas import match, panels, recorded, settings, text
 from ff_memories.atlas.member import Member
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
@@ -120,7 +120,9 @@ def _said(
     sources: dict[str, list[str]] = {}
     for member in members:
         if member.resolved is not None:
-            sources.setdefault(member.known_from, []).append(_quoted(member))
+            beside = member.known_from == f"results/{member.name}/{settings.BESIDE}"
+            file = f"{settings.BESIDE} in the run's own folder" if beside else member.known_from
+            sources.setdefault(file, []).append(_quoted(member))
     if sources:
         notes.append(f"Settings: {listed([f'{listed(own)} from {file}' for file, own in sources.items()])}.")
     return warnings, notes
