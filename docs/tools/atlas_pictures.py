@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from pages import ROOT, options, renew
-from readme import side_by_side
 
 from ff_memories.base.files import write_whole
 from ff_memories.figures import render
@@ -22,6 +21,7 @@ from ff_memories.figures import render
 KEPT = Path("data/atlas.json")
 PICTURES = {"models": Path("pictures/atlas.svg"), "training": Path("pictures/training-steps.svg")}
 SHOWN = {"models": ("agreement", "residual"), "training": ("agreement", "rank", "residual")}
+SIZE = re.compile(r'<svg[^>]*\swidth="([\d.]+)"[^>]*\sheight="([\d.]+)"')
 LARGEST = 60_000  # bytes of a picture
 BEGIN, END = "<!-- over training: python docs/tools/atlas_pictures.py -->", "<!-- end -->"
 
@@ -106,13 +106,21 @@ def renewed(text: str, known: Mapping[str, Any]) -> str:
     return place.sub(lambda _: f"{BEGIN}\n{said(known)}\n{END}", text, count=1)
 
 
+def side_by_side(pictures: Sequence[str]) -> str:
+    """Return one SVG with several beside each other."""
+    parts, at, tallest = [], 0.0, 0.0
+    for picture in pictures:
+        width, height = (float(side) for side in SIZE.findall(picture)[0])
+        parts.append(re.sub(r"^.*?(?=<svg)", "", picture, flags=re.DOTALL).replace("<svg", f'<svg x="{at}" y="0"', 1))
+        at, tallest = at + width, max(tallest, height)
+    size = f'width="{at}" height="{tallest}" viewBox="0 0 {at} {tallest}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>\n'
+
+
 def picture(atlas: Path, kind: str) -> str:
     """Return an atlas's panels side by side."""
-    drawn = {}
-    for panel in SHOWN[kind]:
-        spec = json.loads((atlas / "figures" / f"{panel}.vl.json").read_text(encoding="utf-8"))
-        drawn[panel] = drawing(spec, panel, bars=kind == "models")
-    made = side_by_side(drawn, titled=False)
+    read = lambda panel: json.loads((atlas / "figures" / f"{panel}.vl.json").read_text(encoding="utf-8"))
+    made = side_by_side([drawing(read(panel), panel, bars=kind == "models") for panel in SHOWN[kind]])
     if len(made.encode()) > LARGEST:
         raise ValueError(f"the picture has {len(made.encode()):,} bytes, more than {LARGEST:,}")
     return made

@@ -1,6 +1,6 @@
-"""Update the README's line of verdicts and its pictures from runs; docs/data/demo.json keeps the data.
+"""Update the README's line of verdicts and its first picture from the demo run; docs/data/demo.json keeps the data.
 
-``--results`` names the demo run. The second picture needs the runs of the other demo models beside it.
+``--results`` names the run. The second picture is an atlas's: atlas_pictures.py draws it.
 """
 
 import json
@@ -17,9 +17,6 @@ from ff_memories.claims import summary
 from ff_memories.model.info import read_info
 
 KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"
-SECOND = Path("docs/pictures/demo-models.svg")
-MODELS = {"demo-gpt2": "GPT-2, 12 layers", "demo-llama": "Llama, 8 layers"}
-SIZE = re.compile(r'<svg[^>]*\swidth="([\d.]+)"[^>]*\sheight="([\d.]+)"')
 BEGIN, END = "<!-- the demo's verdicts: python docs/tools/readme.py -->", "<!-- end -->"
 
 
@@ -48,19 +45,6 @@ def of_run(results: Path) -> tuple[dict[str, Any], str]:
     return facts(claims, results.name, scope), (results / f"figures/{FIGURE}.svg").read_text(encoding="utf-8")
 
 
-def side_by_side(pictures: Mapping[str, str], titled: bool = True) -> str:
-    """Return one SVG with several beside each other, each under its title unless ``titled`` is false."""
-    parts, at, tallest, above = [], 0.0, 0.0, 18 if titled else 0
-    for title, picture in pictures.items():
-        width, height = (float(side) for side in SIZE.findall(picture)[0])
-        inner = re.sub(r"^.*?(?=<svg)", "", picture, flags=re.DOTALL).replace("<svg", f'<svg x="{at}" y="{above}"', 1)
-        middle = f'x="{at + width / 2}" y="12" text-anchor="middle" font-family="sans-serif" font-size="11"'
-        parts.append((f"<text {middle}>{title}</text>" if titled else "") + inner)
-        at, tallest = at + width, max(tallest, height)
-    size = f'width="{at}" height="{tallest + above}" viewBox="0 0 {at} {tallest + above}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>\n'
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = options(__doc__, ROOT / "README.md")
     parser.add_argument("--results", type=Path, help=f"a run's folder; default: the data in {KEPT}")
@@ -74,10 +58,6 @@ def main(argv: list[str] | None = None) -> None:
     if picture is not None and not args.check:
         write_whole(root / KEPT, json.dumps(known, indent=1, sort_keys=True) + "\n")
         write_whole(root / PICTURE, picture)
-        drawn = {said: args.results.parent / run / f"figures/{FIGURE}.svg" for run, said in MODELS.items()}
-        if all(path.is_file() for path in drawn.values()):
-            pictures = {said: path.read_text(encoding="utf-8") for said, path in drawn.items()}
-            write_whole(root / SECOND, side_by_side(pictures))
     renew(args.out, new, args.check)
 
 

@@ -102,3 +102,11 @@ def test_the_published_numbers_are_small_and_those_of_the_page():
     assert not match.differences(found) and {how for how, _ in match.texts(found, any_text=False)} == {SAME}
     kept = json.loads((ROOT / "docs" / atlas_pictures.KEPT).read_text())
     assert atlas_pictures.facts(json.loads((published / "summary.json").read_text())) == kept
+
+
+def test_panels_stand_side_by_side():
+    one = '<?xml version="1.0"?><svg class="marks" width="20" height="30"><g id="a"/></svg>'
+    other = '<svg class="marks" width="40" height="10"><g id="b"/></svg>'
+    made = ET.fromstring(atlas_pictures.side_by_side([one, other]))
+    assert (made.get("width"), made.get("height")) == ("60.0", "30.0")
+    assert [found.get("x") for found in made.iter() if found.tag.endswith("svg")] == [None, "0.0", "20.0"]

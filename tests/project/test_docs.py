@@ -6,7 +6,6 @@ import json
 import re
 import runpy
 import shlex
-import xml.etree.ElementTree as ET
 
 import atlas_pictures
 import commands
@@ -202,15 +201,6 @@ def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
         readme.main(["--out", str(page), "--check"])
     readme.main(["--out", str(page)])
     assert "1 hold" in page.read_text(encoding="utf-8")
-
-
-def test_pictures_stand_side_by_side_under_their_titles():
-    one = '<?xml version="1.0"?><svg class="marks" width="20" height="30"><g id="a"/></svg>'
-    other = '<svg class="marks" width="40" height="10"><g id="b"/></svg>'
-    made = ET.fromstring(readme.side_by_side({"A": one, "B": other}))
-    assert (made.get("width"), made.get("height")) == ("60.0", "48.0")
-    assert [found.get("x") for found in made.iter() if found.tag.endswith("svg")] == [None, "0.0", "20.0"]
-    assert [found.text for found in made.iter() if found.tag.endswith("text")] == ["A", "B"]
 
 
 def test_a_page_is_written_and_an_old_one_named(tmp_path):

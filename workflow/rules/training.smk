@@ -47,7 +47,7 @@ rule train_transformer:
 
 
 # Runs over the training steps of the demo's GPT-2; `all` does not need them.
-STEPS = read_yaml(Path("config/demo_gpt2_model.yaml"))["checkpoints"]
+STEPS = read_yaml(Path(workflow.basedir) / "config/demo_gpt2_model.yaml")["checkpoints"]
 
 
 rule checkpoint_config:
