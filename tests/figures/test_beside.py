@@ -4,9 +4,12 @@ import base64
 import io
 import json
 import re
+import struct
+import zlib
 
 import polars as pl
 import pytest
+import vl_convert
 from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts
 from fontTools.ttLib import TTFont
 
@@ -112,6 +115,26 @@ def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():
     assert svg.count("@font-face") == 1 and "agreement rate" in texts(svg)
     assert re.findall(r'@font-face\{font-family:"([^"]+)"', font.face()) == ["Liberation Sans"]
     assert inline(svg, "figure4", "it").count("@font-face") == 0
+
+
+def content(image):
+    """Read a PNG's chunks, checksums checked; the pixels inflated."""
+    chunks, at = [], 8
+    while at < len(image):
+        size, name = struct.unpack_from(">I4s", image, at)
+        held = image[at + 4 : at + 8 + size]
+        assert struct.unpack_from(">I", image, at + 8 + size) == (zlib.crc32(held),)
+        chunks.append((name, held[4:]))
+        at += 12 + size
+    pixels = zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT"))
+    return image[:8], [chunk for chunk in chunks if chunk[0] != b"IDAT"], pixels
+
+
+def test_a_png_is_small_and_has_the_pixels_that_were_drawn():
+    made = vl_convert.svg_to_png(drawing("figure4"), scale=4)
+    small = render.compressed(made)
+    assert content(small) == content(made)
+    assert len(small) < len(made) / 2 and render.compressed(small) == small
 
 
 def test_a_png_has_four_pixels_a_point():
