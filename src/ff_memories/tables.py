@@ -25,6 +25,8 @@ SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 MUTATION = pl.Enum(["first", "last", "random"])
 KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
 SPLIT = pl.Enum(["train", "validation"])
+HISTOGRAM_BINS = 20
+TOP_LEVEL = 61  # of the table `levels`
 MOST_NEURONS = 1 << 15  # with both signs, so keys still fit their type
 Columns = dict[str, pl.DataType | type[pl.DataType]]
 
@@ -133,13 +135,13 @@ TABLES = {
     ),
     "levels": Schema(
         "how high every key's memory coefficient is after each token of a shown trigger, for the gallery: 0 for none "
-        "or less, 61 for the key's largest",
+        f"or less, {TOP_LEVEL} for the key's largest",
         ("layer", "key", "rank", "position"),
         {"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION, "level": pl.UInt8},
     ),
     "histogram": Schema(
         "every key's positive coefficients in a random sample of the training text, for the gallery: how many lie in "
-        "each of 20 equal bins from 0 to the coefficient of its top trigger; empty bins have no row",
+        f"each of {HISTOGRAM_BINS} equal bins from 0 to the coefficient of its top trigger; empty bins have no row",
         ("layer", "key", "bin"),
         {"layer": LAYER, "key": KEY, "bin": pl.UInt8, "n": pl.UInt32},
     ),

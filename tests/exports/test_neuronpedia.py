@@ -119,10 +119,16 @@ def test_every_layer_and_sign_is_a_source_with_the_rows_it_refers_to(exported):
 
 def test_features_have_neuronpedias_columns_and_the_tables_values(llama, exported):
     types = Tokenizer.from_file(str(llama / "model" / "tokenizer.json"))
-    promoted, best = defaultdict(list), {}
-    rows = raw(llama, "promoted").sort("token_rank")
-    for layer, key, sign, token, chance in rows.select("layer", "key", "sign", "token", "probability").iter_rows():
-        promoted[layer, key, sign].append((token, chance))
+    lists, best, rates, bins = {"promoted": defaultdict(list), "demoted": defaultdict(list)}, {}, {}, defaultdict(dict)
+    for name, of in lists.items():
+        rows = raw(llama, name).sort("token_rank")
+        for layer, key, sign, token, logit in rows.select("layer", "key", "sign", "token", "logit").iter_rows():
+            of[layer, key, sign].append((token, logit))
+    for layer, key, sign, fired, n in raw(llama, "firing").select(
+        "layer", "key", "sign", "fired", "prefixes").iter_rows():  # fmt: skip
+        rates[layer, key, sign] = fired / n
+    for layer, key, sign, at, n in raw(llama, "histogram").select("layer", "key", "sign", "bin", "n").iter_rows():
+        bins[layer, key, sign][at] = n
     for layer, key, sign, top in raw(llama, "triggers").filter(rank=1).select(
         "layer", "key", "sign", "coefficient").iter_rows():  # fmt: skip
         best[layer, key, sign] = top
@@ -138,10 +144,13 @@ def test_features_have_neuronpedias_columns_and_the_tables_values(llama, exporte
             assert at not in seen
             seen.add(at)
             assert row["maxActApprox"] == best.get(at, 0.0)
-            assert row["pos_values"] == [chance for _, chance in promoted[at]]
-            opposite = promoted[layer, at[1], -sign]
-            assert row["neg_values"] == [-chance for _, chance in opposite]
-            whole = [types.decode([token]) for token, _ in [*promoted[at], *opposite]]
+            up, down = lists["promoted"][at], lists["demoted"][at]
+            assert row["pos_values"] == [logit for _, logit in up] and row["neg_values"] == [logit for _, logit in down]
+            assert min(row["pos_values"]) >= max(row["neg_values"]) and row["frac_nonzero"] == rates[at]
+            assert row["freq_hist_data_bar_heights"] == list(bins[at].values())
+            middles = [20 * middle / row["maxActApprox"] - 0.5 for middle in row["freq_hist_data_bar_values"]]
+            assert middles == pytest.approx(list(bins[at]), abs=1e-5)
+            whole = [types.decode([token]) for token, _ in [*up, *down]]
             for text, known in zip([*row["pos_str"], *row["neg_str"]], whole, strict=True):
                 assert text == known or "\ufffd" in known or not known, "a token's text, with its leading blank"
     assert seen == {(lay, k, s) for lay in range(1, LAYERS + 1) for k in range(KEYS) for s in (1, -1)}

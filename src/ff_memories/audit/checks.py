@@ -25,9 +25,9 @@ from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs import model_folder
 from ff_memories.memories import chosen
 from ff_memories.memories.composition import SHARES
-from ff_memories.memories.shading import TOP_LEVEL
 from ff_memories.memories.trigger_table import POSITIONS
 from ff_memories.memories.values import other
+from ff_memories.tables import TOP_LEVEL
 from ff_memories.workflow.run import Run
 
 Row = dict[str, Any]

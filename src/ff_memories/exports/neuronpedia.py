@@ -9,7 +9,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import BLANK
 from ff_memories.corpus.types import Types
+from ff_memories.tables import HISTOGRAM_BINS
 
 BATCH = 1024  # features in a file, as in Neuronpedia's own exports
 NEGATIVE = "-neg"  # ends the name of the source of a layer's memories with sign -1
@@ -67,30 +68,42 @@ def token_texts(types: Types) -> list[str]:
     return [" " + text[1:] if text.startswith(BLANK) and len(text) > 1 else text for text in every]
 
 
-def features(values: pl.DataFrame, promoted: pl.DataFrame, triggers: pl.DataFrame, neurons: int | None,
+SHOWN = ("promoted", "demoted", "firing", "histogram", "triggers")  # tables that features are made of
+
+
+def features(values: pl.DataFrame, shown: Mapping[str, pl.DataFrame], neurons: int | None,
              texts: list[str], names: Names) -> Iterator[Row]:  # fmt: skip
     """Yield the features of one layer and sign, by key.
 
     Args:
         values: rows of the table `values` of that layer and sign, sorted by key.
-        promoted, triggers: all rows of the layer, of both signs.
+        shown: rows of the tables ``SHOWN`` of the layer.
         neurons: d_m where both signs are memories of their own, else ``None``.
         texts: from ``token_texts``.
     """
-    most = dict(triggers.filter(pl.col("rank") == 1).select("key", "coefficient").iter_rows())
-    lists = promoted.sort("key", "token_rank").group_by("key").agg("token", "probability")
-    tops = {key: (tokens, chances) for key, tokens, chances in lists.iter_rows()}
+    most = dict(shown["triggers"].filter(pl.col("rank") == 1).select("key", "coefficient").iter_rows())
+    rates = dict(shown["firing"].select("key", pl.col("fired") / pl.col("prefixes")).iter_rows())
+    high, low = (_lists(shown[name], "token_rank", "token", "logit") for name in ("promoted", "demoted"))
+    bars = _lists(shown["histogram"], "bin", "bin", "n")
     for row in values.iter_rows(named=True):
         key, sign = memories.apart(row["key"], neurons)
-        shown = tops.get(row["key"], ([row["top_token"]], [row["top_probability"]]))
-        opposite = ([], []) if neurons is None else tops.get(memories.folded(key, -sign, neurons), ([], []))
+        own = row["key"]
+        (up, up_logits), (down, down_logits), (bins, counts) = (of.get(own, ([], [])) for of in (high, low, bars))
         yield {
             "modelId": names.model, "layer": names.source(row["layer"], sign), "index": str(key),
             "sourceSetName": names.set_of(sign), "creatorId": names.creator,
-            "maxActApprox": most.get(row["key"], 0.0), "hasVector": False,
-            "pos_str": [texts[token] for token in shown[0]], "pos_values": shown[1],
-            "neg_str": [texts[token] for token in opposite[0]], "neg_values": [-chance for chance in opposite[1]],
+            "maxActApprox": most.get(own, 0.0), "hasVector": False, "frac_nonzero": rates[own],
+            "pos_str": [texts[token] for token in up], "pos_values": up_logits,
+            "neg_str": [texts[token] for token in down], "neg_values": down_logits,
+            "freq_hist_data_bar_heights": counts,
+            "freq_hist_data_bar_values": [(at + 0.5) * most[own] / HISTOGRAM_BINS for at in bins],
         }  # fmt: skip
+
+
+def _lists(frame: pl.DataFrame, by: str, *columns: str) -> dict[int, tuple[list[Any], ...]]:
+    """Return the columns of a table as lists in the order of one of them, by key."""
+    parts = frame.sort("key", by).group_by("key", maintain_order=True).agg(pl.col(c).alias(f"{c}s") for c in columns)
+    return {key: tuple(lists) for key, *lists in parts.iter_rows()}
 
 
 def activations(triggers: pl.DataFrame, shading: pl.DataFrame, corpus: Corpus, neurons: int | None,

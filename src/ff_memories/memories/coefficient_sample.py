@@ -15,9 +15,9 @@ from ff_memories.memories import batching
 from ff_memories.memories.trigger_table import POSITIONS, available
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
+from ff_memories.tables import HISTOGRAM_BINS as BINS
 from ff_memories.tables import TABLES
 
-BINS = 20
 PERCENTILES = (25, 50, 75, 95)
 HELD = 1 << 27  # coefficients held at once
 

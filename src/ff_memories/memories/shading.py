@@ -13,8 +13,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel, at
-
-TOP_LEVEL = 61  # of a key's largest coefficient; 0 of none or less
+from ff_memories.tables import TOP_LEVEL
 
 
 def table(decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:

@@ -48,7 +48,11 @@ def run(args: argparse.Namespace) -> None:
         )
     corpus, types = store.read(path), read_types(run_.dictionary)
     info = read_info(run_.path("model", "info.json"))
-    values, promoted, triggers = (tables.read(run_.table(name)) for name in ("values", "promoted", "triggers"))
+    values = tables.read(run_.table("values"))
+    of_keys = {name: tables.read(run_.table(name)) for name in neuronpedia.SHOWN}
+    if "logit" not in of_keys["promoted"].columns:
+        raise UserError("promoted: this run has no logits, because an older version made it", "run snakemake again")
+    triggers = of_keys["triggers"]
     if (triggers["sentence"] >= len(corpus)).any():
         raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")
     shading = tables.read(run_.table("shading"))
@@ -75,16 +79,17 @@ def run(args: argparse.Namespace) -> None:
     with atomic_folder(args.out) as folder:
         made = [0, 0]
         for layer in range(1, info["layers"] + 1):
-            own = [frame.filter(pl.col("layer") == layer) for frame in (values, promoted, triggers, shown, shading)]
+            values_, shown_, along = (frame.filter(pl.col("layer") == layer) for frame in (values, shown, shading))
+            others = {name: frame.filter(pl.col("layer") == layer) for name, frame in of_keys.items()}
             for sign in (1,) if half is None else (1, -1):
                 here = pl.lit(True) if half is None else (pl.col("key") >= half) == (sign < 0)
-                if not len(rows := own[0].filter(here).sort("key")):
+                if not len(rows := values_.filter(here).sort("key")):
                     continue
                 source = folder / name / names.source(layer, sign)
                 neuronpedia.write_source(source, names, layer, sign, sizes, run_.config.run)
-                found = neuronpedia.features(rows, own[1], own[2], half, texts, names)
+                found = neuronpedia.features(rows, others, half, texts, names)
                 made[0] += neuronpedia.write_batches(source / "features", found)
-                acts = neuronpedia.activations(own[3].filter(here), own[4].filter(here), corpus, half, texts, names)
+                acts = neuronpedia.activations(shown_.filter(here), along.filter(here), corpus, half, texts, names)
                 made[1] += neuronpedia.write_batches(source / "activations", acts)
     print(f"wrote {made[0]:,} features and {made[1]:,} activations to {args.out}")
 

@@ -11,10 +11,11 @@ from ff_memories.claims.measures import MUTATIONS
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.text import number
 from ff_memories.report.passages import LONGEST
+from ff_memories.tables import HISTOGRAM_BINS, TOP_LEVEL
 
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-BINS = 20  # of a histogram
+assert len(LEVELS) == TOP_LEVEL + 1
 
 
 def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
@@ -97,7 +98,7 @@ def _shades(material: Material) -> str | None:
     """Return the levels of all triggers' tokens, one character each; ``None`` if the gallery shows no shading."""
     if material.levels.is_empty():
         return None
-    levels = np.minimum(material.levels["level"].to_numpy(), len(LEVELS) - 1)
+    levels = np.minimum(material.levels["level"].to_numpy(), TOP_LEVEL)
     return np.frombuffer(LEVELS.encode(), dtype=np.uint8)[levels].tobytes().decode()
 
 
@@ -107,7 +108,7 @@ def _histograms(material: Material) -> dict[int, list[int]]:
     ordinals = material.ordinals(material.histogram).tolist()
     for ordinal, place, n in zip(ordinals, material.histogram["bin"], material.histogram["n"], strict=True):
         bins = out.setdefault(ordinal, [])
-        bins += [0] * (min(place, BINS - 1) + 1 - len(bins))
+        bins += [0] * (min(place, HISTOGRAM_BINS - 1) + 1 - len(bins))
         bins[-1] += n
     return out
 

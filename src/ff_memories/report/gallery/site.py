@@ -14,10 +14,11 @@ from ff_memories.config import Settings
 from ff_memories.model.info import neurons
 from ff_memories.model.scope import TITLES
 from ff_memories.report.gallery import parts, postings
-from ff_memories.report.gallery.keys import BINS, LEVELS, key_parts
+from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary
 from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
 from ff_memories.report.gallery.words import term_parts, word_parts
+from ff_memories.tables import HISTOGRAM_BINS
 
 MANIFEST = "manifest"
 SCRIPTS = (
@@ -95,7 +96,7 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         "counted": not material.firing.is_empty(),
         "sampled": min(config.gallery.sampled, material.corpus.train),
         "levels": LEVELS,
-        "bins": BINS,
+        "bins": HISTOGRAM_BINS,
         "labels": LABELS,
         "target": config.values.target,
         "projection": config.values.projection,
