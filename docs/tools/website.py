@@ -35,6 +35,7 @@ ELSEWHERE = {
     "docs/tutorial-transformers.ipynb": "tutorial-transformers.md",
 }
 EXAMPLE, RUN = "example.md", Path("results/demo")
+ATLASES = {"atlas": "the demo's three models", "training-steps": "one model over its training"}  # beside the run
 TUTORIALS = {  # page -> the model that its cells load, and how to get it
     "tutorial.md": ("data/demo/model.pt", "make pull"),
     "tutorial-transformers.md": ("data/demo-llama/model.safetensors", "make pull RUN=demo-llama"),
@@ -140,7 +141,13 @@ def example(run: Path, text: bool) -> str:
     if not (run / "summary.md").exists():
         return MISSING
     licences = ", ".join(f'<a href="example/licences/{p}.txt">{p} {v}</a>' for p, v in PACKAGES.items())
-    parts = [HEAD + (QUOTED.format(licences=licences) if text else UNQUOTED), "## Figures\n"]
+    parts = [HEAD + (QUOTED.format(licences=licences) if text else UNQUOTED)]
+    parts += [
+        f'<a href="example/{name}/atlas.html">Atlas: {about}</a>\n'
+        for name, about in ATLASES.items()
+        if (run.parent / name / "atlas.html").is_file()
+    ]
+    parts.append("## Figures\n")
     kinds = {"interactive": "html", "numbers": "csv", "PDF": "pdf"} if text else {"numbers": "csv", "PDF": "pdf"}
     for number in sorted(int(figure.stem.removeprefix("figure")) for figure in run.glob("figures/figure*.svg")):
         file = f"example/figures/figure{number}"
@@ -161,6 +168,9 @@ def example_files(run: Path, text: bool) -> Iterator[tuple[str, bytes]]:
             if path.suffix in (".svg", ".html"):
                 content = content.replace(DATASETS.encode(), b"")
             yield f"example/{path.relative_to(run).as_posix()}", content
+    for name in ATLASES:
+        if (page := run.parent / name / "atlas.html").is_file():
+            yield f"example/{name}/atlas.html", page.read_bytes()
     for package in PACKAGES if text else ():
         yield f"example/licences/{package}.txt", licence(metadata.files(package) or []).encode()
 

@@ -72,18 +72,22 @@ def test_formulas_become_mathml(website):
 
 
 def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
-    assert "without a finished demo run" in website.example(tmp_path, True)
-    assert not list(website.example_files(tmp_path, True))
+    run = tmp_path / "demo"
+    assert "without a finished demo run" in website.example(run, True)
+    assert not list(website.example_files(run, True))
     for file in ("figures/figure2.svg", "figures/figure2.html", "report/report.html", "gallery/data/keys-1.js"):
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text("x")
-    (tmp_path / "summary.md").write_text("# demo\n\nAll: [report](report/report.html).\n")
-    shown, files = website.example(tmp_path, True), {name for name, _ in website.example_files(tmp_path, True)}
+        (run / file).parent.mkdir(parents=True, exist_ok=True)
+        (run / file).write_text("x")
+    (run / "summary.md").write_text("# demo\n\nAll: [report](report/report.html).\n")
+    (tmp_path / "atlas").mkdir()
+    (tmp_path / "atlas" / "atlas.html").write_text("x")
+    shown, files = website.example(run, True), {name for name, _ in website.example_files(run, True)}
     assert 'href="example/report/report.html"' in shown and "## demo" in shown
     assert {"example/gallery/data/keys-1.js", "example/licences/numpy.txt"} <= files
     assert set(re.findall(r'href="(example/licences[^"]*)"', shown)) <= files
-    shown, files = website.example(tmp_path, False), {name for name, _ in website.example_files(tmp_path, False)}
-    assert "All: report." in shown and files == {"example/figures/figure2.svg"}
+    shown, files = website.example(run, False), {name for name, _ in website.example_files(run, False)}
+    assert "All: report." in shown and files == {"example/figures/figure2.svg", "example/atlas/atlas.html"}
+    assert 'href="example/atlas/atlas.html"' in shown and "training-steps" not in shown
 
 
 @pytest.fixture(scope="module")
