@@ -15,7 +15,7 @@ from second_device import SecondDevice, another_job, tf32
 
 from ff_memories import api, tables
 from ff_memories.audit import compare, equality, tolerances
-from ff_memories.audit.audit import ROWS, audit, draws
+from ff_memories.audit.audit import READ, ROWS, audit, draws
 from ff_memories.audit.checks import Evidence
 from ff_memories.audit.compare import MEASURED
 from ff_memories.audit.sampling import Aim
@@ -58,7 +58,7 @@ def read(out):
 
 def evidence(folder, settings, out):
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Evidence.read(Run(settings), ROWS, made)
+    return Evidence.read(Run(settings), READ, made)
 
 
 @pytest.fixture(scope="module", params=KINDS, ids="-".join)

@@ -79,6 +79,7 @@ RULES: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 # looser limits, because p-values count resamples, and baselines are measured on few keys and examples
+NEIGHBOUR = 0.1  # of a key's largest coefficient, between neighbouring ones of a sample
 FLIP = 0.005  # one or two units of a few hundred change sides
 LOOSE = {"p": 0.5, "p_holm": 0.5, "baseline": 0.1, "baselines": 0.1}
 UNITS = ("n", "agreeing", "keys", "examples", "pairs")  # columns with the number of units of a statistic
@@ -146,7 +147,7 @@ def compare(a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tole
         elif name == "histogram":
             out[name], recounted = _counts(name, a[name], b[name], limits)
         elif name == "samples":
-            out[name] = _percentiles(name, a[name], b[name], recounted, limits)
+            out[name] = _percentiles(name, a[name], b[name], recounted, lists[1], limits)
         elif name in ("mutations", "shading", "levels") and lists[0] is not None and lists[1] is not None:
             out[name] = _along(name, a[name], b[name], lists[0], lists[1], moved, limits)
         elif FOLLOWS in RULES[name].values():
@@ -259,6 +260,8 @@ def _ranked(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> 
     moved = by_rank.filter(pl.any_horizontal(pl.col(c).ne_missing(pl.col(f"other:{c}")) for c in entry))
     out.cells |= {c: moved.filter(pl.col(c).ne_missing(pl.col(f"other:{c}"))).height for c in entry}
     stays = by_rank.join(moved, on=["layer", "key", place], how="anti")
+    for column in sorted(set(a.columns) ^ set(b.columns)):
+        out.different.append(f"{name}: only one of the runs has the column {column}")
     for column in (set(a.columns) & set(b.columns)) - {"layer", "key", place, score, *entry}:
         if column in RULES[name]:
             _numbers(out, stays, column, RULES[name][column], None)
@@ -315,22 +318,38 @@ def _counts(name: str, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances) -> 
     return out, both.filter(pl.col("n") != pl.col("other:n")).select("layer", "key").unique()
 
 
-def _percentiles(name: str, a: pl.DataFrame, b: pl.DataFrame, recounted: pl.DataFrame, limits: Tolerances) -> Outcome:
+def _percentiles(
+    name: str,
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+    recounted: pl.DataFrame,
+    triggers: pl.DataFrame | None,
+    limits: Tolerances,
+) -> Outcome:
     """Compare prefixes at percentiles of a key's coefficients.
 
-    Another prefix may stand there if its coefficient is the same, up to the tolerance, or if the key's histogram
-    differs: then the percentiles are those of other coefficients.
+    Another prefix may stand there if its coefficient is the same, up to the tolerance. If the key's histogram differs
+    by a few counts, the percentiles are those of neighbouring coefficients: they may differ by ``NEIGHBOUR`` of the
+    key's largest, and one percentile more or less may fall on a prefix of its own.
     """
     out, key = Outcome(name, (len(a), len(b)), limits), list(TABLES[name].key)
     both, only_a, only_b = _joined(a, b, key)
     for side in (only_a, only_b):
-        out.exchanged += side.join(recounted, on=["layer", "key"], how="semi").height
-        missing = side.join(recounted, on=["layer", "key"], how="anti")
+        single = side.filter(pl.len().over("layer", "key") == 1)
+        excused = single.join(recounted, on=["layer", "key"], how="semi")
+        out.exchanged += excused.height
+        missing = side.join(excused, on=key, how="anti")
         out.differs(missing.iter_rows(named=True), "only one of the runs has this row")
     places = [pl.col(c) != pl.col(f"other:{c}") for c in ("sentence", "position")]
     out.exchanged += both.filter(pl.any_horizontal(places)).height
     alike = both.join(recounted, on=["layer", "key"], how="anti")
     _numbers(out, alike, "coefficient", COEFFICIENT, _most(a))
+    if triggers is not None and len(recounted):
+        most = triggers.filter(pl.col("rank") == 1).select("layer", "key", pl.col("coefficient").alias("most"))
+        others = both.join(recounted, on=["layer", "key"], how="semi").join(most, on=["layer", "key"], how="left")
+        gap = (pl.col("coefficient") - pl.col("other:coefficient")).abs()
+        far = others.filter((gap > NEIGHBOUR * pl.col("most")).fill_null(True))
+        out.differs(far.iter_rows(named=True), "coefficient differs")
     return out
 
 

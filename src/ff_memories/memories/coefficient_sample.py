@@ -19,7 +19,8 @@ from ff_memories.tables import HISTOGRAM_BINS as BINS
 from ff_memories.tables import TABLES
 
 PERCENTILES = (25, 50, 75, 95)
-HELD = 1 << 27  # coefficients held at once
+HELD = 1 << 27  # coefficients held at once, if a layer has no more
+KEYS = 128  # counted at once
 
 
 def tables(
@@ -43,11 +44,12 @@ def tables(
     layers = sorted(of_layer) if len(sample.sentence) else []
     for group in (layers[i : i + at_once] for i in range(0, len(layers), at_once)):
         for layer, coefficients in sample.coefficients(decoder, group, batch_tokens).items():
-            keys, top = (of_layer[layer][name].to_numpy() for name in ("key", "coefficient"))
-            m = coefficients[:, keys % decoder.description.keys].T.copy()
-            m[keys >= decoder.description.keys] *= -1
-            histogram.append(_histogram(layer, keys, top, m))
-            samples.append(_samples(layer, keys, m, sample.sentence, sample.position))
+            for own in of_layer[layer].iter_slices(KEYS):
+                keys, top = (own[name].to_numpy() for name in ("key", "coefficient"))
+                m = coefficients[:, keys % decoder.description.keys].T.copy()
+                m[keys >= decoder.description.keys] *= -1
+                histogram.append(_histogram(layer, keys, top, m))
+                samples.append(_samples(layer, keys, m, sample.sentence, sample.position))
     return _all_layers("histogram", histogram), _all_layers("samples", samples)
 
 
@@ -120,14 +122,15 @@ def _samples(layer: int, keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, 
     before = np.full(len(keys), -1)
     for percentile in PERCENTILES:
         place = np.maximum(fires - 1, 0) * percentile // 100
-        own = np.flatnonzero((fires > 0) & (place != before))
-        coefficient = ordered[own, m.shape[1] - fires[own] + place[own]]
-        prefix = (m[own] == coefficient[:, None]).argmax(1)
+        at = ordered[np.arange(len(keys)), m.shape[1] - np.maximum(fires, 1) + place]
+        first = (m == at[:, None]).argmax(1)
+        own = np.flatnonzero((fires > 0) & (first != before))
+        coefficient, prefix = at[own], first[own]
         parts.append(
             _of_layer(layer, key=keys[own], percentile=np.full(len(own), percentile), coefficient=coefficient,
                       sentence=sentence[prefix], position=position[prefix])
         )  # fmt: skip
-        before = place
+        before = first
     return pl.concat(parts)
 
 

@@ -26,19 +26,23 @@ def table(decoder: LanguageModel, shown: pl.DataFrame, n: int) -> pl.DataFrame:
     rows = ((memory["layer"].cast(pl.Int64) - 1) * neurons + memory["key"]).to_numpy()
     parts = []
     for of in ("key", "value"):
-        vectors = torch.cat([(layer.keys if of == "key" else layer.values[:neurons]).cpu() for layer in decoder.layers])
-        other, cosine = closest(vectors, rows, n, both)
+        vectors = torch.cat([(layer.keys if of == "key" else layer.values[:neurons]) for layer in decoder.layers])
+        # a gated key is two vectors: with both changed in sign it fires on other text, not with the other sign
+        signed = both and (of == "value" or vectors.shape[1] == decoder.description.model)
+        other, cosine = closest(vectors, rows, n, signed)
         here, place = (grid.ravel() for grid in np.indices(other.shape))
         parts.append(
-            memory[here].with_columns(
+            memory[here]
+            .with_columns(
                 pl.lit(of).alias("of"),
                 pl.Series("place", place + 1),
                 pl.Series("other_layer", other.ravel() // neurons + 1),
                 pl.Series("other_key", other.ravel() % neurons),
                 pl.Series("cosine", cosine.ravel()),
             )
+            .filter(pl.col("cosine") != 0 if signed else pl.col("cosine") > 0)  # a vector of zeros is like none
         )
-    return pl.concat(parts).filter(pl.col("cosine") != 0)  # a vector of zeros is similar to none
+    return pl.concat(parts)
 
 
 def closest(vectors: torch.Tensor, rows: np.ndarray, n: int, both: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -59,13 +63,13 @@ def closest(vectors: torch.Tensor, rows: np.ndarray, n: int, both: bool = False)
     numbers, cosines = np.empty((len(rows), n), np.int64), np.empty((len(rows), n), np.float32)
     with torch.inference_mode(), Progress(len(rows), "vectors", "similar memories") as progress:
         for start in range(0, len(rows), ROWS):
-            part = torch.tensor(rows[start : start + ROWS])
+            part = torch.tensor(rows[start : start + ROWS], device=vectors.device)
             near = size(unit[part] @ unit.t()).scatter_(1, part[:, None], -torch.inf)
             found = near.topk(min(n + SPARE, len(vectors) - 1), dim=1).indices.sort(dim=1).values
             exact = _cosines(vectors, part, found)
             best = size(exact).sort(dim=1, descending=True, stable=True).indices[:, :n]
             own = slice(start, start + len(part))
-            numbers[own], cosines[own] = found.gather(1, best).numpy(), exact.gather(1, best).numpy()
+            numbers[own], cosines[own] = (x.gather(1, best).cpu().numpy() for x in (found, exact))
             progress.step(len(part))
     return numbers, cosines
 

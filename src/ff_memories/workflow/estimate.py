@@ -186,7 +186,7 @@ def steps(
         Step("baseline_model", 4, speed.start + values_seconds + others + sampled * forward * 1.2,
              running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
         Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes + 4 * coefficient_sample.HELD
-             + 40 * shown * seen * SENTENCE, 800 * shown, running),
+             + 4 * config.gallery.sampled * SENTENCE * shape.keys + 40 * shown * seen * SENTENCE, 800 * shown, running),
         Step("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
         Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip

@@ -50,8 +50,6 @@ def run(args: argparse.Namespace) -> None:
     info = read_info(run_.path("model", "info.json"))
     values = tables.read(run_.table("values"))
     of_keys = {name: tables.read(run_.table(name)) for name in neuronpedia.SHOWN}
-    if "logit" not in of_keys["promoted"].columns:
-        raise UserError("promoted: this run has no logits, because an older version made it", "run snakemake again")
     triggers = of_keys["triggers"]
     if (triggers["sentence"] >= len(corpus)).any():
         raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")

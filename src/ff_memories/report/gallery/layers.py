@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ff_memories.base.annotators import MODEL
 from ff_memories.claims.measures import LABELS, MUTATIONS, key_changes
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.text import number
@@ -76,9 +77,14 @@ def _layer(material: Material, frame: pl.DataFrame, own: range, sparse: dict[str
     }
 
 
+def _counted(material: Material) -> pl.DataFrame:
+    """Return the labels of people and of the proxy; models' labels only stand on the keys' pages."""
+    return material.labels.filter(~pl.col("annotator").str.starts_with(MODEL))
+
+
 def _labels(material: Material) -> dict[int, list[int]]:
-    """Return by ordinal how many triggers have each label, over all annotators."""
-    counted = material.labels.group_by("layer", "key", "label").len().sort("layer", "key", "label")
+    """Return by ordinal how many triggers have each label, over people and the proxy."""
+    counted = _counted(material).group_by("layer", "key", "label").len().sort("layer", "key", "label")
     out: dict[int, list[int]] = {}
     for ordinal, label, n in zip(material.ordinals(counted).tolist(), counted["label"], counted["len"], strict=True):
         out.setdefault(ordinal, [0] * len(LABELS))[LABELS.index(label)] = n
@@ -88,7 +94,8 @@ def _labels(material: Material) -> dict[int, list[int]]:
 def _disagreements(material: Material) -> dict[int, int]:
     """Return by ordinal how many triggers annotators labelled differently, for keys with several annotators."""
     several = (
-        material.labels.group_by("layer", "key", "rank")
+        material.labels.filter(~pl.col("annotator").str.starts_with(MODEL))
+        .group_by("layer", "key", "rank")
         .agg(pl.col("annotator").n_unique().alias("who"), (pl.col("label").n_unique() > 1).alias("differ"))
         .filter(pl.col("who") > 1)
         .group_by("layer", "key")
