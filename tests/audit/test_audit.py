@@ -152,6 +152,16 @@ def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
     assert [fault.partition(":")[0] for fault in draws(other)] == ["mutations", "examples"]
 
 
+def test_counts_and_samples_that_contradict_other_tables_are_found(sound):
+    other, never = copy.copy(sound), (pl.col("layer") == 1) & (pl.col("key") == 3)
+    fired = pl.when(never).then(0).otherwise("fired").cast(pl.UInt64).alias("fired")
+    other.tables = sound.tables | {
+        "firing": sound.tables["firing"].with_columns(fired),
+        "samples": sound.tables["samples"].with_columns(sentence=pl.lit(len(sound.corpus), pl.UInt32)),
+    }
+    assert [fault.partition(":")[0] for fault in draws(other)] == ["firing", "samples"]
+
+
 def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     given = evidence(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
     assert draws(given) == []

@@ -36,11 +36,11 @@ def run(request, tmp_path_factory):
     low, high = {"auto": (1, -1), "released": (0, -1), "full": (1, 0)}[position]
     m = {s: [layer[1][low : len(tokens) + high + 1] for layer in reference.layers(tokens)]
          for s, tokens in enumerate(sentences)}  # fmt: skip
-    return settings, {p.stem: tables.read(p) for p in out.glob("*.parquet")}, m, low
+    return settings, {p.stem: tables.read(p) for p in out.glob("*.parquet")}, m, low, model
 
 
 def test_firing_counts_every_prefix_of_the_text(run):
-    settings, frames, m, _ = run
+    settings, frames, m, *_ = run
     prefixes = sum(len(own[0]) for own in m.values())
     every = [np.sum([(np.asarray(own[layer]) > 0).sum(0) for own in m.values()], axis=0) for layer in range(len(m[0]))]
     asked = settings["triggers"].get("keys")
@@ -53,7 +53,7 @@ def test_firing_counts_every_prefix_of_the_text(run):
 
 
 def test_histograms_and_samples_are_of_the_sampled_sentences(run):
-    settings, frames, m, low = run
+    settings, frames, m, low, _ = run
     n = settings.get("gallery", {}).get("sampled", 500)
     seen = set(frames["samples"]["sentence"])
     drawn = seen if n < len(m) else set(m)
@@ -81,7 +81,7 @@ def test_histograms_and_samples_are_of_the_sampled_sentences(run):
 
 
 def test_levels_are_the_coefficients_along_shown_triggers(run):
-    _, frames, m, low = run
+    _, frames, m, low, _ = run
     triggers, levels = frames["triggers"], frames["levels"]
     assert levels.group_by("layer", "key", "rank").len()["len"].sum() == triggers["position"].sum()
     best = {(row["layer"], row["key"]): row["coefficient"] for row in triggers.filter(rank=1).to_dicts()}
@@ -95,10 +95,25 @@ def test_levels_are_the_coefficients_along_shown_triggers(run):
 
 
 def test_similar_memories_are_those_with_the_highest_cosine(run):
-    frames = run[1]
-    rows = frames["similar"].filter(of="value", layer=1, key=3)
-    assert rows["place"].to_list() == [1, 2, 3, 4, 5] and rows["cosine"].is_sorted(descending=True)
-    assert (3 not in rows.filter(other_layer=1)["other_key"].to_list()) and set(rows["other_layer"]) > {1}
+    similar, layers = run[1]["similar"], run[-1].decoder.layers
+    matrices = {"key": [layer.fc1.weight for layer in layers], "value": [layer.fc2.weight.t() for layer in layers]}
+    for of, weights in matrices.items():
+        vectors = torch.cat([matrix.detach().double() for matrix in weights])
+        cosines = torch.nn.functional.cosine_similarity(vectors[3][None], vectors)
+        cosines[3] = -2
+        best = cosines.sort(descending=True).indices[:5]
+        rows = similar.filter(of=of, layer=1, key=3)
+        assert rows["place"].to_list() == [1, 2, 3, 4, 5]
+        found = (rows["other_layer"].cast(pl.Int64) - 1) * len(weights[0]) + rows["other_key"].cast(pl.Int64)
+        assert found.to_list() == best.tolist()
+        np.testing.assert_allclose(rows["cosine"].to_numpy(), cosines[best].numpy(), atol=1e-6)
+
+
+def test_percentiles_of_few_coefficients_are_different_prefixes():
+    m = np.array([[0, 1, 1, 1, 2], [0, 0, 0, 0, 0], [5, 0, 0, 0, 0], [3, 4, 1, 2, 0]], np.float32)
+    rows = coefficient_sample._samples(1, np.arange(4), m, np.arange(5), np.arange(5) + 10)
+    found = {key: part.select("coefficient", "sentence", "position").rows() for (key,), part in rows.group_by("key")}
+    assert found == {0: [(1, 1, 11)], 2: [(5, 0, 10)], 3: [(1, 2, 12), (2, 3, 13), (3, 0, 10)]}
 
 
 @pytest.mark.parametrize("both", [False, True])
