@@ -24,7 +24,7 @@ ifeq ($(RUN),demo)
   READY = .venv/.ready
 else
   PIPELINE = runs/$(RUN)/dvc.yaml
-  INPUTS = data/$(RUN)
+  INPUTS = data/$(RUN).dvc
   CONFIG = --configfile config/$(RUN).yaml
   READY = .venv/.hf
 endif
