@@ -46,12 +46,6 @@ rule train_transformer:
         command("train-transformer")
 
 
-def training_runs(file):
-    """Return a file of each run over the GPT-2's training. Only these runs need the recipe, which names their steps."""
-    recipe = read_yaml(Path(workflow.basedir) / "config/demo_gpt2_model.yaml")
-    return expand(f"results/demo-gpt2-{{updates}}{file}", updates=recipe["checkpoints"])
-
-
 # Runs over the training steps of the demo's GPT-2; `all` does not need them.
 rule checkpoint_config:
     """Write the config of the run of one checkpoint of the GPT-2's training."""
@@ -77,7 +71,9 @@ rule training_steps:
     Each run is a Snakemake of its own, whose files this one locks.
     """
     input:
-        configs=lambda wildcards: training_runs("/config.yaml"),
+        configs=lambda wildcards: training_runs(
+            "results/demo-gpt2-{updates}/config.yaml"
+        ),
         text=[
             rules.docstrings.output.raw_train,
             rules.docstrings.output.raw_validation,
@@ -91,7 +87,7 @@ rule training_steps:
         "../envs/environment.yaml"
     threads: workflow.cores
     params:
-        runs=lambda wildcards: training_runs(""),
+        runs=lambda wildcards: training_runs("results/demo-gpt2-{updates}"),
     shell:
         "for config in {input.configs:q}; do"
         ' snakemake --nolock --cores {threads} --resources gpu=1 --configfile "$config" -- claims 2>> {log:q}; done;'
