@@ -20,7 +20,7 @@ PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 RUN ?= demo
 ifeq ($(RUN),demo)
   PIPELINE = dvc.yaml
-  INPUTS = data/demo/model.pt data/demo/dict.txt
+  INPUTS = data/demo/model.pt.dvc data/demo/dict.txt.dvc
   READY = .venv/.ready
 else
   PIPELINE = runs/$(RUN)/dvc.yaml
