@@ -75,16 +75,16 @@ def said(known: Mapping[str, Any]) -> str:
     steps: Sequence[float] = known["steps"]
     agreement, rank, residual = (known[name] for name in SHOWN["training"])
     most, least = agreement.index(max(agreement)), rank.index(min(rank))
-    at = lambda place: f"{steps[place]:,.0f}"
+    at = lambda place: f"{steps[place]:,.0f} update" + ("" if steps[place] == 1 else "s")
     text = (
-        f"All numbers are means over {known['layers']} layers. After {at(0)} updates, values agree with the next token "
-        f"{agreement[0]:.0f} times as often as chance, after {at(most)} updates {agreement[most]:.0f} times, and at "
+        f"All numbers are means over {known['layers']} layers. After {at(0)}, values agree with the next token "
+        f"{agreement[0]:.0f} times as often as chance, after {at(most)} {agreement[most]:.0f} times, and at "
         f"the end {agreement[-1]:.0f} times; untrained ones {known['untrained agreement']:.1f} times. "
         f"The next token's median rank falls from {known['untrained rank']:.0%} of the token types without training to "
-        f"{rank[least]:.1%} after {at(least)} updates"
+        f"{rank[least]:.1%} after {at(least)}"
         + (f", and then rises to {rank[-1]:.1%}. " if least < len(rank) - 1 else ". ")
         + f"The residual predicts the output in {known['untrained residual']:.0%} of examples without training, in "
-        f"{residual[0]:.0%} after {at(0)} updates, and in {residual[-1]:.0%} after {at(-1)}."
+        f"{residual[0]:.0%} after {at(0)}, and in {residual[-1]:.0%} at the end."
     )
     return "\n".join(_wrapped(text.replace("%", " %")))
 

@@ -116,15 +116,15 @@ TABLES = {
         FOLDED | _both(_PREDICTED | FOLDED),
     ),
     "promoted": Schema(
-        "the tokens that every value promotes most, for the gallery; `token_rank` 0 is the top token. `logit` is the "
-        "token's log-probability less the mean over the vocabulary",
+        "the tokens that every value promotes most, for the gallery; `token_rank` 0 is the top token. `logit` is what "
+        "the value adds to the token's log-probability under a vector of zeros, less the mean over the vocabulary",
         ("layer", "key", "token_rank"),
         {"layer": LAYER, "key": KEY, "token_rank": pl.UInt16, "token": TOKEN, "probability": pl.Float32},
         optional={"logit": pl.Float32},
     ),
     "demoted": Schema(
-        "the tokens that every value demotes most, for the gallery; `token_rank` 0 is the lowest, `logit` as in "
-        "`promoted`",
+        "the tokens that every value demotes most, for the gallery; `token_rank` 0 has the lowest `logit` (as in "
+        "`promoted`)",
         ("layer", "key", "token_rank"),
         {"layer": LAYER, "key": KEY, "token_rank": pl.UInt16, "token": TOKEN, "logit": pl.Float32},
     ),

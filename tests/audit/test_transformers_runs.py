@@ -21,6 +21,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.seen import Seen
 from ff_memories.audit.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
+from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.training_transformers import tokenizer
 from ff_memories.workflow.run import Run
@@ -136,6 +137,22 @@ def sound(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     return evidence(tmp_path_factory.mktemp("words"), "gpt2", mutations__unit="word")
+
+
+def test_firing_rates_of_a_run_are_the_reference_models(sound):
+    firing, corpus = sound.tables["firing"], sound.corpus
+    low, high = POSITIONS[sound.config.triggers.positions]
+    prefixes, (surely, maybe) = 0, torch.zeros(2, *sound.oracle.keys, dtype=torch.int64)
+    for sentence in range(corpus.train):
+        tokens = corpus.sentence(sentence).tolist()
+        m = torch.stack([own.coefficients()[low : len(tokens) + high + 1] for own in sound.oracle.layers(tokens)])
+        eps = 1e-6 * m.abs().amax()
+        surely, maybe, prefixes = surely + (m > eps).sum(1), maybe + (m > -eps).sum(1), prefixes + m.shape[1]
+    layer, key, fired = firing.select("layer", "key", "fired").cast(pl.Int64).to_numpy().T
+    assert set(firing["prefixes"]) == {prefixes}
+    assert len(set(key.tolist())) == sound.oracle.keys[1], "memories of both signs, if both count"
+    least, most = surely.numpy()[layer - 1, key], maybe.numpy()[layer - 1, key]
+    assert ((least <= fired) & (fired <= most)).all() and (most - least).sum() < 1e-3 * most.sum()
 
 
 def assert_sound(given):

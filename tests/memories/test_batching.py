@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories.base.errors import UserError
+from ff_memories.corpus.prefixes import POSITIONS, available
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching, composition, mutations, trigger_table, triggers, values
 from ff_memories.model.decoder import Batch
@@ -100,11 +101,11 @@ def test_prefixes_are_numbered_through_and_their_texts_recognised(sentences):
     assert len(set(hashes)) == len(set(texts)) == len(set(zip(hashes, texts, strict=True)))
 
 
-@given(SENTENCES, st.sampled_from(list(trigger_table.POSITIONS)), st.data())
+@given(SENTENCES, st.sampled_from(list(POSITIONS)), st.data())
 def test_what_sentences_offer_is_counted_and_too_few_are_refused(sentences, positions, data):
     train = data.draw(st.integers(1, len(sentences)))
     held, every = corpus(sentences, train), prefixes(sentences[:train], positions)
-    counts = trigger_table.available(held, positions)
+    counts = available(held, positions)
     assert counts.tolist() == [sum(s == own for s, _ in every) for own in range(train)]
     for per_sentence, n in (("all", len(every)), ("best", len({s for s, _ in every}))):
         trigger_table.require_enough(held, n, positions, per_sentence)

@@ -30,6 +30,7 @@ from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import (
@@ -236,7 +237,7 @@ def test_weights_that_stay_behind_are_found(paper, left):
 @pytest.mark.slow
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
-@pytest.mark.parametrize("positions", trigger_table.POSITIONS)
+@pytest.mark.parametrize("positions", POSITIONS)
 def test_triggers_of_all_kinds(paper, positions, per_sentence, duplicates):
     kinds = {"positions": positions, "per_sentence": per_sentence, "duplicates": duplicates}
     table = both(lambda place: found(model(paper, place), **kinds))

@@ -44,12 +44,10 @@ def test_facts_are_means_over_the_layers(atlas):
 
 def test_sentences_have_the_numbers():
     text = atlas_pictures.said(KNOWN).replace("\n", " ")
-    assert (
-        "After 1 updates, values agree with the next token 2 times as often as chance, after 1,000 updates 40" in text
-    )
+    assert "After 1 update, values agree with the next token 2 times as often as chance, after 1,000 updates 40" in text
     assert "at the end 30 times; untrained ones 1.2 times" in text
     assert "falls from 50 % of the token types without training to 5.0 % after 1,000 updates, and then rises" in text
-    assert "in 70 % of examples without training, in 100 % after 1 updates, and in 40 % after 2,000." in text
+    assert "in 70 % of examples without training, in 100 % after 1 update, and in 40 % at the end." in text
     falling = atlas_pictures.said(KNOWN | {"rank": [0.4, 0.2, 0.1]})
     assert "rises" not in falling
     assert all(len(line) <= 120 for line in atlas_pictures.said(KNOWN).splitlines())

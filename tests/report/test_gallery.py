@@ -94,11 +94,14 @@ def test_top_tokens_are_the_models_with_the_tables_first(planted_gallery):
     assert (rows(most, "token")[:, 0] == values["top_token"].to_numpy()).all()
     vectors = torch.cat([layer.values for layer in decoder.layers])
     log_p = decoder.vocabulary.log_probabilities(vectors).double().numpy()
-    logits = log_p - log_p.mean(1, keepdims=True)
-    ordered = np.sort(logits, axis=1)
-    for frame, expected in ((most, ordered[:, ::-1]), (least, ordered)):
+    added = log_p - decoder.vocabulary.log_probabilities(torch.zeros_like(vectors[:1])).double().numpy()
+    logits = added - added.mean(1, keepdims=True)
+    assert np.ptp(log_p - added, axis=1).min() > 0.1, "an adaptive softmax prefers some tokens under a vector of zeros"
+    lowest, highest = np.sort(logits, axis=1)[:, :5], np.sort(log_p, axis=1)[:, :-6:-1]
+    np.testing.assert_allclose(rows(least, "logit"), lowest, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.log(rows(most, "probability")), highest, rtol=1e-5, atol=1e-5)
+    for frame in (most, least):
         assert all(len(set(own.tolist())) == 5 for own in rows(frame, "token"))
-        np.testing.assert_allclose(rows(frame, "logit"), expected[:, :5], rtol=1e-5, atol=1e-5)
         own = np.take_along_axis(logits, rows(frame, "token").astype(np.int64), axis=1)
         np.testing.assert_allclose(rows(frame, "logit"), own, rtol=1e-5, atol=1e-5)
     p = np.take_along_axis(np.exp(log_p), rows(most, "token").astype(np.int64), axis=1)
@@ -106,15 +109,9 @@ def test_top_tokens_are_the_models_with_the_tables_first(planted_gallery):
 
 
 def test_a_top_token_that_the_model_lists_elsewhere_comes_first_all_the_same():
-    values = pl.DataFrame({"top_token": [7, 9], "top_probability": [0.5, 0.4]})
-    listed = promoted.Tokens(
-        np.array([[3, 7, 5], [1, 2, 3]]), np.array([[0.5, 0.5, 0.1], [0.3, 0.2, 0.1]]),
-        np.array([[4.0, 4.0, 1.0], [3.0, 2.0, 1.0]]),
-    )  # fmt: skip
-    ids, p, logits = promoted._with_first(values, listed)
-    assert ids.tolist() == [[7, 3, 5], [9, 1, 2]]
-    assert p.tolist() == [[0.5, 0.5, 0.1], [0.4, 0.3, 0.2]]
-    assert logits.tolist() == [[4.0, 4.0, 1.0], [3.0, 3.0, 2.0]]
+    listed = promoted.with_first(torch.tensor([7, 9, 4]), torch.tensor([[3, 7, 5], [1, 2, 3], [4, 6, 8]]))
+    assert listed.tolist() == [[7, 3, 5], [9, 1, 2], [4, 6, 8]]
+    assert promoted.with_first(torch.tensor([2, 3]), torch.tensor([[1], [3]])).tolist() == [[2], [3]]
 
 
 def undo(pairs):
@@ -281,7 +278,7 @@ def arguments(results, **other):
     at = lambda name: results / "tables" / f"{name}.parquet"
     given = {
         "config": json.dumps(
-            {"run": "planted", "gallery": SHOWN, "values": VALUES, "mutations": MUTATE}
+            {"run": "planted", "triggers": KEPT, "gallery": SHOWN, "values": VALUES, "mutations": MUTATE}
         ),
         "info": results / "model" / "info.json", "corpus": results / "corpus" / "corpus.safetensors",
         "dictionary": results.parent.parent / "dict.txt",
@@ -293,6 +290,7 @@ def arguments(results, **other):
     return ["gallery", *(str(x) for k, v in (given | other).items() for x in (f"--{k}", v))]
 
 
+KEPT = {"top": 5, "per_sentence": "best", "positions": "inner", "duplicates": "keep"}
 SHOWN = {"triggers": 2, "shaded": 3, "tokens": 10, "sampled": 500}
 VALUES = {"target": "next", "projection": "adaptive", "projection_seed": 1}
 MUTATE = {"keys_per_layer": 5, "top": 4, "random": "any", "single_token": "skip", "mean": "of_ratios"}

@@ -348,6 +348,15 @@ def test_a_value_shows_logits_up_and_down(site):
     assert all(row.endswith("%") for row in up)
 
 
+def test_a_key_that_a_language_model_labelled_says_so(site):
+    _, gallery = site
+    said = "model-gpt: labels by a language model"
+    gallery.go("#/1/1")
+    assert said in gallery.text and "both model-gpt" in gallery.text
+    gallery.go("#/1/2")
+    assert said not in gallery.text
+
+
 def test_similar_memories_are_links_with_their_cosine(site):
     made, gallery = site
     gallery.go("#/1/7")

@@ -18,6 +18,7 @@ HOSTILE = [
 ]  # fmt: skip
 CONFIG = {
     "run": "made-up",
+    "triggers": {"top": 25, "per_sentence": "best", "positions": "inner", "duplicates": "keep"},
     "gallery": {"triggers": 25, "shaded": 3, "tokens": 10, "sampled": 100},
     "values": {"target": "next", "projection": "adaptive", "projection_seed": 1},
     "mutations": {
@@ -84,7 +85,7 @@ def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, ne
     )  # fmt: skip
     labels = [
         {"annotator": who, "layer": la, "key": 1, "rank": r, "label": label if r < 3 else "shallow"}
-        for who, label in (("ann", "semantic"), ("proxy", "shallow"))
+        for who, label in (("ann", "semantic"), ("model-gpt", "both"), ("proxy", "shallow"))
         for la in range(1, layers + 1) for r in (1, 2, 3)
     ]  # fmt: skip
     found = [

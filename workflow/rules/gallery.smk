@@ -72,6 +72,14 @@ rule gallery:
     conda:
         "../envs/environment.yaml"
     params:
-        **run_.step("gallery", "run", "gallery", "values", "mutations", *run_.sampling),
+        **run_.step(
+            "gallery",
+            "run",
+            "gallery",
+            "triggers",
+            "values",
+            "mutations",
+            *run_.sampling,
+        ),
     shell:
         command("gallery")

@@ -18,9 +18,9 @@ from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.unlisted import Unlisted
 from ff_memories.base.progress import Progress
+from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
 from ff_memories.memories import chosen, coefficient_sample, composition, mutations
-from ff_memories.memories.trigger_table import available
 from ff_memories.tables import TABLES
 
 ROWS: dict[str, Callable[[Evidence, Row], Result]] = {

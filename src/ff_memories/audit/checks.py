@@ -20,12 +20,12 @@ from ff_memories.audit.seen import Reference, Seen
 from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import BOS, Dictionary
+from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs import model_folder
 from ff_memories.memories import chosen
 from ff_memories.memories.composition import SHARES
-from ff_memories.memories.trigger_table import POSITIONS
 from ff_memories.memories.values import other
 from ff_memories.tables import TOP_LEVEL
 from ff_memories.workflow.run import Run
@@ -242,26 +242,31 @@ def _targets(evidence: Evidence, row: Row) -> list[int | None]:
 
 
 def promoted(evidence: Evidence, row: Row) -> Result:
-    """Check a row of ``promoted``: a token's probability and rank."""
-    said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
-    return compare.together([
-        evidence.near.probability("probability", row["probability"], float(said[row["token"]].exp())),
-        evidence.near.rank("token_rank", row["token_rank"], said, row["token"]),
-        *([_logit(evidence, row, said)] if "logit" in row else []),
-    ])  # fmt: skip
+    """Check a row of ``promoted``: a token's probability, rank and logit."""
+    value = evidence.oracle.value(row["layer"], row["key"])
+    said, token = evidence.oracle.of_value(value), row["token"]
+    results = [
+        evidence.near.probability("probability", row["probability"], float(said[token].exp())),
+        evidence.near.rank("token_rank", row["token_rank"], said, token),
+    ]
+    if "logit" in row:
+        results.append(evidence.near.logit("logit", row["logit"], float(_logits(evidence, value)[token])))
+    return compare.together(results)
 
 
 def demoted(evidence: Evidence, row: Row) -> Result:
     """Check a row of ``demoted``: a token's logit and rank from below."""
-    said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
+    logits, token = _logits(evidence, evidence.oracle.value(row["layer"], row["key"])), row["token"]
     return compare.together([
-        _logit(evidence, row, said), evidence.near.rank("token_rank", row["token_rank"], -said, row["token"])
+        evidence.near.logit("logit", row["logit"], float(logits[token])),
+        evidence.near.rank("token_rank", row["token_rank"], -logits, token),
     ])  # fmt: skip
 
 
-def _logit(evidence: Evidence, row: Row, said: torch.Tensor) -> Result:
-    """Compare a logit with log-probabilities (vocab,), less their mean."""
-    return evidence.near.logit("logit", row["logit"], float(said[row["token"]] - said.mean()))
+def _logits(evidence: Evidence, value: torch.Tensor) -> torch.Tensor:
+    """Return (vocab,) what a value adds to the log-probabilities under a vector of zeros, less the mean."""
+    added = evidence.oracle.of_value(value) - evidence.oracle.of_value(torch.zeros_like(value))
+    return added - added.mean()
 
 
 def shading(evidence: Evidence, row: Row) -> Result:

@@ -1,5 +1,6 @@
 """Name the kinds of annotators: people, simulated people, language models, and an automatic proxy."""
 
+import re
 from collections.abc import Collection
 
 import polars as pl
@@ -14,6 +15,15 @@ TYPES = ("shallow", "semantic")
 def is_person() -> pl.Expr:
     """Return the condition for rows with an ``annotator`` who is a person, or simulates one."""
     return (pl.col("annotator") != ANNOTATOR) & ~pl.col("annotator").str.starts_with(MODEL)
+
+
+def prefix_meant(name: str) -> str | None:
+    """Return the prefix, of models or of simulated annotators, that a name nearly has: `Model-x` or `model_x`, say."""
+    spelled = re.sub(r"[\s_:.\u2010-\u2015-]+", "-", name.casefold())
+    for prefix in (MODEL, SIMULATED + "-"):
+        if spelled.startswith(prefix) and not name.startswith(prefix):
+            return prefix
+    return None
 
 
 def preferred(labels: pl.DataFrame) -> pl.DataFrame:

@@ -6,11 +6,9 @@ import numpy as np
 import polars as pl
 
 from ff_memories.base.errors import UserError
+from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.topk import MAX_PREFIXES, TopTriggers
-
-# prefix lengths looked at in a sentence of N tokens: from the first, to N plus the second, inclusive
-POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
 
 
 @dataclass(frozen=True)
@@ -30,12 +28,6 @@ class Prefixes:
         """Return (sentence, position) of prefix numbers."""
         sentence = np.searchsorted(self.starts, prefixes, side="right") - 1
         return sentence, prefixes - self.starts[sentence]
-
-
-def available(corpus: Corpus, positions: str) -> np.ndarray:
-    """Return (sentences,) how many prefixes each training sentence has to offer."""
-    low, high = POSITIONS[positions]
-    return np.maximum(corpus.lengths[: corpus.train] + high - low + 1, 0)
 
 
 def require_enough(corpus: Corpus, top: int, positions: str, per_sentence: str) -> None:

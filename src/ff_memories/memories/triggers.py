@@ -9,12 +9,13 @@ import torch
 from ff_memories.base import seeds
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
+from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import batching
 from ff_memories.memories.checkpoints import Checkpoint
 from ff_memories.memories.firing import fired
 from ff_memories.memories.topk import Entries, TopTriggers
-from ff_memories.memories.trigger_table import POSITIONS, Prefixes
+from ff_memories.memories.trigger_table import Prefixes
 from ff_memories.model.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
 

@@ -8,7 +8,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
-from ff_memories.corpus import store
+from ff_memories.corpus import prefixes, store
 from ff_memories.memories import chosen, trigger_table
 from ff_memories.memories import firing as how_often
 from ff_memories.memories.shards import load
@@ -34,7 +34,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firin
     neurons = best.neurons or best.keys
     asked = chosen.memories(options.keys, len(best.lists), neurons, config)
     keys = best.keys // neurons * chosen.count(options.keys, len(best.lists), neurons)
-    available = trigger_table.available(text, options.positions)
+    available = prefixes.available(text, options.positions)
     reasons = {
         "keys": keys,
         "keys_that_never_fire": keys - len(filled),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ff_memories.base.annotators import ANNOTATOR, PEOPLE, TYPES
+from ff_memories.base.annotators import ANNOTATOR, PEOPLE, TYPES, prefix_meant
 from ff_memories.base.errors import UserError
 from ff_memories.patterns.sample import FEWEST
 
@@ -151,6 +151,10 @@ def _check_annotator(record: Given, problems: Problems) -> None:
         problems.add(record.place, "the annotator's name is missing", "write your name in the column annotator")
     elif record.annotator.casefold() in (ANNOTATOR, PEOPLE):
         problems.add(record.place, f"{record.annotator!r} is a reserved name", "use another name for the annotator")
+    elif prefix := prefix_meant(record.annotator):
+        what = f"{record.annotator!r} could mean {prefix}…, which is not a person's label"
+        hint = f"begin the name with {prefix} exactly, or, for a person, with something else"
+        problems.add(record.place, what, hint)
 
 
 def _check_pattern(record: Record, prefixes: int | None, problems: Problems) -> None:

@@ -94,7 +94,7 @@ def _labels(material: Material) -> dict[int, list[int]]:
 def _disagreements(material: Material) -> dict[int, int]:
     """Return by ordinal how many triggers annotators labelled differently, for keys with several annotators."""
     several = (
-        material.labels.filter(~pl.col("annotator").str.starts_with(MODEL))
+        _counted(material)
         .group_by("layer", "key", "rank")
         .agg(pl.col("annotator").n_unique().alias("who"), (pl.col("label").n_unique() > 1).alias("differ"))
         .filter(pl.col("who") > 1)

@@ -5,12 +5,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base.annotators import MODEL
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole, wrote
 from ff_memories.base.progress import Progress
 from ff_memories.base.templates import environment
 from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
+from ff_memories.corpus.prefixes import available
 from ff_memories.model.info import neurons
 from ff_memories.model.scope import TITLES
 from ff_memories.report.gallery import parts, postings
@@ -94,13 +96,13 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         "bytes_of_a_file": postings.BYTES_OF_A_FILE,
         "shaded": not material.levels.is_empty(),
         "counted": not material.firing.is_empty(),
-        "sampled": min(config.gallery.sampled, material.corpus.train),
+        "sampled": min(config.gallery.sampled, int((available(material.corpus, config.triggers.positions) > 0).sum())),
         "levels": LEVELS,
         "bins": HISTOGRAM_BINS,
         "labels": LABELS,
         "target": config.values.target,
         "projection": config.values.projection,
-        "annotators": material.labels["annotator"].unique().sort().to_list(),
+        "language_models": sorted(name for name in material.labels["annotator"].unique() if name.startswith(MODEL)),
         "files": [Path(name).name for name in sorted(set(material.sentences["file"]))],
         "summary": summary(material),
         **({"shown": _shown(material)} if material.some else {}),

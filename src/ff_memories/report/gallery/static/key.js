@@ -15,7 +15,7 @@ const Key = {
       make("p", { class: "gist" }, this.gist(row)),
       ...(manifest.neurons ? [this.sign(layer, key)] : []),
       make("div", { class: "sides" },
-        make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Key: triggers"), this.triggers(row, record),
+        make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Key: triggers"), this.triggers(row, record), this.models(record),
           record.s ? this.weaker(row, record.s) : null),
         make("aside", { "aria-labelledby": "value" },
           make("section", {}, make("h2", { id: "value" }, "Value: promoted tokens"), this.value(row, record)),
@@ -128,11 +128,17 @@ const Key = {
       labels.map(([who, label]) => make("span", { class: `note label ${label}` }, `${label}`, make("span", { class: "quiet" }, ` ${who}`))));
   },
 
+  // Say whose labels on a page are no person's.
+  models(record) {
+    const names = Object.keys(record.b ?? {}).filter((who) => manifest.language_models.includes(who));
+    return names.length ? make("p", { class: "quiet" }, `${names.join(", ")}: labels by ${names.length > 1 ? "language models" : "a language model"}. No figure or claim counts them.`) : null;
+  },
+
   value(row, record) {
     const logits = record.v[0].length > 2, down = record.d ?? [];
     const most = (logits ? Math.max(...[...record.v.map(([, , x]) => x), ...down.map(([, x]) => -x)]) : record.v[0][1]) || 1;
     return make("div", { class: "card" },
-      logits ? make("p", { class: "quiet" }, "Logit: log-probability less its mean over the vocabulary.") : null,
+      logits ? make("p", { class: "quiet" }, "Logit: what the value adds to a token's log-probability, less the mean over the vocabulary.") : null,
       make("ol", { class: logits ? "tops logits" : "tops" }, record.v.map(([word, p, logit]) => make("li", {},
         make("a", { href: Address.ofList({ promotes: word }), class: "word", title: "values that promote this token" }, token(word)), bar((logits ? logit : p) / most),
         logits ? make("span", { class: "number", title: "logit" }, Numbers.signed(logit)) : null,
