@@ -160,7 +160,7 @@ PANELS = (
     Panel(
         "effective", "Effective memories", "effective memories / d_m", "5.1",
         "median over examples of (Σe)² / Σe² / d_m, with e = (m‖v‖)²",
-        "As many equal memories would add as much. A run of a fairseq model does not measure it.",
+        "How many memories would add as much if all of them added equally, as a share of the layer's.",
         effective, COMPOSITION, "examples", ("composition",),
     ),
     Panel(

@@ -2,7 +2,7 @@
 
 A token's logit is what the value adds to its log-probability, less the mean over the vocabulary. "Adds" compares with a
 vector of zeros. Where one softmax covers the vocabulary, this is the logit less the mean logit. An adaptive softmax
-gives frequent tokens more than rare ones even for a vector of zeros, so that has to be taken off.
+gives frequent tokens more than rare ones even for a vector of zeros; the difference leaves that out.
 """
 
 from dataclasses import dataclass

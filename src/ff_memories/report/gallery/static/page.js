@@ -35,7 +35,7 @@ const Numbers = {
     x === null || x === undefined ? "–" : x >= 0.0995 ? `${(100 * x).toFixed(0)} %` : `${(100 * x).toPrecision(2)} %`,
   // of a number in percent
   rate: (x) => (x === null ? "–" : x === 0 ? "0 %" : x >= 99.5 && x < 100 ? "> 99 %" : `${x >= 9.95 ? x.toFixed(0) : x.toPrecision(2)} %`),
-  signed: (x) => `${x < 0 ? "−" : ""}${Math.abs(x).toPrecision(3)}`,
+  signed: (x) => `${x < 0 ? "−" : ""}${Math.abs(x) < 0.0995 ? Math.abs(x).toFixed(3) : Math.abs(x).toPrecision(3)}`,
   change: (x) =>
     x === null || x === undefined ? "–" : Math.abs(x) < 0.005 ? "0 %" : `${x < 0 ? "−" : "+"}${Math.abs(100 * x).toFixed(0)} %`,
 };
