@@ -169,6 +169,21 @@ def shared_products(_: str, reached: dict[str, float]) -> str:
     return f"both run the products with weights, which are {100 * share:.0f} % of our forward pass" if share else ""
 
 
+def cold_as_fairseq(_: str, reached: dict[str, float]) -> str:
+    """The pass over a model of `transformers` is cold: say what that costs over fairseq's model."""
+    parts = largest("per sentence, cold: ", "of the forward pass", reached)
+    return f"the lists start empty, as in the cold pass above: there, {parts}" if parts else ""
+
+
+def shared_transformers(measure: str, reached: dict[str, float]) -> str:
+    """Both methods make the forward pass of `transformers`: say what share of each it is."""
+    ours = reached.get(f"{measure.partition(':')[0]}: per sentence / transformers' forward")
+    if not ours:
+        return ""
+    shares = f"{100 / (ours * reached[measure]):.0f} % of its time and {100 / ours:.0f} % of ours"
+    return f"both methods run the forward pass, which without padding is {shares}"
+
+
 # how the numbers of a run say why it misses a target, by what the measure's name holds
 REASONS: dict[str, Callable[[str, dict[str, float]], str]] = {
     **{
@@ -178,6 +193,8 @@ REASONS: dict[str, Callable[[str, dict[str, float]], str]] = {
     "^concatenation": of_forward("every prefix", "cold"),
     "^hook and cache": shared_forward,
     "^fairseq's forward": shared_products,
+    "transformers' forward$": cold_as_fairseq,
+    "transformers, padded": shared_transformers,
     "^all keys / ten keys": of_forward("per sentence", "whole"),
     "^values: all": lambda _, reached: largest("values, ", "of our time", reached),
     "^memory, ten times": lambda _, reached: (
