@@ -18,6 +18,7 @@ rule mutations:
     conda:
         "../envs/environment.yaml"
     threads: 4  # for parallel batches, or for torch
+    priority: 1  # claims, and then their sensitivity, wait for it longest
     resources:
         **execution(),
     params:
