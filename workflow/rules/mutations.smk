@@ -15,10 +15,10 @@ rule mutations:
         run_.path("logs", "mutations.log"),
     benchmark:
         run_.path("logs", "mutations.tsv")
+    priority: 1  # claims, and then their sensitivity, wait for it longest
     conda:
         "../envs/environment.yaml"
     threads: 4  # for parallel batches, or for torch
-    priority: 1  # claims, and then their sensitivity, wait for it longest
     resources:
         **execution(),
     params:
