@@ -20,6 +20,7 @@ from ff_memories.audit.tolerances import Tolerances
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.config import load
+from ff_memories.report.wording import counted
 from ff_memories.workflow import dvc, lock
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import DEFAULT
@@ -70,9 +71,9 @@ class Comparison:
         if (triggers := self.tables.get("triggers")) and triggers.cells:
             off, rows = triggers.cells.get("coefficient", 0), triggers.rows[0]
             said.append(f"{off:,} of {rows:,} coefficients differ in their last bits")
-            said.append(f"{triggers.exchanged:,} row{'s' * (triggers.exchanged != 1)} exchanged at near-ties")
+            said.append(f"{counted(triggers.exchanged, 'row', 'rows')} exchanged at near-ties")
         if settled := sum(outcome.settled for outcome in self.tables.values()):
-            said.append(f"{settled:,} other row{'s' * (settled != 1)} with a near-tie")
+            said.append(f"{counted(settled, 'other row', 'other rows')} with a near-tie")
         return "; ".join(said)
 
 
@@ -238,10 +239,10 @@ def page(found: Comparison) -> Iterator[str]:
         rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
         state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"
         if outcome.exchanged:
-            state += f"; {outcome.exchanged:,} rows exchanged at near-ties"
+            state += f"; {counted(outcome.exchanged, 'row', 'rows')} exchanged at near-ties"
             state += f" (largest gap {outcome.gap:.1g})" if outcome.gap else ""
         if outcome.settled:
-            state += f"; {outcome.settled:,} rows with near-ties, confirmed in float64"
+            state += f"; {counted(outcome.settled, 'row', 'rows')} with near-ties, confirmed in float64"
         yield f"{name:18} {rows}: {state}"
         for column, differ in outcome.cells.items():
             if differ:

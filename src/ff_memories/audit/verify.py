@@ -20,6 +20,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import load
+from ff_memories.report.wording import counted
 from ff_memories.workflow import consistency, environment, lock, rebuild
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import DEFAULT, SHARED
@@ -180,7 +181,7 @@ def _audit(check: Check) -> Part:
     data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
     for finding in findings:
         said = finding.statement(aim)
-        near = f" ({finding.near_ties} near-ties)" if finding.near_ties else ""
+        near = f" ({counted(finding.near_ties, 'near-tie', 'near-ties')})" if finding.near_ties else ""
         notes.append(said + near)
         faults += finding.differ
         data["tables"][finding.what] = {
