@@ -1,6 +1,6 @@
-"""Update the README's line of verdicts and its first picture from the demo run; docs/data/demo.json keeps the data.
+"""Update the README's line of verdicts and its Figure 11 from the demo run; docs/data/demo.json keeps the data.
 
-``--results`` names the run. The second picture is an atlas's: atlas_pictures.py draws it.
+``--results`` names the run. trace_picture.py and atlas_pictures.py make the README's other pictures.
 """
 
 import json
