@@ -9,9 +9,9 @@ from running import ROOT
 from ff_memories.workflow import lock
 
 RUNS = {
-    "demo": ("dvc.yaml", "data/demo/model.pt", "data/demo/dict.txt"),
-    "demo-gpt2": ("runs/demo-gpt2/dvc.yaml", "data/demo-gpt2"),
-    "demo-llama": ("runs/demo-llama/dvc.yaml", "data/demo-llama"),
+    "demo": ("dvc.yaml", "data/demo/model.pt.dvc", "data/demo/dict.txt.dvc"),
+    "demo-gpt2": ("runs/demo-gpt2/dvc.yaml", "data/demo-gpt2.dvc"),
+    "demo-llama": ("runs/demo-llama/dvc.yaml", "data/demo-llama.dvc"),
 }
 
 
