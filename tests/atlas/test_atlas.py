@@ -256,12 +256,13 @@ def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
         ((one, empty), "empty: is no run"),
         ((one, bare), "bare: this run has no tables/mutations.parquet, tables/values.parquet"),
         ((one, unjudged), "unjudged: this run has no claims.json"),
-        ((one, one), "two runs are called 'one'"),
+        ((one, one), "are the same folder"),
+        ((one, copy, "--label", f"{copy}=one"), "are the same run: their tables are equal"),
         ((one, one, "--label", f"{one}=again"), "names several of the runs"),
         ((one, copy), "are the same run: their tables are equal"),
         ((one, two, "--label", "tow=x"), "names none of the runs (did you mean two?)"),
         ((one, two, "--label", "two="), "says nothing about a run"),
-        ((one, two, "--label", "two=one"), "two runs are called 'one'"),
+        ((one, two, "--label", "two=one"), f"two runs are called 'one': {one} and {two}"),
         ((one, two, "--label", "two=x", "--label", "two=y"), "given twice"),
         ((one, two, "--over", "updates"), "'one' is not a number"),
     ]:
@@ -414,8 +415,29 @@ def test_a_new_run_joins_a_recorded_atlas(kept, tmp_path):
     assert [run["text"]["relation"] for run in found["runs"]] == [SAME, SAME, SAME]
     assert found["different"] == {"triggers.top": [50, 50, 60]}
     again = finished(tmp_path / "elsewhere", "copy", agreeing=3)  # the tables of the run two
-    with pytest.raises(UserError, match="are the same run: their tables are equal"):
-        members([kept, again])
+    found = [(member.name, member.recorded is None) for member in members([kept, again])]
+    assert found == [("one", False), ("copy", True)]
+    with pytest.raises(UserError, match="are the same folder"):
+        members([kept, kept])
+
+
+def test_an_atlas_says_no_path_of_its_machine(kept, tmp_path):
+    private = {"composition": {"sample_file": "/home/somebody/sample.csv"}}
+    runs = [finished(tmp_path, "here"), finished(tmp_path, "there", agreeing=2, **private)]
+    (tmp_path / "elsewhere").mkdir()
+    given = write_config(tmp_path / "elsewhere", "there", **private)
+    assert ended(*runs, "--config", f"there={given}", "--out", tmp_path / "out") == 0
+    for file in ("summary.json", "atlas.html"):
+        said = (tmp_path / "out" / file).read_text()
+        assert "sample.csv" in said and str(tmp_path) not in said and "/home/somebody" not in said, file
+
+
+def test_the_folder_that_the_command_runs_in_is_not_replaced(atlas, monkeypatch, capsys):
+    one, two = (atlas.parent / "results" / name for name in ("one", "deep"))
+    monkeypatch.chdir(atlas)
+    before = sorted(path.name for path in atlas.iterdir())
+    assert ended(one, two, "--out", ".") == 2 and "the command runs in this folder" in capsys.readouterr().err
+    assert sorted(path.name for path in atlas.iterdir()) == before
 
 
 def test_memories_chosen_by_layer_stay_equal_in_a_recorded_atlas(tmp_path):

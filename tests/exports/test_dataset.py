@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+import subprocess
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -9,12 +11,14 @@ import yaml
 from pipeline import step
 
 from ff_memories import tables
+from ff_memories.audit.certificate import commit
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.exports import dataset
 from ff_memories.exports.published import without_folders
 
 RESULTS = "results/small"
+ORIGIN = dataset.Origin("r", "model", [], "1", "abc", {"run": "r"}, "dvc.lock", "BSD (numpy)")
 
 
 def head(folder):
@@ -89,6 +93,7 @@ def test_with_text_triggers_can_be_read_and_the_licence_is_said(exported):
     types = read_types(run / RESULTS / "model" / "types.json")
     corpus = store.read(run / RESULTS / "corpus" / "corpus.safetensors")
     named = set(read("triggers")["sentence"]) | set(read("examples")["sentence"])
+    named |= set(read("samples")["sentence"])
     assert set(sentences) == named and len(named) > 50
     for number, (tokens, text) in sentences.items():
         assert tokens == corpus.sentence(number).tolist()
@@ -165,7 +170,53 @@ def test_an_existing_folder_is_kept(here, capsys, tmp_path):
 
 def test_a_known_texts_licence_is_named_in_the_card():
     contents = dataset.Contents({"triggers": (1, ["layer"], "about", "0")})
-    origin = dataset.Origin("r", "model", [], "1", "abc", {"run": "r"}, "BSD (numpy)")
-    told = dataset.card(contents, origin, ("other", "bsd-numpy"), with_text=True)
+    told = dataset.card(contents, ORIGIN, ("other", "bsd-numpy"), with_text=True)
     assert "license: other\nlicense_name: bsd-numpy\n" in told and "The licence of that text: BSD (numpy)." in told
-    assert "commit `abc`" in told
+    assert "commit `abc`" in told and "From `dvc.lock`." in told
+
+
+def test_people_are_called_by_number_unless_their_names_are_asked_for(tmp_path):
+    names = ["Ada Lovelace", "Zoe", "model-x", "proxy", "simulated-1"]
+    rows = [(name, 0, "distant") for name in names]
+    labels = pl.DataFrame(rows, schema=tables.TABLES["distance_labels"].columns, orient="row")
+    tables.write(labels, tmp_path / "distance_labels.parquet")
+    rows = [(who, "alpha", 0.5, 0.4, 0.6, 9) for who in ("Zoe", "people", "proxy")]
+    scores = pl.DataFrame(rows, schema=tables.TABLES["annotation_scores"].columns, orient="row")
+    tables.write(scores, tmp_path / "annotation_scores.parquet")
+    found = {name: tmp_path / f"{name}.parquet" for name in ("distance_labels", "annotation_scores")}
+    for to, keep in (("without", False), ("with", True)):
+        (tmp_path / to).mkdir()
+        contents = dataset.write_tables(found, tmp_path / to, with_text=False, with_names=keep)
+        told = dataset.card(contents, ORIGIN, ("unknown", None), with_text=False)
+        assert ("called `person-1`" in told) is not keep
+    read = lambda to, name: tables.read(tmp_path / to / "data" / f"{name}.parquet")
+    assert read("without", "distance_labels")["annotator"].to_list() == ["person-1", "person-2", *names[2:]]
+    assert read("without", "annotation_scores")["who"].to_list() == ["person-2", "people", "proxy"]
+    assert read("with", "distance_labels").equals(labels) and read("with", "annotation_scores").equals(scores)
+
+
+@pytest.mark.parametrize("export", [("hf-dataset",), ("neuronpedia",), ("delphi", "--keys", "1/0")], ids=lambda e: e[0])
+def test_results_of_another_model_than_the_configs_are_refused(here, capsys, tmp_path, export):
+    settings = yaml.safe_load((here / "my.yaml").read_text(encoding="utf-8"))
+    settings["model"]["files"] = {"model.safetensors": "0" * 64}
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    told = refused(capsys, "export", *export, "--configfile", tmp_path / "other.yaml", "--out", tmp_path / "x")
+    assert "names another model than results/small/model/info.json" in told and not (tmp_path / "x").exists()
+
+
+def test_the_commit_is_that_of_the_packages_own_repository(exported, tmp_path):
+    git = lambda *words: subprocess.run(["git", "-C", tmp_path, *words], check=True, capture_output=True, text=True)
+    git("init", "-q")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.txt").write_text("a")
+    assert commit(tmp_path / "own") is None
+    git("add", ".")
+    git("-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first")
+    first = git("rev-parse", "HEAD").stdout.strip()
+    assert commit(tmp_path / "own") == first
+    (tmp_path / "own" / "a.txt").write_text("b")
+    assert commit(tmp_path / "own") == first + "+"
+    (tmp_path / "other").mkdir()
+    assert commit(tmp_path / "other") is None
+    own, (_, said) = commit(Path(dataset.__file__).parents[1]), head(exported[1])
+    assert own is None or f"commit `{own[:40]}" in said

@@ -103,10 +103,8 @@ def test_keys_that_are_none_are_refused(here, capsys, tmp_path, key, said):
     assert said in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def test_a_fairseq_model_is_refused(here, capsys, tmp_path):
-    text = (here / "my.yaml").read_text(encoding="utf-8")
-    text = text.replace("folder: model", "checkpoint: model.pt\n  dictionary: dict.txt")
-    (here / "other.yaml").write_text(text, encoding="utf-8")
+def test_a_fairseq_model_is_refused(fairseq, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(fairseq)
     with pytest.raises(AssertionError):
-        step("export", "delphi", "--configfile", "other.yaml", "--out", tmp_path / "x", "--keys", "1/2")
+        step("export", "delphi", "--configfile", "my.yaml", "--out", tmp_path / "x", "--keys", "1/2")
     assert "delphi reads tokens with a tokenizer of transformers" in capsys.readouterr().err

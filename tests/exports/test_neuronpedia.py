@@ -10,6 +10,7 @@ import pytest
 from pipeline import step
 from tokenizers import Tokenizer
 
+from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.exports import neuronpedia
@@ -203,6 +204,17 @@ def test_without_the_text_nothing_is_written(here, capsys, tmp_path):
     finally:
         away.rename(path)
     assert "activations quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
+
+
+def test_a_run_without_shading_needs_top(here, capsys, tmp_path):
+    path = here / RESULTS / "tables" / "shading.parquet"
+    before = path.read_bytes()
+    try:
+        tables.write(tables.read(path).clear(), path)
+        told = refused(capsys, tmp_path / "x")
+    finally:
+        path.write_bytes(before)
+    assert "has no rows, as with gallery.shaded: 0" in told and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("more, said", [

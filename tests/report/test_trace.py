@@ -368,7 +368,8 @@ def test_the_command_writes_a_page_and_json_of_the_same(run, project, tmp_path):
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),
         (["the", "--out", "x", "--json", "./x"], "--out and --json: both are x"),
         (["the", "--top", 0], "expected a whole number from 1"),
-        (["the", "--layer", 0], "expected a whole number from 1"),
+        (["the", "--layer", 0], "'0' is no layer: give numbers from 1, after the text"),
+        (["--layer", 2, "the text"], "'the text' is no layer: give numbers from 1, after the text"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(run, project, arguments, said):
@@ -384,4 +385,12 @@ def test_bad_input_is_refused_and_nothing_is_written(run, project, arguments, sa
 def test_a_run_without_its_model_is_told_what_to_run(run, project):
     status, _, err = run("the", configfile="other.yaml")
     assert status == 2
-    assert "fix: run snakemake results/other/model/model.safetensors --configfile other.yaml" in err
+    assert "fix: run snakemake results/other/model/info.json --configfile other.yaml" in err
+
+
+def test_a_config_of_another_model_is_refused(run, project, tmp_path):
+    other = config()
+    other["model"] |= {"sha256": "0" * 64}
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
+    status, out, err = run("the", configfile=str(tmp_path / "other.yaml"))
+    assert (status, out) == (2, "") and "names another model than results/small/model/info.json" in err

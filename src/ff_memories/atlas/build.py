@@ -19,6 +19,7 @@ from ff_memories.claims import summary
 from ff_memories.claims.definitions import definition
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.register import register
+from ff_memories.exports.published import without_folders
 from ff_memories.figures import render, small_multiples
 from ff_memories.figures.small_multiples import Look
 from ff_memories.model.scope import ABOUT
@@ -46,7 +47,7 @@ def build(
     """
     small_multiples.check([member.label for member in members], over)
     texts = match.texts(members, any_text)
-    different = match.differences(members)
+    different = without_folders(match.differences(members))
     _require_atlas(folder)
     given = [name for name in different if name not in match.by_kind(different, members)]
     warnings, notes = _said(members, texts, list(different), given)
@@ -76,9 +77,11 @@ def build(
 
 
 def _require_atlas(folder: Path) -> None:
-    """Raise ``UserError`` if the folder exists and is neither empty nor an atlas."""
+    """Raise ``UserError`` if the folder exists and is neither empty nor an atlas, or if it cannot be replaced."""
     if not folder.exists():
         return
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UserError(f"{folder}: the command runs in this folder", "name another folder with --out")
     others = list(folder.iterdir()) if folder.is_dir() else [folder]
     if others and not (folder / PAGE).is_file():
         raise UserError(f"{folder}: contains something other than an atlas", "name another folder with --out")

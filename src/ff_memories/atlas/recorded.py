@@ -14,6 +14,7 @@ from ff_memories.atlas.panels import NUMBERS, PANELS
 from ff_memories.atlas.text import Text
 from ff_memories.base.errors import UserError
 from ff_memories.claims.register import register
+from ff_memories.exports.published import without_folders
 from ff_memories.model.info import NEEDED
 from ff_memories.model.scope import SCOPES
 from ff_memories.tables import VERDICTS
@@ -39,8 +40,9 @@ def plain(
             settings = dict(match.flat({name: member.resolved[name] for name in match.SECTIONS}))
             settings = {name: value for name, value in settings.items() if not name.endswith(".files")}
         runs.append({
-            "run": member.name, "label": member.label, "folder": member.folder.as_posix(), "step": member.step,
-            "info": dict(member.info), "settings": settings, "settings_from": member.known_from,
+            "run": member.name, "label": member.label, "step": member.step,
+            "folder": without_folders(member.folder.as_posix()), "info": without_folders(dict(member.info)),
+            "settings": without_folders(settings), "settings_from": member.known_from,
             "text": {name: value for name, value in asdict(member.text).items() if name != "files"}
             | {"relation": how, "note": why},
             "tables": dict(member.digests), "proxy": PATTERNS in member.digests, "untrained": member.baselines,

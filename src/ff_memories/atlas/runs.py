@@ -36,14 +36,12 @@ def members(
     Raises:
         UserError: fewer than two runs, a folder that is no finished run, a run given twice, or a bad label.
     """
-    places = [place for folder in folders for place in _places(folder)]
+    places = _each_once([place for folder in folders for place in _places(folder)])
     if len(places) < 2:
         raise UserError("an atlas compares runs, and only one was given", "name at least two runs")
     paths, names = [folder for folder, _, _ in places], [name for _, name, _ in places]
     texts, files = _named(labels, paths, names, "--label"), _named(configs, paths, names, "--config")
     said = [texts.get(i) or _default(name, over, kept) for i, (_, name, kept) in enumerate(places)]
-    if clash := next((label for label in said if said.count(label) > 1), None):
-        raise UserError(f"two runs are called {clash!r}", "name each of them with --label FOLDER=TEXT")
     steps = [_number(label, over) if over else None for label in said]
     found = []
     for i, (folder, name, kept) in enumerate(places):
@@ -55,6 +53,11 @@ def members(
         else:
             raise UserError(f"--config {name}={config}: that atlas has this run's settings", "leave the option out")
     _refuse_twins(found)
+    if clash := next((label for label in said if said.count(label) > 1), None):
+        which = " and ".join(str(path) for path, label in zip(paths, said, strict=True) if label == clash)
+        raise UserError(
+            f"two runs are called {clash!r}: {which}", "leave one out, or name each of them with --label FOLDER=TEXT"
+        )
     return sorted(found, key=lambda member: member.step or 0) if over else found
 
 
@@ -65,6 +68,17 @@ def _places(folder: Path) -> list[tuple[Path, str, Member | None]]:
     if (folder / recorded.FILE).is_file() and not (folder / "tables").exists():
         return [(member.folder, member.name, member) for member in recorded.read(folder)]
     return [(folder, folder.resolve().name, None)]
+
+
+def _each_once(places: list[tuple[Path, str, Member | None]]) -> list[tuple[Path, str, Member | None]]:
+    """Leave out the runs of an atlas whose tables are given too, as ``results/*/`` gives those of results/atlas."""
+    given = []
+    for folder, _, kept in places:
+        paths = {name: folder / "tables" / f"{name}.parquet" for name in NEEDED}
+        if kept is None and all(path.is_file() for path in paths.values()):
+            given.append({name: lock.digest(path) for name, path in paths.items()})
+    held = lambda member: {name: member.digests.get(name) for name in NEEDED}
+    return [place for place in places if place[2] is None or held(place[2]) not in given]
 
 
 def _named(given: Sequence[str], folders: Sequence[Path], names: Sequence[str], option: str) -> dict[int, str]:

@@ -6,7 +6,9 @@ from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, load, parse, read_yaml
+from ff_memories.exports.published import without_folders
 from ff_memories.workflow import lock
+from ff_memories.workflow.finished import same_model
 
 LOCKS = ("dvc.lock", "runs/*/dvc.lock")
 CONFIGS = ("config/*.yaml", "*.yaml")
@@ -34,14 +36,14 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
         config = load(given)
         if config.run != folder.resolve().name:
             raise UserError(f"{given}: is the config of the run {config.run!r}", "name the run's own config file")
-        if not _same_model(config, info):
+        if not same_model(config, info):
             raise UserError(f"{given}: names another model than {folder}/model/info.json", "name the run's own config")
-        return config, given.as_posix()
+        return config, without_folders(given.as_posix())
     for path in (path for pattern in LOCKS for path in sorted(root.glob(pattern))):
         if (found := _recorded(path, root, folder, read)) is not None:
             return found, path.relative_to(root).as_posix()
     own, broken = _configs(root, folder.resolve())
-    fitting = [(path, config) for path, config in own if _same_model(config, info)]
+    fitting = [(path, config) for path, config in own if same_model(config, info)]
     if not fitting and broken:
         return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
     if not fitting:
@@ -93,14 +95,3 @@ def _put(data: dict[str, Any], keys: list[str], value: Any) -> None:
     for key in keys[:-1]:
         data = data.setdefault(key, {})
     data[keys[-1]] = value
-
-
-def _same_model(config: Config, info: Mapping[str, Any]) -> bool:
-    """Return whether a config and a model info name the same model, as far as both name one."""
-    files, known = config.model.files or {}, info.get("model_sha256") or {}
-    if config.model.is_transformer != (info["scope"] == "model"):
-        return False
-    if any(known[name] != digest for name, digest in files.items() if name in known):
-        return False
-    said, found = config.model.sha256, info.get("checkpoint_sha256")
-    return said is None or found is None or said == found

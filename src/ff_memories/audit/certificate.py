@@ -56,10 +56,16 @@ def certificate(parts: list[Part], seconds: float, run: str, scope: str, configf
     }
 
 
-def commit() -> str | None:
-    """Return the current commit, with a ``+`` if tracked files differ from it; ``None`` outside of git."""
+def commit(folder: Path = Path()) -> str | None:
+    """Return the commit of a folder's repository, with a ``+`` if tracked files differ from it.
+
+    ``None`` outside of git, or if the repository does not track the folder.
+    """
+    ask = lambda *words: subprocess.run(
+        ["git", "-C", folder, *words], capture_output=True, text=True, check=True
+    ).stdout.strip()
     try:
-        ask = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+        ask("ls-files", "--error-unmatch", ".")
         return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):
         return None

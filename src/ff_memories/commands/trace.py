@@ -13,13 +13,12 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.options import whole
-from ff_memories.config import read_yaml
 from ff_memories.corpus import moses
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.model.info import read_info
 from ff_memories.report.trace.lines import lines
 from ff_memories.report.trace.page import page
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.finished import finished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +27,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", type=Path, help="read the text from this file; - reads standard input")
     parser.add_argument("--out", type=Path, metavar="PAGE", help="write an HTML page to this file")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to this file as JSON")
-    parser.add_argument("--layer", type=whole(), nargs="+", action="extend", help="show only these layers, from 1")
+    parser.add_argument("--layer", type=_layer, nargs="+", action="extend", help="show only these layers, from 1")
     parser.add_argument("--top", type=whole(), default=10, help="memories per position and layer; default: 10")
     parser.add_argument("--tokens", type=whole(), default=5, help="tokens per prediction; default: 5")
+
+
+def _layer(text: str) -> int:
+    try:
+        return whole()(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no layer: give numbers from 1, after the text") from None
 
 
 def run(args: argparse.Namespace) -> None:
@@ -40,11 +46,10 @@ def run(args: argparse.Namespace) -> None:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = finished(args.configfile)
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
-    for path in (weights, info):
-        if not path.exists():
-            raise UserError(f"{path}: no such file", f"run snakemake {path} --configfile {args.configfile}")
+    if not weights.exists():
+        raise UserError(f"{weights}: no such file", f"run snakemake {weights} --configfile {args.configfile}")
     chosen = run_.resolved
     if chosen["corpus"]["tokenizer"] == "moses":
         text = " ".join(moses.tokenizer()(text))

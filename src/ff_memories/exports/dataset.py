@@ -14,16 +14,23 @@ import polars as pl
 import yaml
 
 from ff_memories import tables
+from ff_memories.base.annotators import PEOPLE, SIMULATED, is_person
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.exports.published import digest, without_folders
 
 QUOTING = {"annotations": ("description",)}  # columns that quote the text, by table
+NAMING = {
+    "annotations": "annotator",
+    "pattern_labels": "annotator",
+    "distance_labels": "annotator",
+    "annotation_scores": "who",
+}  # columns that name people, by table
 TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")
 TEXTS = {
-    "texts": "the sentences that `triggers` and `examples` name: their token ids, and their text. A trigger is the "
-    "first `position` tokens of its sentence",
+    "texts": "the sentences that `triggers`, `examples` and `samples` name: their token ids, and their text. A trigger "
+    "is the first `position` tokens of its sentence",
     "token_types": "the text of every token id",
 }
 _SCOPE = {
@@ -42,6 +49,7 @@ class Origin:
         model: lines of (name, value) about the model.
         version, commit: of this package; no commit outside of git.
         config: the run's resolved config as plain data.
+        config_from: the file that it is from.
         text_licence: what the registry says of the text; ``None`` if nobody recorded it.
     """
 
@@ -51,15 +59,17 @@ class Origin:
     version: str
     commit: str | None
     config: dict[str, Any]
+    config_from: str
     text_licence: str | None
 
 
 @dataclass
 class Contents:
-    """The files of a dataset: (rows, columns, what it holds, SHA-256) by table; what was left out."""
+    """The files of a dataset: (rows, columns, what it holds, SHA-256) by table; what was left out or renamed."""
 
     files: dict[str, tuple[int, list[str], str, str]] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    renamed: int = 0  # people
 
 
 def available(folder: Path) -> dict[str, Path]:
@@ -70,9 +80,17 @@ def available(folder: Path) -> dict[str, Path]:
     return found
 
 
-def write_tables(found: dict[str, Path], folder: Path, with_text: bool) -> Contents:
-    """Copy tables to ``folder``/data; without ``with_text``, leave out the columns that quote the text."""
+def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_names: bool = False) -> Contents:
+    """Copy tables to ``folder``/data, without what must not be shared unasked.
+
+    Args:
+        found: from ``available``.
+        with_text: whether to keep the columns that quote the text.
+        with_names: whether to keep people's names; otherwise they are called ``person-1``, ``person-2``, ...
+    """
     out = Contents()
+    people = {} if with_names else _people(found)
+    out.renamed = len(people)
     (folder / "data").mkdir()
     for name, path in found.items():
         tables.read(path)  # refuses a damaged table
@@ -82,6 +100,8 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool) -> Conte
         if "file" in own.columns:
             cut = {file: without_folders(file) for file in own["file"].unique()}
             own = own.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String)) if own.height else own
+        if (column := NAMING.get(name)) and people:
+            own = own.with_columns(pl.col(column).replace(people))
         if own.equals(frame):
             shutil.copyfile(path, to)
         else:
@@ -92,9 +112,19 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool) -> Conte
     return out
 
 
+def _people(found: dict[str, Path]) -> dict[str, str]:
+    """Return {a person's name: what a shared dataset calls them}; simulated people keep their names."""
+    names = [tables.read(found[name])[column].rename("annotator") for name, column in NAMING.items() if name in found]
+    if not names:
+        return {}
+    every = pl.concat(names).unique().sort().to_frame().filter(is_person())["annotator"].to_list()
+    people = [name for name in every if name != PEOPLE and not name.startswith(SIMULATED)]
+    return {name: f"person-{i}" for i, name in enumerate(people, 1)}
+
+
 def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus: Corpus, types: Types) -> None:
-    """Add the sentences that triggers and examples name, and the text of the token types."""
-    named = [tables.read(found[name])["sentence"] for name in ("triggers", "examples") if name in found]
+    """Add the sentences that tables name, and the text of the token types."""
+    named = [tables.read(found[name])["sentence"] for name in ("triggers", "examples", "samples") if name in found]
     numbers = pl.concat(named).unique().sort().to_list()
     if numbers and numbers[-1] >= len(corpus):
         raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")
@@ -150,6 +180,8 @@ def card(contents: Contents, origin: Origin, licence: tuple[str, str | None], wi
     ]  # fmt: skip
     about = [("run", f"`{origin.run}`"), ("scope", f"`{origin.scope}`: {_SCOPE[origin.scope]}"), *origin.model]
     about += [("made with", made)]
+    if contents.renamed:
+        text.append("People who annotated are called `person-1`, `person-2` and so on.")
     if licence[0] == "unknown":
         text.append("Nobody stated a licence for these tables.")
     rows = [
@@ -175,6 +207,7 @@ def card(contents: Contents, origin: Origin, licence: tuple[str, str | None], wi
         "\n".join(["| file | SHA-256 |", "|---|---|",
                    *(f"| `data/{name}.parquet` | `{sha}` |" for name, (*_, sha) in contents.files.items())]),
         "## Config",
+        f"From `{without_folders(origin.config_from)}`.",
         "```yaml\n" + yaml.safe_dump(without_folders(origin.config), sort_keys=False, allow_unicode=True) + "```",
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"

@@ -12,12 +12,11 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder
 from ff_memories.base.options import whole
-from ff_memories.config import read_yaml
 from ff_memories.corpus import store
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import delphi
 from ff_memories.model.info import read_info
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.finished import finished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     wanted = sorted({delphi.chosen(text) for text in args.keys})
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = finished(args.configfile)
     if not run_.is_transformer:
         raise UserError("delphi reads tokens with a tokenizer of transformers, and this run's model has a dictionary")
     weights, path = Path(run_.path("model", "model.safetensors")), Path(run_.path("corpus", "corpus.safetensors"))

@@ -10,10 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import ff_memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
-from ff_memories.config import read_yaml
 from ff_memories.model.info import neurons, read_info
+from ff_memories.workflow.finished import finished
 from ff_memories.workflow.run import Run
 
 IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -29,35 +30,39 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     parser.add_argument("--with-text", action="store_true", help="add the text that the tables refer to")
+    parser.add_argument("--names", action="store_true", help="keep annotators' names; default: person-1, person-2, ...")
     parser.add_argument(
         "--licence", type=licence_of, help="the dataset's licence, as the hub calls it: cc-by-4.0; default: unknown"
     )
 
 
 def run(args: argparse.Namespace) -> None:
+    from ff_memories.atlas import settings
     from ff_memories.audit.certificate import commit
     from ff_memories.exports import dataset
 
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = finished(args.configfile)
     source = run_.source("text")
     text_licence = source.licence if source else None
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
     info = read_info(run_.path("model", "info.json"))
     found = dataset.available(Path(run_.path("tables")))
+    recorded, source_of = settings.find(Path(run_.results), info, found.values(), None)
     origin = dataset.Origin(
         run_.config.run,
         info["scope"],
         _model(run_, info),
         version("ff-memories"),
-        commit(),
-        run_.resolved,
+        commit(Path(ff_memories.__file__).parent),
+        recorded.resolved() if recorded else run_.resolved,
+        source_of if recorded else Path(args.configfile).name,
         text_licence,
     )
     with atomic_folder(args.out) as folder:
-        contents = dataset.write_tables(found, folder, args.with_text)
+        contents = dataset.write_tables(found, folder, args.with_text, args.names)
         if args.with_text:
             from ff_memories.corpus import store
             from ff_memories.corpus.types import read_types

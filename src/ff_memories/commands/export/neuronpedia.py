@@ -13,12 +13,12 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder
 from ff_memories.base.options import whole
-from ff_memories.config import read_yaml
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import neuronpedia
 from ff_memories.model.info import neurons, read_info
+from ff_memories.workflow.finished import finished
 from ff_memories.workflow.run import Run
 
 
@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = finished(args.configfile)
     path = run_.path("corpus", "corpus.safetensors")
     if not Path(path).is_file():
         raise UserError(
@@ -56,6 +56,10 @@ def run(args: argparse.Namespace) -> None:
     shading = tables.read(run_.table("shading"))
     have = int(shading["rank"].to_numpy().max(initial=0))
     top = args.top or have
+    if not top:
+        raise UserError(
+            f"{run_.table('shading')}: has no rows, as with gallery.shaded: 0", "give --top 20, which runs the model"
+        )
     if top > (most := run_.config.triggers.top):
         raise UserError(f"--top: {top} is more than triggers.top ({most})", f"give {most} or less")
     shown = triggers.filter((pl.col("rank") <= top) & (pl.col("position") > 0))

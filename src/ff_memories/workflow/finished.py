@@ -1,0 +1,39 @@
+"""Open a finished run, and refuse results of another model than the config names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.errors import UserError
+from ff_memories.config import Config, read_yaml
+from ff_memories.model.info import read_info
+from ff_memories.workflow.run import Run
+
+
+def finished(configfile: str) -> Run:
+    """Return the run of a config file.
+
+    Raises:
+        UserError: the model step has not run, or it read another model than the config names now.
+    """
+    run = Run(read_yaml(Path(configfile)), configfile)
+    info = Path(run.path("model", "info.json"))
+    if not info.is_file():
+        raise UserError(f"{info}: no such file", f"run snakemake {info} --configfile {configfile}")
+    if not same_model(run.config, read_info(info)):
+        raise UserError(
+            f"{configfile}: names another model than {info}, from which these results are",
+            "name the run's own config file, or run snakemake with this one",
+        )
+    return run
+
+
+def same_model(config: Config, info: Mapping[str, Any]) -> bool:
+    """Return whether a config and a model info name the same model, as far as both name one."""
+    files, known = config.model.files or {}, info.get("model_sha256") or {}
+    if config.model.is_transformer != (info["scope"] == "model"):
+        return False
+    if any(known[name] != digest for name, digest in files.items() if name in known):
+        return False
+    said, found = config.model.sha256, info.get("checkpoint_sha256")
+    return said is None or found is None or said == found
