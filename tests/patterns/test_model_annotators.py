@@ -19,6 +19,7 @@ from ff_memories.patterns.sample import FEWEST
 from ff_memories.report.annotation import annotation_section
 
 ITEM = Item("key", 1, 3, (("a", "red", "cat"), ("the", "cat"), ("dog",), (), ("one", "cat")))
+ITEMS = {ITEM.item: len(ITEM.prefixes)}
 RUN = "results/small"
 
 
@@ -38,13 +39,29 @@ def test_a_prompt_shows_the_prefixes_as_the_sheets_do_and_no_key():
     assert held == [{"item": ITEM.item, "prompt": text}]
 
 
-def test_the_prompts_own_example_is_an_answer(tmp_path):
-    (tmp_path / f"1-{ITEM.item}.txt").write_text(prompts.FORM.partition("\n\n")[2], encoding="utf-8")
-    problems = Problems()
-    found = answers.read(tmp_path, "m", problems)
-    assert not problems.found and [(r.type, r.ranks, r.description) for r in found] == [
-        ("shallow", (1, 4, 7), 'ends with "press"'), ("semantic", (2, 3, 4, 9), "military bases"),
-    ]  # fmt: skip
+def read(folder, answer, items=ITEMS):
+    """Read one answer: it, and the problems with it."""
+    (folder / f"1-{ITEM.item}.txt").write_text(answer, encoding="utf-8")
+    found = answers.read(folder, "m", items, problems := Problems())
+    return found, problems.found
+
+
+def said(found):
+    return [(r.type, r.ranks, r.description) for answer in found for r in answer.records]
+
+
+def test_the_prompts_own_example_is_no_answer(tmp_path):
+    example = prompts.FORM.partition("\n\n")[2]
+    assert example.count("\n") == 2
+    found, problems = read(tmp_path, example)
+    assert not said(found) and len(problems) == 2 and all("repeats the prompt's example" in p for p in problems)
+    assert answers.mended(found, ITEMS) == ([], 2)
+    found, problems = read(tmp_path, f"* **shallow** | 1, 4, 7 | ends with “press”.\n| {example}\nnone")
+    assert len(problems) == 3
+    records, changed = answers.mended(found, ITEMS)
+    assert [(r.type, r.item) for r in records] == [("", ITEM.item)] and changed == 3  # the answer after them counts
+    found, problems = read(tmp_path, 'shallow | 1 2 4 | ends with "press"')  # others' prefixes: a finding
+    assert said(found) == [("shallow", (1, 2, 4), 'ends with "press"')] and not problems
 
 
 @pytest.mark.parametrize("answer, expected", [
@@ -52,24 +69,44 @@ def test_the_prompts_own_example_is_an_answer(tmp_path):
     ("Let me see.\n\n1. **Shallow** | 1, 2, 5 | ends | with\n", [("shallow", (1, 2, 5), "ends | with")]),
     ("- semantic|1;2;5|animals\n- shallow|1 2 3|words", [("semantic", (1, 2, 5), "animals"),
                                                          ("shallow", (1, 2, 3), "words")]),
+    ("| type | numbers | description |\n|---|---|---|\n| **semantic** | 1 2 5 | animals |\n",
+     [("semantic", (1, 2, 5), "animals")]),
+    ("• semantic | 1 2 5 | animals", [("semantic", (1, 2, 5), "animals")]),
+    ("– semantic | 1 2 5 | animals", [("semantic", (1, 2, 5), "animals")]),
+    ("shallow | 1-3, 5 | a", [("shallow", (1, 2, 3, 5), "a")]),
+    ("shallow | 1–2 and 4 – 5 | a", [("shallow", (1, 2, 4, 5), "a")]),
+    ("shallow | [1, 2, and 5] | a", [("shallow", (1, 2, 5), "a")]),
+    ("shallow | (1) (2) & `5` | a", [("shallow", (1, 2, 5), "a")]),
     ("none", [("", (), "")]), ("**None.**", [("", (), "")]), ("No pattern", [("", (), "")]),
 ])  # fmt: skip
 def test_answers_are_read_in_any_wording(tmp_path, answer, expected):
     (tmp_path / "a.jsonl").write_text(json.dumps({"item": ITEM.item, "answer": answer}) + "\n\n", encoding="utf-8")
-    problems = Problems()
-    found = answers.read(tmp_path / "a.jsonl", "m", problems)
-    assert not problems.found and [(r.type, r.ranks, r.description) for r in found] == expected
+    found = answers.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
+    assert not problems.found and said(found) == expected
 
 
-@pytest.mark.parametrize("answer, said", [
+@pytest.mark.parametrize("answer, reason", [
     ("I can't help with that.", "neither a pattern nor none"), ("", "neither a pattern nor none"),
-    ("shallow | 1-5 | ends alike", "looks like a date"), ("shallow | 1 2 3", "without numbers and description"),
+    ("shallow | 1 2 3", "without numbers and description"), ("| shallow | 1 2 3 |", "without numbers and description"),
     ("none of these | 1", "neither a pattern nor none"),
+    ("shallow | 5-1 | a", "cannot read the numbers '5-1'"), ("shallow | 2024-01-05 | a", "cannot read the numbers"),
+    ("shallow | 1 -3 | a", "cannot read the numbers"), ("shallow | 1-99999999 | a", "cannot read the numbers"),
+    ("shallow | all | a", "cannot read the numbers 'all'"), ("shallow | | a", "cannot read the numbers ''"),
+    ("shallow | 1²3 | a", "cannot read the numbers"), ("semantic pattern | 1 2 3 | a", "looks like a pattern"),
+    ("shallow | 1 2 5 | cats\n**Pattern 2 (semantic)** | 1 2 3 | a", "row 2 of the answer: looks like a pattern"),
 ])  # fmt: skip
-def test_an_answer_that_says_nothing_is_named(tmp_path, answer, said):
-    (tmp_path / f"{ITEM.item}.txt").write_text(answer, encoding="utf-8")
-    answers.read(tmp_path, "m", problems := Problems())
-    assert len(problems.found) == 1 and said in problems.found[0] and ITEM.item in problems.found[0]
+def test_what_cannot_be_read_is_named(tmp_path, answer, reason):
+    _, problems = read(tmp_path, answer)
+    assert (
+        len(problems) == 1 and reason in problems[0] and ITEM.item in problems[0] and "spreadsheet" not in problems[0]
+    )
+
+
+def test_problems_of_one_line_do_not_hide_those_of_another(tmp_path):
+    lines = [json.dumps({"item": f"item {n}", "answer": "Sorry."}) for n in range(1, 12)]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]), encoding="utf-8")
+    answers.read(tmp_path / "a.jsonl", "m", {f"item {n}": 5 for n in range(1, 12)}, problems := Problems())
+    assert len(problems.found) == 12
 
 
 def test_files_that_are_no_answers_are_named(tmp_path):
@@ -78,21 +115,32 @@ def test_files_that_are_no_answers_are_named(tmp_path):
     (tmp_path / f"2-{ITEM.item}.txt").write_text("none")
     other = f"3-{ITEM.item[:-1]}{'0' if ITEM.item[-1] != '0' else '1'}.txt"
     (tmp_path / other).write_bytes(b"\xff")
-    answers.read(tmp_path, "m", problems := Problems())
+    answers.read(tmp_path, "m", ITEMS, problems := Problems())
     assert ["not named" in p or "twice" in p or "not UTF-8" in p for p in problems.found] == [True] * 3
+    found, problems = read(tmp_path, "none", items={"another": 5})
+    assert not found and any("unknown item" in p and "this run's prompts" in p for p in problems)
     (tmp_path / "a.jsonl").write_text('{"item": 1, "answer": "none"}\n[]\n{"item": "x"}\n{')
-    answers.read(tmp_path / "a.jsonl", "m", problems := Problems())
+    answers.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
     assert len(problems.found) == 4 and all("not a JSON object" in p for p in problems.found)
 
 
-def test_lenient_answers_break_no_rule(tmp_path):
-    text = "shallow | 1 2 2 9 | two left\nshallow | 1 2 3 7 | three left\nsemantic | 1 2 3 |  \nnone\n"
-    (tmp_path / f"{ITEM.item}.txt").write_text(text)
-    found, changed = answers.mended(answers.read(tmp_path, "m", Problems()), {ITEM.item: 5})
-    assert [(r.type, r.ranks, r.pattern) for r in found] == [("shallow", (1, 2, 3), "1")] and changed == 4
-    (tmp_path / f"{ITEM.item}.txt").write_text("shallow | 1 2 | two")
-    found, changed = answers.mended(answers.read(tmp_path, "m", Problems()), {ITEM.item: 5})
-    assert [(r.type, r.item) for r in found] == [("", ITEM.item)] and changed == 1
+@pytest.mark.parametrize("answer, expected, changed", [
+    ("shallow | 1 2 2 9 | two left\nshallow | 1 2 3 7 | three left\nsemantic | 1 2 3 |  \nnone\n",
+     [("shallow", (1, 2, 3))], 4),  # every faulty line counts once
+    ("shallow | 1 2 3 | a\nnone", [("shallow", (1, 2, 3))], 1),
+    ("shallow | 1 2 3 | a\nshallow | some | b", [("shallow", (1, 2, 3))], 1),
+    ("shallow | 1-25 | a", [("shallow", (1, 2, 3, 4, 5))], 1),
+    ("none", [("", ())], 0),
+    ("shallow | 1 2 | two", [("", ())], 1), ("shallow | 1 2 | two\nnone", [("", ())], 1),
+    ("shallow | some | a", [], 1), ("shallow | some | a\nsemantic | 1 2 | two", [], 2),  # it saw a pattern
+    ("shallow | some | a\nnone", [], 1), ("semantic pattern | 1 2 3 | a", [], 1), ("shallow | | a", [], 1),
+    ("shallow | 1 2 3 |  ", [], 1), ("shallow | 11-15 | a", [], 1), ("shallow | 1 2 3 | #NAME?", [], 1),
+])  # fmt: skip
+def test_lenient_answers_break_no_rule_and_none_is_only_what_was_said(tmp_path, answer, expected, changed):
+    found, _ = read(tmp_path, answer)
+    records, number = answers.mended(found, ITEMS)
+    assert [(r.type, r.ranks) for r in records] == expected and number == changed
+    assert all(r.item == ITEM.item for r in records) and [r.pattern for r in records if r.type] in ([], ["1"])
 
 
 # ------------------------------------------------------------------------------------------------------ end to end
@@ -234,6 +282,10 @@ def refused(capsys, *arguments):
     return capsys.readouterr().err
 
 
+def rows(path):
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
 def test_faulty_answers_are_listed_and_nothing_is_written(here, capsys, tmp_path):
     step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     answered(tmp_path / "prompts", tmp_path / "said", lambda prompt: "shallow | 1 2 | too few")
@@ -243,19 +295,72 @@ def test_faulty_answers_are_listed_and_nothing_is_written(here, capsys, tmp_path
     assert (
         "a pattern in only 2 of the prefixes" in told and "unknown item" in told and not (tmp_path / "m.csv").exists()
     )
-    (tmp_path / "said" / "1-i0000000000-0000000000.txt").unlink()
     step("annotate", *options, "--lenient", "--configfile", "my.yaml")
-    rows = list(csv.DictReader((tmp_path / "m.csv").read_text(encoding="utf-8").splitlines()))
-    assert {row["type"] for row in rows} == {"none"} and f"dropped or changed {len(rows)}" in capsys.readouterr().out
+    held, out = rows(tmp_path / "m.csv"), capsys.readouterr().out
+    assert {row["type"] for row in held} == {"none"}
+    assert f"lines dropped or changed: {len(held)}; answers left out: 1\n" in out
+    first, second, third, *_ = sorted((tmp_path / "said").glob("*-*.txt"))[1:]
+    first.write_text("shallow | some of them | unreadable")
+    second.write_text("Sorry.")
+    third.write_bytes(b"\xff")
+    step("annotate", *options, "--lenient", "--configfile", "my.yaml")
+    assert len(rows(tmp_path / "m.csv")) == len(held) - 3
+    assert f"lines dropped or changed: {len(held) - 2}; answers left out: 4\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("more, said", [
+def test_a_model_that_labels_foils_unreadably_gets_no_rate_on_foils(here, capsys, tmp_path):
+    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet")
+    foils = set(plan.filter(kind="foil")["item"])
+    answer = lambda numbers: lambda name: f"shallow | {numbers} | random stuff" if name in foils else "none"
+    for name, numbers, rate in (("a", "1-25", "1.000"), ("b", "most of them", "–")):
+        (tmp_path / name).mkdir()
+        for path in (tmp_path / "prompts").glob("*.txt"):
+            (tmp_path / name / path.name).write_text(answer(numbers)(path.stem.partition("-")[2]), encoding="utf-8")
+        step("annotate", "answers", "--configfile", "my.yaml", "--answers", tmp_path / name, "--annotator", name,
+             "--lenient", "--out", tmp_path / f"{name}.csv")  # fmt: skip
+        assert ({row["item"] for row in rows(tmp_path / f"{name}.csv")} >= foils) == (name == "a")
+        capsys.readouterr()
+        step("annotate", "score", "--configfile", "my.yaml", "--files", tmp_path / f"{name}.csv")
+        assert f"model-{name}: foil_rate {rate}" in capsys.readouterr().out
+
+
+def test_nothing_is_written_if_no_answer_is_left(here, capsys, tmp_path):
+    (tmp_path / "said").mkdir()
+    (tmp_path / "said" / "1-i0000000000-0000000000.txt").write_text("none")
+    options = ("answers", "--answers", tmp_path / "said", "--annotator", "m", "--out", tmp_path / "m.csv")
+    told = refused(capsys, *options, "--lenient")
+    assert "no answer is left" in told and not (tmp_path / "m.csv").exists() and "drop them" not in told
+
+
+def test_answers_replace_only_the_same_models_file(here, capsys, tmp_path):
+    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    answered(tmp_path / "prompts", tmp_path / "said", last_words)
+    file = tmp_path / "m.csv"
+    options = ("answers", "--answers", tmp_path / "said", "--annotator", "m", "--out", file)
+    for _ in range(2):
+        step("annotate", *options, "--configfile", "my.yaml")  # its own file again
+    own = file.read_text(encoding="utf-8")
+    joined = own + own.partition("\n")[2].replace("model-m", "ann")
+    others = [own.replace("model-m", name) for name in ("ann", "model-n")] + [own.replace("small", "another"), joined]
+    for content in [*others, own.partition("\n")[0], "", "notes\n", "PK\3\4", '"']:
+        file.write_text(content, encoding="utf-8")
+        told = refused(capsys, *options)
+        assert "already exists" in told and "fix: choose another file" in told
+        assert file.read_text(encoding="utf-8") == content
+    assert "already exists" in refused(capsys, *options[:-1], tmp_path)
+
+
+@pytest.mark.parametrize("more, reason", [
     (("--annotator", "Proxy", "--out", "x.csv"), "a reserved name"),
-    (("--annotator", " ", "--out", "x.csv"), "a reserved name"),
+    (("--annotator", "model-proxy", "--out", "x.csv"), "a reserved name"),
+    (("--annotator", " ", "--out", "x.csv"), "lacks a name"),
+    (("--annotator", "model-", "--out", "x.csv"), "lacks a name"),
+    (("--annotator", " model- ", "--out", "x.csv"), "lacks a name"),
     (("--annotator", "m", "--out", "x.csv"), "no such file or folder"),
 ])  # fmt: skip
-def test_names_and_places_that_would_mislead_are_refused(here, capsys, tmp_path, more, said):
-    assert said in refused(capsys, "answers", "--answers", tmp_path / "none", *more)
+def test_names_and_places_that_would_mislead_are_refused(here, capsys, tmp_path, more, reason):
+    assert reason in refused(capsys, "answers", "--answers", tmp_path / "none", *more)
 
 
 def test_files_of_no_use_are_refused(here, capsys, tmp_path):

@@ -15,7 +15,10 @@ from ff_memories.base.files import write_whole
 from ff_memories.config import read_yaml
 from ff_memories.patterns.readers import answers, csv_files
 from ff_memories.patterns.readers.records import Problems, Shown, check
+from ff_memories.patterns.readers.refusals import refuse
 from ff_memories.workflow.run import Run
+
+MOST = 20  # problems to show
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,31 +32,47 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--lenient", action="store_true",
         help="drop what breaks a rule of the guide, such as a pattern in two prefixes, and answers that cannot be read",
     )  # fmt: skip
-    parser.add_argument("--out", required=True, type=Path, help="CSV file to write")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="CSV file to write; it may replace only this model's own file"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
-    name = " ".join(args.annotator.split())
-    if not name or name.casefold() in (ANNOTATOR, PEOPLE):
+    name = " ".join(args.annotator.split()).removeprefix(MODEL).strip()
+    if not name:
+        raise UserError(f"--annotator {args.annotator!r}: lacks a name", "give the model's name")
+    if name.casefold() in (ANNOTATOR, PEOPLE):
         raise UserError(f"--annotator {args.annotator!r}: a reserved name", "give the model's name")
-    name = MODEL + name.removeprefix(MODEL)
-    plan = run_.table("annotation_plan")
-    asked = dict(tables.read(plan).select("item", "prefixes").iter_rows())
+    name = MODEL + name
+    _refuse_to_replace(args.out, name, run_.config.run)
+    asked = dict(tables.read(run_.table("annotation_plan")).select("item", "prefixes").iter_rows())
     problems = Problems()
-    records = answers.read(args.answers, name, problems)
-    dropped = 0
+    given = answers.read(args.answers, name, asked, problems)
+    faults = ""
     if args.lenient:
-        unread, problems = len(problems.found), Problems()
-        records, changed = answers.mended(records, asked)
-        dropped = unread + changed
-    kept, _ = check(records, Shown(asked, set()), problems)
-    if problems.found:
-        shown = "\n  ".join(problems.found[:20] + ["..."] * (len(problems.found) > 20))
+        records, changed = answers.mended(given, asked)
+        unread = len(problems.found) - sum(answer.unread + answer.echoed for answer in given)
+        left_out = unread + len(given) - len({record.item for record in records})
+        faults = f"; lines dropped or changed: {changed}; answers left out: {left_out}" if changed or left_out else ""
+        if not records:
+            hint = "leave out --lenient to see what is wrong, and ask the model again (nothing was written)"
+            raise UserError(f"{args.answers}: no answer is left", hint)
+    else:
+        records, _ = check([record for answer in given for record in answer.records], Shown(asked, set()), problems)
+        hint = "ask the model again for these items, or drop them with --lenient (nothing was written)"
+        refuse(problems, "the answers", hint, MOST)
+    write_whole(args.out, csv_files.form_csv(run_.config.run, records))
+    items = len({record.item for record in records})
+    print(f"wrote {args.out}: {items} of {len(asked)} items{faults}")
+
+
+def _refuse_to_replace(path: Path, name: str, run: str) -> None:
+    """Refuse to replace a file unless it has only this model's rows of this run: people's labels have no other copy."""
+    if not path.exists():
+        return
+    rows = list(csv_files.rows(path, unread := Problems())) if path.is_file() else []
+    if not rows or unread.found or any((row.get("annotator"), row.get("run")) != (name, run) for _, row in rows):
         raise UserError(
-            f"{len(problems.found)} problems in the answers\n  {shown}",
-            "ask the model again for these items, or drop them with --lenient (nothing was written)",
+            f"{path}: already exists, and is not a file of {name} for the run {run}", "choose another file for --out"
         )
-    write_whole(args.out, csv_files.form_csv(run_.config.run, kept))
-    items = len({record.item for record in kept})
-    print(f"wrote {args.out}: {items} of {len(asked)} items" + (f"; dropped or changed {dropped}" if dropped else ""))

@@ -29,13 +29,15 @@ nothing in common.
 BLANKS = f"""\
 Blanks separate tokens. A "{BLANK}" is a blank in the text, before the token: the {BLANK}un like ly means the unlikely.
 """
-FORM = """\
+EXAMPLES = """\
+shallow | 1 4 7 | ends with "press"
+semantic | 2 3 4 9 | military bases
+"""  # lines that models repeat: an answer may not contain them
+FORM = f"""\
 Answer with one line per pattern and nothing else: its type, the numbers of its prefixes, and its description, separated
 by "|". If there is no pattern, answer with the single word none.
 
-shallow | 1 4 7 | ends with "press"
-semantic | 2 3 4 9 | military bases
-"""
+{EXAMPLES}"""
 
 
 def prompt(item: Item) -> str:

@@ -2,24 +2,53 @@
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ff_memories.base.annotators import TYPES
 from ff_memories.base.errors import UserError
-from ff_memories.patterns.readers.records import Problems, Record, parse_ranks
+from ff_memories.patterns.forms.prompts import EXAMPLES
+from ff_memories.patterns.readers.records import Problems, Record, Shown, check
 from ff_memories.patterns.sample import FEWEST
 
 NAME = re.compile(r"(?:\d+-)?(i[0-9a-f]{10}-[0-9a-f]{10})")
-PATTERN = re.compile(rf"[\s>*_`#.)\d-]*({'|'.join(TYPES)})[\s*_`]*\|(.*)", re.IGNORECASE)
+DASHES = r"-\u2010-\u2015\u2212"
+PATTERN = re.compile(rf"[{DASHES}\s>*_`#.)|\d•●▪◦‣·+]*({'|'.join(TYPES)})[\s*_`]*\|(.*)", re.IGNORECASE)
+LIKE_A_PATTERN = re.compile(rf"(?=.*\|.*\|).*({'|'.join(TYPES)})", re.IGNORECASE)
 NONE = re.compile(r"[\W_]*(none|no pattern)[\W_]*", re.IGNORECASE)
+RANGE = re.compile(rf"(?<=\d)(\s*)[{DASHES}]\1(?=\d)")
+BETWEEN = re.compile(r"(?:[\s,;&]|\band\b)+", re.IGNORECASE)
+NUMBERS = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
-def read(path: Path, annotator: str, problems: Problems) -> list[Record]:
-    """Return the records in a folder of answers, or in a file of JSON lines with ``item`` and ``answer``.
+@dataclass
+class Answer:
+    """A model's answer to one item.
 
-    Lines of an answer that are no pattern and not ``none`` are passed over: models explain themselves.
+    Attributes:
+        patterns: the lines with a pattern.
+        none: the lines that say that there is none.
+        unread: the number of lines with a pattern that cannot be read.
+        echoed: the number of lines that repeat the prompt's example.
+    """
+
+    patterns: list[Record] = field(default_factory=list)
+    none: list[Record] = field(default_factory=list)
+    unread: int = 0
+    echoed: int = 0
+
+    @property
+    def records(self) -> list[Record]:
+        """What the answer says, by the rules for people."""
+        return [*self.patterns, *self.none[:1]]
+
+
+def read(path: Path, annotator: str, items: Mapping[str, int], problems: Problems) -> list[Answer]:
+    """Return the answers in a folder, or in a file of JSON lines with ``item`` and ``answer``.
+
+    A problem reports each faulty line, and each answer that has nothing to read or belongs to none of the ``items``.
+    Lines that look neither like a pattern nor like ``none`` are passed over: models explain themselves.
 
     Raises:
         UserError: there are no answers.
@@ -27,14 +56,21 @@ def read(path: Path, annotator: str, problems: Problems) -> list[Record]:
     found = list(_folder(path, problems) if path.is_dir() else _lines(path, problems))
     if not found and not problems.found:
         raise UserError(f"{path}: no answers", "write each answer to a file with its prompt's name")
-    out: list[Record] = []
+    out: list[Answer] = []
     seen: set[str] = set()
-    for place, item, answer in found:
+    for place, item, text in found:
         if item in seen:
             problems.add(place, f"{item} is answered twice", "keep one of the two")
             continue
         seen.add(item)
-        out += _records(place, str(path), annotator, item, answer, problems)
+        if item not in items:
+            problems.add(place, f"unknown item {item!r}", "answer this run's prompts, or remove the answer")
+            continue
+        answer = _answer(place, Record(place, str(path), annotator, item), text, problems)
+        if answer.records or answer.unread or answer.echoed:
+            out.append(answer)
+        else:
+            problems.add(place, "neither a pattern nor none", "ask the model again, or leave the item out")
     return out
 
 
@@ -70,50 +106,88 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
             problems.add(place, f"not a JSON object with item and answer ({error})", "correct the line")
 
 
-def _records(place: str, file: str, annotator: str, item: str, answer: str, problems: Problems) -> list[Record]:
-    out: list[Record] = []
-    none = False
-    for number, line in enumerate(answer.splitlines(), 1):
-        none |= NONE.fullmatch(line) is not None
-        if (found := PATTERN.match(line)) is None:
-            continue
-        at, cells = f"{place}, row {number} of the answer", [cell.strip() for cell in found[2].split("|", 1)]
-        if len(cells) < 2:
+def _answer(place: str, head: Record, text: str, problems: Problems) -> Answer:
+    out = Answer()
+    for number, line in enumerate(text.splitlines(), 1):
+        at = f"{place}, row {number} of the answer"
+        if NONE.fullmatch(line):
+            out.none.append(replace(head, place=at))
+        elif (found := PATTERN.match(line)) is None:
+            if LIKE_A_PATTERN.match(line):
+                problems.add(at, "looks like a pattern and is not one", "write: type | numbers | description")
+                out.unread += 1
+        elif "|" not in (rest := found[2].rstrip("| ") if line.lstrip().startswith("|") else found[2]):
             problems.add(at, "a pattern without numbers and description", "write: type | numbers | description")
-            continue
-        ranks = parse_ranks(cells[0], at, problems)
-        text = cells[1].rstrip("*_` ")
-        out.append(
-            Record(at, file, annotator, item, str(len(out) + 1), found[1].lower(), text, ranks or (), ranks is not None)
-        )
-    if out or none:
-        return [*out, *([Record(place, file, annotator, item)] if none else [])]
-    if not any(said.startswith(place) for said in problems.found):
-        problems.add(place, "neither a pattern nor none", "ask the model again, or leave the item out")
-    return []
-
-
-def mended(records: list[Record], prefixes: dict[str, int]) -> tuple[list[Record], int]:
-    """Return records that break no rule of the guide, and how many were changed or dropped.
-
-    A prefix that was not shown does not count; a pattern in too few prefixes or without a description is no pattern;
-    ``none`` beside a pattern is passed over; an item whose patterns are all dropped has none.
-    """
-    kept: dict[str, list[Record]] = {}
-    changed = 0
-    for record in records:
-        own = kept.setdefault(record.item, [])
-        if not record.type:
-            continue
-        most = prefixes.get(record.item, 0)
-        ranks = tuple(sorted({rank for rank in record.ranks if 1 <= rank <= most}))
-        changed += ranks != tuple(sorted(record.ranks))
-        if len(ranks) >= FEWEST and record.description and record.readable:
-            own.append(replace(record, ranks=ranks, pattern=str(len(own) + 1)))
+            out.unread += 1
         else:
-            changed += 1
-    first = {record.item: record for record in reversed(records)}
-    for item, own in kept.items():
-        if not own:
-            own.append(Record(first[item].place, first[item].file, first[item].annotator, item))
-    return [record for own in kept.values() for record in own], changed
+            numbers, said = (cell.strip() for cell in rest.split("|", 1))
+            kind, said = found[1].lower(), said.rstrip("*_` ")
+            if (ranks := _ranks(numbers)) is None:
+                problems.add(at, f"cannot read the numbers {numbers!r}", "write them as in 1 4 7, or as in 3-9")
+                out.unread += 1
+            elif (kind, ranks, _plain(said)) in REPEATED:
+                problems.add(at, "repeats the prompt's example", "ask the model again, or remove the line")
+                out.echoed += 1
+            else:
+                here = replace(head, place=at, pattern=str(len(out.patterns) + 1))
+                out.patterns.append(replace(here, type=kind, description=said, ranks=ranks))
+    return out
+
+
+def _ranks(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of prefixes, of which a model may also write ranges, brackets and `and`; None if unreadable.
+
+    A run's annotation files are stricter, because spreadsheets turn numbers into dates.
+    """
+    plain = RANGE.sub("-", re.sub(r"[][(){}*`]", " ", text).strip())
+    out: list[int] = []
+    for part in BETWEEN.split(plain):
+        if not part:
+            continue
+        if (found := NUMBERS.fullmatch(part)) is None or int(found[2] or found[1]) < int(found[1]):
+            return None
+        out += range(int(found[1]), int(found[2] or found[1]) + 1)
+    return tuple(out) or None
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[^\w\s]", "", text.casefold()).split())
+
+
+def _example(line: str) -> tuple[str, tuple[int, ...] | None, str]:
+    kind, numbers, said = line.split("|")
+    return kind.strip(), _ranks(numbers), _plain(said)
+
+
+REPEATED = frozenset(map(_example, EXAMPLES.splitlines()))
+
+
+def mended(answers: list[Answer], items: Mapping[str, int]) -> tuple[list[Record], int]:
+    """Return what the answers say without what breaks a rule of the guide, and how many lines that changed or dropped.
+
+    A number that was not shown does not count, and a pattern that breaks a rule is dropped. An answer without a pattern
+    left says ``none`` if it says so, or if its patterns were all in too few prefixes. If it claims any other pattern,
+    it is left out: as ``none`` it would lower the model's rate of patterns seen in foils.
+    """
+    shown = Shown(items, set())
+    out: list[Record] = []
+    changed = 0
+    for answer in answers:
+        changed += answer.unread + answer.echoed
+        kept: list[Record] = []
+        claimed = answer.unread > 0
+        for record in answer.patterns:
+            ranks = tuple(sorted({rank for rank in record.ranks if 1 <= rank <= items[record.item]}))
+            own = replace(record, ranks=ranks, pattern=str(len(kept) + 1))
+            check([own], shown, faults := Problems())
+            changed += len(ranks) != len(record.ranks) or bool(faults.found)
+            if not faults.found:
+                kept.append(own)
+            else:
+                claimed |= len(set(record.ranks)) >= FEWEST
+        if kept:
+            changed += len(answer.none)
+        elif answer.records and not claimed:
+            kept = [replace(answer.records[0], pattern="", type="", description="", ranks=())]
+        out += kept
+    return out, changed
