@@ -11,6 +11,7 @@ from pipeline import config, run_steps, step, write_inputs
 
 from ff_memories import tables
 from ff_memories.base import annotators
+from ff_memories.commands.annotate import score
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.forms import prompts
 from ff_memories.patterns.readers import answers, study
@@ -361,6 +362,39 @@ def test_answers_replace_only_the_same_models_file(here, capsys, tmp_path):
 ])  # fmt: skip
 def test_names_and_places_that_would_mislead_are_refused(here, capsys, tmp_path, more, reason):
     assert reason in refused(capsys, "answers", "--answers", tmp_path / "none", *more)
+
+
+def test_a_file_that_was_copied_into_the_run_is_scored_once(here, capsys, tmp_path):
+    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    answered(tmp_path / "prompts", tmp_path / "said", last_words)
+    step("annotate", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "said", "--annotator", "m",
+         "--out", tmp_path / "m.csv")  # fmt: skip
+    own = (tmp_path / "m.csv").read_bytes()
+    score = ("score", "--files", tmp_path / "m.csv")
+    capsys.readouterr()
+    step("annotate", *score, "--configfile", "my.yaml")
+    alone = capsys.readouterr().out
+    copy = here / "annotations" / "small" / "m.csv"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(own)
+    try:
+        for files in ((), (copy,)):
+            step("annotate", *score, *files, "--configfile", "my.yaml")
+            assert capsys.readouterr().out == alone
+        for out in (copy, tmp_path / "m.csv"):  # scores would replace the labels
+            assert "choose another file" in refused(capsys, *score, "--out", out) and copy.read_bytes() == own
+        copy.write_bytes(own.replace(b"ends with", b"ends in"))
+        told = refused(capsys, *score)
+    finally:
+        copy.unlink()
+    assert "already annotated" in told and "score again" in told and "snakemake" not in told
+
+
+def test_equal_files_of_doccano_are_two_annotators(tmp_path):
+    paths = [tmp_path / name for name in ("ann.jsonl", "bo.jsonl", "ann.csv", "bo.csv", "none.csv")]
+    for path in paths[:-1]:
+        path.write_text("the same")
+    assert score._once(paths) == [*paths[:3], paths[-1]]  # the reader reports the missing file
 
 
 def test_files_of_no_use_are_refused(here, capsys, tmp_path):

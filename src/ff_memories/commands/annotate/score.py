@@ -4,6 +4,7 @@ The files change nothing in the run. With them you can compare a language model 
 """
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +18,7 @@ from ff_memories.config import read_yaml
 from ff_memories.patterns import annotation_plan, pairs, scoring
 from ff_memories.patterns.readers import study
 from ff_memories.patterns.readers.records import Problems, Shown, check
+from ff_memories.patterns.readers.refusals import refuse
 from ff_memories.workflow.run import Run
 
 HEADER = ("who", "beside", "measure", "value", "low", "high", "n")
@@ -32,19 +34,21 @@ def run(args: argparse.Namespace) -> None:
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
     if lacking := [path for path in args.files if not path.is_file()]:
         raise UserError(f"{lacking[0]}: no such file", "write it with: ff-memories annotate answers")
+    own = [Path(path) for path in run_.annotations]
+    if args.out and args.out.resolve() in {path.resolve() for path in [*own, *args.files]}:
+        raise UserError(f"{args.out}: has annotations", "choose another file for --out")
     seed, plan = run_.config.seed, tables.read(run_.table("annotation_plan"))
     proxy, proxy_labels = (
         tables.read(run_.table(name)).filter(annotator=ANNOTATOR) for name in ("annotations", "pattern_labels")
     )
-    ours = [Path(path) for path in run_.annotations if Path(path).resolve() not in {p.resolve() for p in args.files}]
     problems = Problems()
-    given, _ = study.read([*ours, *args.files], run_.config.run, problems)
+    given, _ = study.read(_once([*own, *args.files]), run_.config.run, problems)
     size = tables.read(run_.table("triggers")).select(pl.col("layer").max(), pl.col("key").max() + 1).row(0)
     shown = Shown(
         dict(plan.select("item", "prefixes").iter_rows()), annotation_plan.identities(*(n or 0 for n in size))
     )
     records, stale = check(given, shown, problems)
-    problems.refuse()
+    refuse(problems, "the annotators' files", "correct these rows and score again (nothing was scored or written)")
     if not records:
         raise UserError(
             "the files label no item of this run", "write prompts for this run: ff-memories annotate prompts"
@@ -65,6 +69,18 @@ def run(args: argparse.Namespace) -> None:
             print(_line(*row))
     if stale:
         print(f"{len({s.item for s in stale})} items of another sample or extraction were not scored")
+
+
+def _once(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths without copies of a file: a user scores a file that was already copied into the run."""
+    found: dict[tuple[str, bytes], Path] = {}
+    for path in paths:
+        named = path.name if path.suffix.lower() == ".jsonl" else path.suffix.lower()  # doccano's name the annotator
+        try:
+            found.setdefault((named, path.read_bytes()), path)
+        except OSError:  # which the reader reports
+            found[str(path), b""] = path
+    return list(found.values())
 
 
 def _line(
