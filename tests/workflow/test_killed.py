@@ -179,27 +179,48 @@ with stages.workflow(Path("my.yaml"), snakefile=Path({str(ROOT / "Snakefile")!r}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
-LOCK = (
-    "schema: '2.0'\nstages:\n  one:\n    cmd: make\n    outs:\n    - path: a\n      hash: md5\n      md5: "
-    + "0" * 32
-    + "\n"
-)
+def a_lock(*names, digit="0"):
+    """Return a dvc.lock with one output per stage."""
+    row = "  {0}:\n    cmd: make {0}\n    outs:\n    - path: {0}.txt\n      hash: md5\n      md5: {1}\n"
+    return "schema: '2.0'\nstages:\n" + "".join(row.format(name, digit * 32) for name in names)
 
 
-@pytest.mark.parametrize("length", [0, len(LOCK) // 2, LOCK.index("- path") + 4])
-def test_a_lock_that_dvc_was_killed_over_is_put_back(tmp_path, monkeypatch, length):
+LOCK = a_lock("one", "two")
+
+
+@pytest.mark.parametrize("cut", [0, len(LOCK) // 2, LOCK.index("- path") + 4, LOCK.index("  two:")])
+def test_a_lock_that_dvc_was_killed_over_is_put_back(tmp_path, monkeypatch, cut):
     monkeypatch.chdir(tmp_path)
     path, copy = tmp_path / "dvc.lock", tmp_path / ".dvc" / "tmp" / "dvc.lock.kept"
+    (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: make one}, two: {cmd: make two}}")
     path.write_text(LOCK)
     with lock.kept():
         assert copy.read_text() == LOCK
-        path.write_text(LOCK[:length])  # and nothing of this process would run any more
+        path.write_text(LOCK[:cut])  # and nothing of this process would run any more
         lock.repair()
         assert path.read_text() == LOCK
-    copy.write_text("of an earlier one\n")
-    path.write_text(LOCK.replace("00", "11"))
-    lock.repair()  # DVC wrote it to the end, or somebody mended it
-    assert path.read_text() == LOCK.replace("00", "11")
+
+
+@pytest.mark.parametrize(
+    "kept, declared, left",
+    [
+        ("of an earlier one\n", "one, two", a_lock("one", "two", digit="1")),
+        (LOCK, "one, two", a_lock("one", "two", digit="1")),
+        (LOCK, "one, two", a_lock("one", "two", "three")),
+        (LOCK, "one", a_lock("one")),  # the stage was removed from dvc.yaml
+    ],
+)
+def test_a_whole_lock_stays(tmp_path, monkeypatch, kept, declared, left):
+    """DVC wrote it to the end, or somebody mended it."""
+    monkeypatch.chdir(tmp_path)
+    path, copy = tmp_path / "dvc.lock", tmp_path / ".dvc" / "tmp" / "dvc.lock.kept"
+    copy.parent.mkdir(parents=True)
+    stages = ", ".join(f"{name}: {{cmd: make}}" for name in declared.split(", "))
+    (tmp_path / "dvc.yaml").write_text(f"stages: {{{stages}}}")
+    copy.write_text(kept)
+    path.write_text(left)
+    lock.repair()
+    assert path.read_text() == left
     assert not copy.exists()
 
 

@@ -82,12 +82,27 @@ def repair(configfile: Path | None = None) -> None:
     """Restore the kept copy if DVC was killed while writing dvc.lock; otherwise remove the copy."""
     path, copy = path_of(configfile), _copy_of(configfile)
     if copy.is_file():
-        try:
-            _stages(path)
-        except (OSError, *BROKEN):
+        if _cut(path, copy, configfile):
             copy.replace(path)
         else:
             copy.unlink()
+
+
+def _cut(path: Path, copy: Path, configfile: Path | None) -> bool:
+    """Return whether dvc.lock is incomplete: damaged, or without a stage that its copy and dvc.yaml still have.
+
+    A file that is cut between two stages can be read, so its syntax alone does not tell.
+    """
+    try:
+        found = _stages(path)
+    except (OSError, *BROKEN):
+        return True
+    try:
+        before = _stages(copy)
+    except (OSError, *BROKEN):
+        return False
+    lost = before.keys() - found.keys()
+    return bool(lost and lost & declared(configfile).keys())
 
 
 def declared(configfile: Path | None = None) -> dict[str, Any]:
