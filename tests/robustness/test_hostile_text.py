@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from factories import words, write_dictionary
 from planted_run import TYPES, prepare
+from polars.testing import assert_frame_equal
 from running import snakemake
 
 from ff_memories.base.errors import UserError
@@ -91,13 +92,24 @@ class Elements(HTMLParser):
             self.text += data
 
 
+BY_WORDS = ("annotations", "annotation_plan", "annotation_scores")  # the words, hashes of them, and the proxy's sight
+OF_PATTERNS = pl.col("claim").is_in(["K6", "K7", "K8", "K9"])
+BESIDE_UNTRAINED = {  # the proxy reads the words' spelling, and finds other patterns in keys of untrained models
+    "baselines": lambda table: table.filter(~OF_PATTERNS),
+    "claims": lambda table: table.with_columns(baseline=pl.when(~OF_PATTERNS).then("baseline")),
+}
+
+
 @pytest.mark.long
 def test_no_table_changes_with_the_words(harmed, planted_run):
     made = sorted((planted_run / "results" / "planted" / "tables").glob("*.parquet"))
     assert len(made) > 10
     for path in made:
-        if path.stem not in ("annotations", "annotation_plan", "annotation_scores"):  # words, hashes, the proxy's sight
-            assert (harmed / "tables" / path.name).read_bytes() == path.read_bytes(), path.name
+        other = harmed / "tables" / path.name
+        if rest := BESIDE_UNTRAINED.get(path.stem):
+            assert_frame_equal(rest(pl.read_parquet(other)), rest(pl.read_parquet(path)), check_exact=True)
+        elif path.stem not in BY_WORDS:
+            assert other.read_bytes() == path.read_bytes(), path.name
 
 
 @pytest.mark.long
@@ -272,7 +284,9 @@ def test_a_million_sentences_of_one_token_pass_through_the_engine(tmp_path):
     code = "import sys, json; from pathlib import Path; from pipeline import run_steps; "
     code += "run_steps(Path(sys.argv[1]), json.loads(sys.argv[2]))"
     child = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path, json.dumps(settings)], cwd=Path(__file__).parent, stderr=subprocess.PIPE
+        [sys.executable, "-c", code, tmp_path, json.dumps(settings)],
+        cwd=Path(__file__).parents[1] / "tools",
+        stderr=subprocess.PIPE,
     )
     _, said = child.communicate()
     assert child.returncode == 0, said.decode()[-2000:]
