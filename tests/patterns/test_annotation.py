@@ -127,6 +127,7 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (f"mine,Model x,{NAMES[0]},1,shallow,alike,1 2 3", 2, "could mean model-…"),
         (f"mine,SIMULATED-1,{NAMES[0]},1,shallow,alike,1 2 3", 2, "could mean simulated-…"),
         (f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 x", 2, "'x' is not a prefix number"),
+        (f"mine,ann,{NAMES[0]},1,shallow,alike,1²3\n{ROW.replace(NAMES[0], NAMES[1])} ٣", 3, "'1²3' is not a prefix"),
         (f"mine,ann,{NAMES[0]},1,shallow,,1 2 3", 2, "has no description"),
         (f"mine,ann,{NAMES[0]},1,,alike,1 2 3", 2, "is not a type"),
         (f"mine,ann,{NAMES[0]},0,none,,\nmine,ann,{NAMES[0]},1,shallow,alike,1 2 3", 3, 'patterns and "no pattern"'),

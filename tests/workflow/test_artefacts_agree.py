@@ -65,7 +65,7 @@ LIGHT = {
     ),
     "an experiment's parameter": (
         lambda f: configure(f, "mutations.random", "inner"),
-        {"mutations", "figure3"} | LATE, {"values", "figure4"}, 0,
+        {"mutations", "figure3", "baselines"} | LATE, {"values", "triggers", "composition"}, 0,
     ),
     "a source of one step, backdated": (source, LATE, FIGURES, 0),
     "time stamps alone": (touch, set(), FIGURES | LATE, 0),

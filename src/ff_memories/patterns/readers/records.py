@@ -59,9 +59,8 @@ class Problems:
     def refuse(self) -> None:
         """Raise ``UserError`` with all problems by file and row, if there are any."""
         if self.found:
-            found = sorted(
-                self.found, key=lambda said: [int(t) if t.isdigit() else t for t in re.split("([0-9]+)", said)]
-            )
+            number = lambda part: int(part) if part.isascii() and part.isdigit() else part
+            found = sorted(self.found, key=lambda said: [number(part) for part in re.split("([0-9]+)", said)])
             one = len(self.found) == 1
             raise UserError(
                 f"{'1 problem' if one else f'{len(self.found)} problems'} in the annotators' files\n  "
