@@ -17,6 +17,7 @@ so a workflow can list its commands without loading torch or altair.
 import argparse
 import ast
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from ff_memories.base.options import threads, whole
 from ff_memories.base.parameters import Execution
 
 STEPS = Path(__file__).parent / "steps"
+PARSING = threading.Lock()  # Snakemake starts jobs in threads; two that parse at once fail at times (CPython #106905)
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ def step(name: str) -> Step:
 
 def read(source: str, name: str) -> Step:
     """Return the step that a module's source declares."""
-    tree = ast.parse(source)
+    with PARSING:
+        tree = ast.parse(source)
     run = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"), None)
     if run is None:
         raise ValueError(f"step {name}: its module has no function `run`")

@@ -6,10 +6,12 @@ is to be seen in a diff; ``make closures`` writes it.
 
 import argparse
 import ast
+import gc
 import subprocess
 import sys
 import textwrap
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -144,6 +146,21 @@ def test_a_command_names_what_the_rule_passes_and_no_more():
         "--part {input.part:q} --out {output.out:q} --device {resources.device} --threads {threads} "
         "--batch-tokens {resources.batch_tokens} --arithmetic {resources.arithmetic} 2> {log}"
     )
+
+
+def test_snakemake_may_start_two_jobs_at_once():
+    """Each of its threads parses a step; garbage collection in between lets another thread go on."""
+    usual, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(collecting := lambda *_: sum(range(50)))
+    gc.set_threshold(50)
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert len(list(pool.map(declaration.command, STEPS * 30))) == len(STEPS) * 30
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*usual)
+        gc.callbacks.remove(collecting)
 
 
 def test_what_is_typed_becomes_what_run_takes(capsys):
