@@ -105,7 +105,7 @@ setup: .venv/.ready
 # the tests also need the optional segmenter, the site's packages, and the linters
 .venv/.tests: .venv/.ready
 	@echo "Installing the tests' packages"
-	$(INSTALL) -e '.[spacy,hf,docs,dev]'
+	$(INSTALL) -e '.[spacy,hf,slurm,docs,dev]'
 	touch $@
 
 .venv/.docs: .venv/.ready
@@ -118,7 +118,7 @@ setup: .venv/.ready
 NEWEST = .venv-newest/bin
 newest:
 	$(PYTHON) -m venv --clear .venv-newest
-	$(NEWEST)/python -m pip install --quiet -e '.[spacy,hf,docs,dev]'
+	$(NEWEST)/python -m pip install --quiet -e '.[spacy,hf,slurm,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet $(MODELS)
 	$(NEWEST)/python -c "from ff_memories.workflow.environment import *; print(*differences(pins()))"
