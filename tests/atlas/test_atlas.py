@@ -206,7 +206,7 @@ def test_a_differing_setting_is_marked_where_it_matters(atlas):
         assert ("triggers.top" in figure) == ("triggers.top" in drawing) == ("triggers" in panel.sections)
     row = re.search(r"<tr><th scope=\"row\"><code>triggers.top.*?</tr>", html, re.DOTALL)[0]
     assert re.findall(r"<td>(.*?)</td>", row) == ["50", "60", "50"]
-    kinds = "That corpus.tokenizer and values.projection differ follows from the kinds of model."
+    kinds = "corpus.tokenizer and values.projection differ because the kinds of model differ."
     assert kinds in html
 
 
@@ -261,7 +261,7 @@ def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
         ((one, one, "--label", f"{one}=again"), "names several of the runs"),
         ((one, copy), "are the same run: their tables are equal"),
         ((one, two, "--label", "tow=x"), "names none of the runs (did you mean two?)"),
-        ((one, two, "--label", "two="), "says nothing about a run"),
+        ((one, two, "--label", "two="), "expected RUN=..."),
         ((one, two, "--label", "two=one"), f"two runs are called 'one': {one} and {two}"),
         ((one, two, "--label", "two=x", "--label", "two=y"), "given twice"),
         ((one, two, "--over", "updates"), "'one' is not a number"),
@@ -304,13 +304,13 @@ def test_runs_on_unrelated_texts_are_refused_unless_told(tmp_path, capsys):
     assert ended(one, two, "--out", tmp_path / "out") == 2
     assert "two: read another text than" in capsys.readouterr().err
     assert ended(one, two, "--out", tmp_path / "out", "--any-text") == 0
-    assert "“two”: another text, compared with “one”" in (tmp_path / "out" / "atlas.html").read_text()
+    assert "“two”: another text. The text may cause differences from “one”." in (tmp_path / "out" / "atlas.html").read_text()
 
 
 def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
     one, two = finished(tmp_path, "one"), finished(tmp_path, "two", agreeing=3, config=False)
     assert ended(one, two, "--out", tmp_path / "out") == 2
-    assert "which text this run read is not recorded (no config of this name)" in capsys.readouterr().err
+    assert "the text of this run is not recorded (no config of this name)" in capsys.readouterr().err
     elsewhere = write_config(tmp_path / "results", "two", triggers={"top": 60})
     found = members([one, two], configs=[f"two={elsewhere}"])
     assert match.texts(found, any_text=False)[1] == (SAME, "")
@@ -472,7 +472,7 @@ def test_a_damaged_summary_is_refused(kept, capsys):
     assert ended(kept, "--out", kept.parent / "out") == 2
     (kept / "summary.json").write_text(whole)
     assert ended(kept, "--config", "one=config/one.yaml", "--out", kept.parent / "out") == 2
-    assert "that atlas has this run's settings" in capsys.readouterr().err
+    assert "the atlas already records this run's settings" in capsys.readouterr().err
 
 
 def test_recorded_labels_stay_on_the_scale(tmp_path):

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 CONFIG = Path("/etc/slurm/slurm.conf")  # the executor plugin leaves no other place
@@ -17,6 +18,8 @@ def why_not() -> str | None:
     lacking = [name for name in PROGRAMS if shutil.which(name, path=f"/usr/sbin:/sbin:{os.environ['PATH']}") is None]
     if lacking:
         return f"{', '.join(lacking)} not installed"
+    if find_spec("snakemake_executor_plugin_slurm") is None:
+        return "snakemake-executor-plugin-slurm not installed"
     if os.geteuid() != 0:
         return "not root"
     return f"{CONFIG} is another cluster's" if CONFIG.exists() else None

@@ -51,6 +51,17 @@ def test_on_a_cluster_the_same_makes_a_step_due():
         assert own[key] == cluster[key]
 
 
+def test_the_clusters_profile_knows_each_rule_that_runs_the_model():
+    """And no rule needs --cores, which a cluster's run does not have."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "workflow/rules").glob("*.smk")]
+    rule = re.compile(r"^rule (\w+):\n(.*?)(?=^rule |\Z)", re.MULTILINE | re.DOTALL)
+    rules = {name: body for text in texts for name, body in rule.findall(text)}
+    asked = yaml.safe_load((ROOT / PROFILES[1] / "config.yaml").read_text())["set-resources"]
+    assert asked.keys() <= rules.keys()
+    assert {name for name, body in rules.items() if "execution()" in body} <= asked.keys()
+    assert not any("workflow.cores" in body for body in rules.values())
+
+
 def test_a_finished_run_ends_with_its_answers(planted_copy):
     shown = snakemake(planted_copy, "--forcerun", "report").stderr.strip().splitlines()
     claims = json.loads((planted_copy / "results/planted/claims.json").read_text())

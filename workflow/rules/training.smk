@@ -85,7 +85,7 @@ rule training_steps:
         "results/training-steps.log",
     conda:
         "../envs/environment.yaml"
-    threads: workflow.cores
+    threads: 8  # on one machine, no more than --cores
     params:
         runs=lambda wildcards: training_runs("results/demo-gpt2-{updates}"),
     shell:

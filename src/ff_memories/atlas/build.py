@@ -103,18 +103,20 @@ def _said(
     warnings, notes = [], []
     for member, (how, why) in zip(members, texts, strict=True):
         if how == text.OTHER:
-            warnings.append(f"{_quoted(member)}: {why}, compared with {first}. Differences may be the text's.")
+            warnings.append(f"{_quoted(member)}: {why}. The text may cause differences from {first}.")
     reasons = dict.fromkeys(why for how, why in texts if how == text.RELATED)
     for reason in reasons:
         own = [_quoted(m) for m, (how, why) in zip(members, texts, strict=True) if why == reason]
-        notes.append(f"Compared with {first}, {listed(own)} read {reason}.")
+        notes.append(f"Text, compared with {first}: {reason} ({listed(own)}).")
     same = [_quoted(m) for m, (how, _) in zip(members, texts, strict=True) if how == text.SAME]
     if len(same) > 1:
         notes.insert(0, f"{listed(same)} read the same text.")
     if given:
         warnings.append(f"Settings differ: {listed(given)}. The page has a table of their values.")
     if others := [name for name in different if name not in given]:
-        notes.append(f"That {listed(others)} differ follows from the kinds of model.")
+        notes.append(
+            f"{listed(others)} {'differs' if len(others) == 1 else 'differ'} because the kinds of model differ."
+        )
     for member in members:
         if member.resolved is None:
             warnings.append(f"{_quoted(member)}: its settings are not known ({member.known_from}).")
@@ -198,7 +200,7 @@ def _mark(members: Sequence[Member]) -> str:
     scopes = {str(member.info["scope"]) for member in members}
     if scopes == {"paper"}:
         return ""
-    return "not all the paper's model" if "paper" in scopes else "none the paper's model"
+    return "not all are the paper's model" if "paper" in scopes else "none is the paper's model"
 
 
 def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ def texts(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:
         unknown = [m for m in (first, member) if not m.text.known]
         if unknown:
             raise UserError(
-                f"{unknown[0].folder}: which text this run read is not recorded ({unknown[0].known_from})",
+                f"{unknown[0].folder}: the text of this run is not recorded ({unknown[0].known_from})",
                 "name its config with --config RUN=FILE, or compare runs on any texts with --any-text",
             )
         raise UserError(

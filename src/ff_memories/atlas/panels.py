@@ -141,7 +141,8 @@ PANELS = (
     Panel(
         "last-token", "Effect of the last token", "change in memory coefficient", "3.2",
         "median over keys of m(trigger without its last token) / m(trigger) − 1, averaged over the key's triggers",
-        "Below zero, keys depend on the last token. A median, since keys near zero can outweigh all others in a mean.",
+        "Below zero, keys depend on the last token. The panel shows a median, because a few keys near zero can "
+        "outweigh all others in a mean.",
         last_token, MUTATIONS, "keys", ("triggers", "mutations"), "change", chance=(0.0, "no effect"),
     ),
     Panel(
@@ -160,13 +161,14 @@ PANELS = (
     Panel(
         "effective", "Effective memories", "effective memories / d_m", "5.1",
         "median over examples of (Σe)² / Σe² / d_m, with e = (m‖v‖)²",
-        "How many memories would add as much if all of them added equally, as a share of the layer's.",
+        "The effective number of memories, as a share of the layer's memories. It is 1/d_m if one memory does all the "
+        "work, and 1 if all contribute alike.",
         effective, COMPOSITION, "examples", ("composition",),
     ),
     Panel(
         "residual", "The residual predicts the output", "share of examples", "5.2",
         "share of examples with argmax p(r_l) = argmax p(o_L)",
-        "The residual before a layer's feed-forward already predicts the model's final output.",
+        "The residual before a layer's feed-forward layer already predicts the model's final output.",
         settled, REFINEMENT, "examples", ("composition",),
     ),
     _kinds("residual", "argmax p(o_l) = argmax p(r_l) ≠ argmax p(y_l)"),

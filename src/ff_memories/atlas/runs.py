@@ -51,7 +51,9 @@ def members(
         elif config is None:
             found.append(replace(kept, label=label, step=steps[i]))
         else:
-            raise UserError(f"--config {name}={config}: that atlas has this run's settings", "leave the option out")
+            raise UserError(
+                f"--config {name}={config}: the atlas already records this run's settings", "leave the option out"
+            )
     _refuse_twins(found)
     if clash := next((label for label in said if said.count(label) > 1), None):
         which = " and ".join(str(path) for path, label in zip(paths, said, strict=True) if label == clash)
@@ -87,7 +89,7 @@ def _named(given: Sequence[str], folders: Sequence[Path], names: Sequence[str], 
     for text in given:
         run, equals, said = text.partition("=")
         if not equals or not said.strip():
-            raise UserError(f"{option} {text}: says nothing about a run", f"write {option} RUN=...")
+            raise UserError(f"{option} {text}: expected RUN=...", f"write {option} RUN=...")
         places = [i for i, (folder, name) in enumerate(zip(folders, names, strict=True))
                   if run == name or Path(run) == folder]  # fmt: skip
         if len(places) != 1:

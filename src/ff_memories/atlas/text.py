@@ -56,5 +56,5 @@ def relation(one: Text, other: Text) -> tuple[str, str]:
     if one.files and one.files == other.files and not (one.sha256 and other.sha256):
         return RELATED, "the same files by name; their digest is not recorded for both runs"
     if not (one.known and other.known):
-        return OTHER, "which text it read is not recorded"
+        return OTHER, "its text is not recorded"
     return OTHER, "another text"

@@ -35,8 +35,8 @@ TEXTS = {
 }
 _SCOPE = {
     "paper": "the paper's model",
-    "surrogate": "another model than the paper's: it says nothing about the paper's numbers",
-    "model": "a model of `transformers`, not the paper's: it says nothing about the paper's numbers",
+    "surrogate": "not the paper's model and text: its results say nothing about the paper's numbers",
+    "model": "a model of `transformers`, not the paper's: its results say nothing about the paper's numbers",
 }
 
 
@@ -201,7 +201,7 @@ def card(contents: Contents, origin: Origin, licence: tuple[str, str | None], wi
         "## Tables",
         "    from datasets import load_dataset\n\n    triggers = load_dataset(\"FOLDER_OR_NAME\", \"triggers\", "
         "split=\"train\")",
-        "The only split of every table is called `train`, as `datasets` names a single one.",
+        "Every table has one split, `train`, because `datasets` needs a split.",
         "\n".join(["| config | rows | columns | content |", "|---|---|---|---|", *rows]),
         "## Files",
         "\n".join(["| file | SHA-256 |", "|---|---|",

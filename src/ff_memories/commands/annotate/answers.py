@@ -2,7 +2,7 @@
 
 The file has the format of the form's export, with the model's name after `model-` as annotator. In annotations/RUN it
 becomes part of the run: the report then shows the model's agreement and its error on foils beside people's and the
-proxy's. No result follows from its labels.
+proxy's. Figures, tables and claims never use its labels.
 """
 
 import argparse
@@ -30,7 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--annotator", required=True, metavar="NAME", help="the model's name")
     parser.add_argument(
         "--lenient", action="store_true",
-        help="drop what breaks a rule of the guide, such as a pattern in two prefixes, and answers that cannot be read",
+        help="drop lines that break a rule of the guide, such as a pattern in only two prefixes; leave out answers "
+        "that cannot be read",
     )  # fmt: skip
     parser.add_argument(
         "--out", required=True, type=Path, help="CSV file to write; it may replace only this model's own file"

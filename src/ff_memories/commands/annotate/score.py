@@ -27,7 +27,7 @@ HEADER = ("who", "beside", "measure", "value", "low", "high", "n")
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
     parser.add_argument("--files", required=True, nargs="+", action="extend", type=Path, help="annotators' files")
-    parser.add_argument("--out", type=Path, help="CSV file to write; default: print alone")
+    parser.add_argument("--out", type=Path, help="CSV file to write, with all measures; default: only print")
 
 
 def run(args: argparse.Namespace) -> None:

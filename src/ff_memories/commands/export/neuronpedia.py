@@ -27,11 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     parser.add_argument("--model-id", help="the instance's id of the model: gpt2-small; default: from the model's name")
     parser.add_argument("--source-set", default="ff-memories", help="name of the set of sources, one per layer")
+    parser.add_argument("--creator", default="clkht01d40000jv08hvalcvly", help="id of a user of your instance")
     parser.add_argument(
-        "--creator", default="clkht01d40000jv08hvalcvly", help="id of a user of the instance, DEFAULT_CREATOR_ID there"
-    )
-    parser.add_argument(
-        "--top", type=whole(), help="activations per key; default: those of the table shading. More run the model"
+        "--top",
+        type=whole(),
+        help="activations per key; default: as many as the table shading has. For more, the command runs the model",
     )
     add_execution(parser)
 

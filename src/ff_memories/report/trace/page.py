@@ -49,7 +49,7 @@ def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper
         .get_template("trace.html.j2")
         .render(
             run=run, title=TITLES[scope], notice=NOTICES[scope], text=shown_text(found["text"]), rows=rows,
-            layers=layers,
+            layers=layers, signs=found["model"]["signs"],
             unknown=[shown(p.get("written", p["token"])) for p in found["positions"][1:] if p["unknown"]],
             kinds=[(kind, *said, sum(cell["kind"] == kind for cell in cells)) for kind, said in KINDS.items()],
             data=_data(found, folder), script=script, policy=f"default-src 'none'; style-src 'unsafe-inline'; "

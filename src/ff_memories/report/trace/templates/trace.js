@@ -39,7 +39,7 @@
     if (patterns) {
       if (!patterns.length) item.append(make("p", { className: "quiet", textContent: "the proxy found no pattern" }));
       for (const [type, about, n] of patterns)
-        item.append(make("p", { className: "pattern" }, make("span", { className: "quiet", textContent: `${type} pattern of ${n}: ` }), make("bdi", { style: "white-space: normal", textContent: about })));
+        item.append(make("p", { className: "pattern" }, make("span", { className: "quiet", textContent: `${type} pattern in ${n} trigger${n === 1 ? "" : "s"}: ` }), make("bdi", { style: "white-space: normal", textContent: about })));
     }
     return item;
   };
