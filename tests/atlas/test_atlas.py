@@ -262,6 +262,7 @@ def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
         ((one, copy), "are the same run: their tables are equal"),
         ((one, two, "--label", "tow=x"), "names none of the runs (did you mean two?)"),
         ((one, two, "--label", "two="), "expected RUN=..."),
+        ((one, two, "--label", f"two={'x' * 41}"), "labels have at most 40 characters"),
         ((one, two, "--label", "two=one"), f"two runs are called 'one': {one} and {two}"),
         ((one, two, "--label", "two=x", "--label", "two=y"), "given twice"),
         ((one, two, "--over", "updates"), "'one' is not a number"),
@@ -292,6 +293,8 @@ def test_a_folder_with_something_else_is_left_alone(pair, tmp_path, capsys):
     (out / "thesis.tex").write_text("mine")
     assert ended(*pair, "--out", out) == 2
     assert "contains something other than an atlas" in capsys.readouterr().err
+    assert ended(*pair, "--out", out / "thesis.tex") == 2
+    assert "expected a folder, found a file" in capsys.readouterr().err
     (out / "atlas.html").write_text("")
     assert ended(*pair, "--out", out) == 2
     assert "contains thesis.tex besides an atlas" in capsys.readouterr().err
@@ -304,7 +307,10 @@ def test_runs_on_unrelated_texts_are_refused_unless_told(tmp_path, capsys):
     assert ended(one, two, "--out", tmp_path / "out") == 2
     assert "two: read another text than" in capsys.readouterr().err
     assert ended(one, two, "--out", tmp_path / "out", "--any-text") == 0
-    assert "“two”: another text. The text may cause differences from “one”." in (tmp_path / "out" / "atlas.html").read_text()
+    assert (
+        "“two”: another text. The text may cause differences from “one”."
+        in (tmp_path / "out" / "atlas.html").read_text()
+    )
 
 
 def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
@@ -427,8 +433,9 @@ def test_an_atlas_says_no_path_of_its_machine(kept, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     given = write_config(tmp_path / "elsewhere", "there", **private)
     assert ended(*runs, "--config", f"there={given}", "--out", tmp_path / "out") == 0
-    for file in ("summary.json", "atlas.html"):
-        said = (tmp_path / "out" / file).read_text()
+    assert ended(tmp_path / "out", "--out", tmp_path / "again") == 0  # drawn again from its summary
+    for file in ("out/summary.json", "out/atlas.html", "again/summary.json", "again/atlas.html"):
+        said = (tmp_path / file).read_text()
         assert "sample.csv" in said and str(tmp_path) not in said and "/home/somebody" not in said, file
 
 

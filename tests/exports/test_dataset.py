@@ -201,7 +201,19 @@ def test_results_of_another_model_than_the_configs_are_refused(here, capsys, tmp
     settings["model"]["files"] = {"model.safetensors": "0" * 64}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     told = refused(capsys, "export", *export, "--configfile", tmp_path / "other.yaml", "--out", tmp_path / "x")
-    assert "names another model than results/small/model/info.json" in told and not (tmp_path / "x").exists()
+    assert "its model differs from the one in results/small/model/info.json" in told and not (tmp_path / "x").exists()
+
+
+def test_texts_need_the_corpus(here, capsys, tmp_path):
+    path = here / "results" / "small" / "corpus" / "corpus.safetensors"
+    away = path.rename(path.with_suffix(".away"))
+    try:
+        told = refused(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--licence", "cc0-1.0", "--with-text",
+                       "--out", tmp_path / "x")  # fmt: skip
+    finally:
+        away.rename(path)
+    assert "texts quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
+    assert "run snakemake results/small/corpus/corpus.safetensors --configfile my.yaml" in told
 
 
 def test_the_commit_is_that_of_the_packages_own_repository(exported, tmp_path):

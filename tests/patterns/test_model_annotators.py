@@ -11,6 +11,7 @@ from pipeline import config, run_steps, step, write_inputs
 
 from ff_memories import tables
 from ff_memories.base import annotators
+from ff_memories.base.errors import UserError
 from ff_memories.commands.annotate import score
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.forms import prompts
@@ -116,13 +117,20 @@ def test_files_that_are_no_answers_are_named(tmp_path):
     (tmp_path / f"2-{ITEM.item}.txt").write_text("none")
     other = f"3-{ITEM.item[:-1]}{'0' if ITEM.item[-1] != '0' else '1'}.txt"
     (tmp_path / other).write_bytes(b"\xff")
+    (tmp_path / f"4-{ITEM.item}.md").write_text("none")
+    (tmp_path / "README.md").write_text("what this folder is")
     answers.read(tmp_path, "m", ITEMS, problems := Problems())
-    assert ["not named" in p or "twice" in p or "not UTF-8" in p for p in problems.found] == [True] * 3
+    said = ("not named", "twice", "not UTF-8", "4-.*not a .txt file")
+    assert len(problems.found) == 4 and all(any(re.search(s, p) for p in problems.found) for s in said)
     found, problems = read(tmp_path, "none", items={"another": 5})
     assert not found and any("unknown item" in p and "this run's prompts" in p for p in problems)
     (tmp_path / "a.jsonl").write_text('{"item": 1, "answer": "none"}\n[]\n{"item": "x"}\n{')
     answers.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
-    assert len(problems.found) == 4 and all("not a JSON object" in p for p in problems.found)
+    assert len(problems.found) == 4 and sum("not a JSON object with the texts" in p for p in problems.found) == 3
+    assert "line 4: not JSON (" in problems.found[-1]
+    (tmp_path / "b.csv").write_text("item,answer\nx,none\n")
+    with pytest.raises(UserError, match=r"b\.csv: not JSON lines"):
+        answers.read(tmp_path / "b.csv", "m", ITEMS, Problems())
 
 
 @pytest.mark.parametrize("answer, expected, changed", [
@@ -349,7 +357,9 @@ def test_answers_replace_only_the_same_models_file(here, capsys, tmp_path):
         told = refused(capsys, *options)
         assert "already exists" in told and "fix: choose another file" in told
         assert file.read_text(encoding="utf-8") == content
-    assert "already exists" in refused(capsys, *options[:-1], tmp_path)
+    (tmp_path / "taken.csv").mkdir()
+    assert "already exists" in refused(capsys, *options[:-1], tmp_path / "taken.csv")
+    assert "not a CSV file" in refused(capsys, *options[:-1], tmp_path / "m.txt")
 
 
 @pytest.mark.parametrize("more, reason", [
@@ -401,4 +411,6 @@ def test_files_of_no_use_are_refused(here, capsys, tmp_path):
     assert "no such file" in refused(capsys, "score", "--files", tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("run,annotator,item,pattern,type,description,prefixes\n")
     assert "only a header" in refused(capsys, "score", "--files", tmp_path / "x.csv")
+    (tmp_path / "x.txt").write_text("notes")
+    assert "x.txt: not an annotation file" in refused(capsys, "score", "--files", tmp_path / "x.txt")
     assert "already exists" in refused(capsys, "prompts", "--out", tmp_path)

@@ -126,6 +126,9 @@ def test_keys_are_found_by_the_end_of_their_triggers(site, words):
         if len(own) >= len(words) and all(same(t, w) for t, w in zip(words, own[-len(words) :], strict=True))
     }  # fmt: skip
     assert listed(gallery) == expected if expected else "No matching keys" in gallery.text
+    if expected:
+        gallery.search("fires", f'"{" ".join(words)}"')
+        assert listed(gallery) == expected
 
 
 def test_values_are_found_by_what_they_promote_the_foremost_first(site):
@@ -424,12 +427,19 @@ def test_a_gallery_of_some_keys_shows_these(opened, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "address", ["#/9/9", "#/1/999", "#/nonsense", "#/?layer=x&foo=1&sort=colour", "#/?page=99&layer=1"]
-)
+    "address",
+    [
+        "#/9/9", "#/1/999", "#/nonsense", "#/?layer=x&foo=1&sort=colour", "#/?page=99&layer=1",
+        "#/?layer=1&layer=2", "#/?layer=2..1",
+    ],
+)  # fmt: skip
 def test_an_address_that_leads_nowhere_says_so(site, address):
     _, gallery = site
     gallery.go(address)
-    says = {"#/?layer=x&foo=1&sort=colour": "not recognised: foo=1", "#/?page=99&layer=1": "Page 2 of 2"}
+    says = {
+        "#/?layer=x&foo=1&sort=colour": "not recognised: foo=1", "#/?page=99&layer=1": "Page 2 of 2",
+        "#/?layer=1&layer=2": "not recognised: layer=2", "#/?layer=2..1": "not recognised: layer=2..1",
+    }  # fmt: skip
     assert says.get(address, "Not found") in gallery.text
 
 
@@ -447,6 +457,8 @@ def test_the_keyboard_is_enough(site):
     gallery.press("k")
     gallery.press("u")
     gallery.ready()
+    assert gallery.address == "#/?layer=2"
+    gallery.press("u")  # there is nowhere to go up to
     assert gallery.address == "#/?layer=2"
     gallery.press("r")
     gallery.ready()

@@ -363,8 +363,7 @@ def test_the_command_writes_a_page_and_json_of_the_same(run, project, tmp_path):
         (["--file", "taken"], "taken: expected a file, found a directory"),
         (["--file", "latin.txt"], "latin.txt: not UTF-8 at byte 2"),
         (["\udcff"], "the text: not UTF-8 at byte 0"),
-        (["the", "--out", "none/page.html"], "run mkdir -p none"),
-        (["the", "--json", "none/x.json"], "run mkdir -p none"),
+        (["the", "--out", "text.txt/page.html"], "text.txt: "),
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),
         (["the", "--out", "x", "--json", "./x"], "--out and --json: both are x"),
         (["the", "--top", 0], "expected a whole number from 1"),
@@ -382,6 +381,14 @@ def test_bad_input_is_refused_and_nothing_is_written(run, project, arguments, sa
     assert sorted(project.rglob("*")) == before
 
 
+def test_a_dash_is_standard_output_and_folders_are_made(run, project):
+    status, out, _ = run("the new", "--json", "-", "--out", "deep/er/page.html")
+    assert status == 0 and json.loads(out)["text"] == "the new"
+    assert "the new" in (project / "deep/er/page.html").read_text(encoding="utf-8")
+    assert not (project / "-").exists()
+    assert "both are -" in run("the new", "--json", "-", "--out", "-")[2]
+
+
 def test_a_run_without_its_model_is_told_what_to_run(run, project):
     status, _, err = run("the", configfile="other.yaml")
     assert status == 2
@@ -393,4 +400,4 @@ def test_a_config_of_another_model_is_refused(run, project, tmp_path):
     other["model"] |= {"sha256": "0" * 64}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
     status, out, err = run("the", configfile=str(tmp_path / "other.yaml"))
-    assert (status, out) == (2, "") and "names another model than results/small/model/info.json" in err
+    assert (status, out) == (2, "") and "its model differs from the one in results/small/model/info.json" in err

@@ -144,7 +144,8 @@ def test_both_tools_notice_a_file_of_annotations_and_that_it_is_gone(fresh, tmp_
         ran = steps(folder, *first)
         assert {"patterns", "figure2"} | LATE <= ran and not {"annotation_plan", "proxy", "distance", "triggers"} & ran
         assert set(tables.read(folder / RESULTS / table)["annotator"]) == {"Ann", "proxy"}
-        assert b"PROXY" in before[0][1] and b"PROXY" not in (folder / RESULTS / figure).read_bytes()
+        by_proxy = b"annotators: proxy"
+        assert by_proxy in before[0][1] and by_proxy not in (folder / RESULTS / figure).read_bytes()
         run(folder, "ff-memories", "adopt")
         assert steps(folder, *second) == set() and not due(folder)
         locks.append((folder / "dvc.lock").read_bytes())

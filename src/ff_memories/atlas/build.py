@@ -82,7 +82,9 @@ def _require_atlas(folder: Path) -> None:
         return
     if Path.cwd().is_relative_to(folder.resolve()):
         raise UserError(f"{folder}: the command runs in this folder", "name another folder with --out")
-    others = list(folder.iterdir()) if folder.is_dir() else [folder]
+    if not folder.is_dir():
+        raise UserError(f"{folder}: expected a folder, found a file", "name another folder with --out")
+    others = list(folder.iterdir())
     if others and not (folder / PAGE).is_file():
         raise UserError(f"{folder}: contains something other than an atlas", "name another folder with --out")
     if odd := {path.name for path in others} - {PAGE, FIGURES, "numbers.csv", recorded.FILE}:

@@ -93,7 +93,7 @@ def _member(path: Path, run: Mapping[str, Any], numbers: pl.DataFrame) -> Member
     read = Text(**{name: value for name, value in run["text"].items() if name not in ("relation", "note")})
     name, resolved = str(run["run"]), None if settings is None else _nested(settings)
     return Member(
-        path.parent / name, name, str(run["label"]), info, resolved, path.as_posix(), read, {}, [],
+        path.parent / name, name, str(run["label"]), info, resolved, without_folders(path.as_posix()), read, {}, [],
         dict(run["claims"]), dict(run["tables"]), int(run["untrained"]), None, numbers,
     )  # fmt: skip
 

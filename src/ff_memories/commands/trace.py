@@ -21,13 +21,17 @@ from ff_memories.report.trace.lines import lines
 from ff_memories.report.trace.page import page
 from ff_memories.workflow.finished import finished
 
+DASH = "-"  # standard input or output
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", metavar="TEXT", help="the text, in quotes")
     parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
     parser.add_argument("--file", type=Path, help="read the text from this file; - reads standard input")
-    parser.add_argument("--out", type=Path, metavar="PAGE", help="write an HTML page to this file")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to this file as JSON")
+    parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write; - is standard output")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="JSON file to write, with all numbers; - is standard output"
+    )
     parser.add_argument("--layer", type=_layer, nargs="+", action="extend", help="show only these layers, from 1")
     parser.add_argument("--top", type=whole(), default=10, help="memories per position and layer; default: 10")
     parser.add_argument("--tokens", type=whole(), default=5, help="tokens per prediction; default: 5")
@@ -43,7 +47,8 @@ def _layer(text: str) -> int:
 def run(args: argparse.Namespace) -> None:
     outputs = [path for path in (args.out, args.json) if path is not None]
     for path in outputs:
-        _writable(path)
+        if str(path) != DASH:
+            require_file(path)
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
@@ -65,20 +70,21 @@ def run(args: argparse.Namespace) -> None:
     if unknown:
         print(f"the model does not know: {' '.join(map(escape_invisible, dict.fromkeys(unknown)))}", file=sys.stderr)
     if args.json is not None:
-        write_whole(args.json, json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        _write(args.json, json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     if args.out is not None:
-        write_whole(args.out, page(found, args.out.parent, name, found["scope"]))
-    for path in outputs:
-        print(f"wrote {path}")
+        _write(args.out, page(found, args.out.parent, name, found["scope"]))
+    if DASH not in map(str, outputs):
+        for path in outputs:
+            print(f"wrote {path}")
     if not outputs:
         print("\n".join(lines(found)))
 
 
-def _writable(path: Path) -> None:
-    """Raise ``UserError`` for a file that could not be written after all the work."""
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: there is no folder {path.parent}", f"run mkdir -p {path.parent}")
-    require_file(path)
+def _write(path: Path, text: str) -> None:
+    if str(path) == DASH:
+        sys.stdout.write(text)
+    else:
+        write_whole(path, text)
 
 
 def _text(args: argparse.Namespace) -> str:
@@ -87,7 +93,7 @@ def _text(args: argparse.Namespace) -> str:
         raise UserError("expected one text", 'give it in quotes, as in ff-memories trace "a text", or name its --file')
     if args.text is not None:
         where, raw = "the text", args.text.encode("utf-8", "surrogateescape")
-    elif str(args.file) == "-":
+    elif str(args.file) == DASH:
         where, raw = "standard input", sys.stdin.buffer.read()
     else:
         require_file(args.file)

@@ -15,6 +15,7 @@ from ff_memories.figures.theme import BLACK, BLUE, COLUMN_WIDTH, FAINT, GREEN, H
 COLOURS = (BLACK, ORANGE, BLUE, "#CC79A7", GREEN, "#56B4E9", "#D55E00", "#8C8C8C")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 STEPS = ("#9CC9E8", "#4F9AD0", "#1B63A5", "#08264F")  # light to dark, for lines over a number
+LONGEST = 40  # characters of a label: a legend cuts off more
 TICKS = 5  # steps that a legend has room for
 FADED = 0.45  # opacity of untrained models
 FACTORS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
@@ -50,7 +51,11 @@ class Look:
 
 
 def check(labels: Sequence[str], over: str | None) -> None:
-    """Raise ``UserError`` for more models than there are colours and shapes."""
+    """Raise ``UserError`` for more models than there are colours and shapes, and for labels that a legend cuts off."""
+    if long := [label for label in labels if len(label) > LONGEST]:
+        raise UserError(
+            f"{long[0]!r}: labels have at most {LONGEST} characters", "give a shorter one: --label RUN=TEXT"
+        )
     if over is None and len(labels) > len(COLOURS):
         hint = "give fewer runs, or --over NAME with numbers as labels"
         raise UserError(f"{len(labels)} runs are more than the {len(COLOURS)} that lines can tell apart", hint)

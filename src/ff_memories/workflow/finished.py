@@ -7,6 +7,7 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, read_yaml
 from ff_memories.model.info import read_info
+from ff_memories.workflow.configfile import option
 from ff_memories.workflow.run import Run
 
 
@@ -22,10 +23,22 @@ def finished(configfile: str) -> Run:
         raise UserError(f"{info}: no such file", f"run snakemake {info} --configfile {configfile}")
     if not same_model(run.config, read_info(info)):
         raise UserError(
-            f"{configfile}: names another model than {info}, from which these results are",
+            f"{configfile}: its model differs from the one in {info}, which produced these results",
             "name the run's own config file, or run snakemake with this one",
         )
     return run
+
+
+def corpus_of(run: Run, configfile: str, what: str) -> Path:
+    """Return the path of a run's corpus, for what quotes its text. Raises ``UserError`` if it is not here."""
+    path = Path(run.path("corpus", "corpus.safetensors"))
+    if not path.is_file():
+        which = option(Path(configfile))
+        raise UserError(
+            f"{path}: {what} quote the run's text, and it is not here",
+            f"run snakemake {path}{which}, or ff-memories restore{which}",
+        )
+    return path
 
 
 def same_model(config: Config, info: Mapping[str, Any]) -> bool:

@@ -40,6 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    if args.out.suffix.lower() != ".csv":
+        raise UserError(f"--out {args.out}: not a CSV file", "give it a name that ends in .csv")
     name = " ".join(args.annotator.split()).removeprefix(MODEL).strip()
     if not name:
         raise UserError(f"--annotator {args.annotator!r}: lacks a name", "give the model's name")

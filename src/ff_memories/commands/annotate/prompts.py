@@ -15,6 +15,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.patterns import annotation_plan
 from ff_memories.patterns.forms import prompts
+from ff_memories.workflow.finished import corpus_of
 from ff_memories.workflow.run import Run
 
 
@@ -29,12 +30,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
-    path, options = Path(run_.path("corpus", "corpus.safetensors")), run_.config.patterns
-    if not path.is_file():
-        raise UserError(
-            f"{path}: prompts quote the run's text, and it is not here",
-            f"run snakemake {path} --configfile {args.configfile}, or ff-memories restore",
-        )
+    path, options = corpus_of(run_, args.configfile, "prompts"), run_.config.patterns
     triggers, text = tables.read(run_.table("triggers")), store.read(path)
     types, seed = read_types(run_.dictionary), run_.config.seed
     items = annotation_plan.items(triggers, text, types, options.keys_per_layer, options.top, seed)

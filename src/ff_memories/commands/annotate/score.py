@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> None:
     run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
     if lacking := [path for path in args.files if not path.is_file()]:
         raise UserError(f"{lacking[0]}: no such file", "write it with: ff-memories annotate answers")
+    if notes := [path for path in args.files if path.suffix.lower() in study.PASSED]:
+        raise UserError(f"{notes[0]}: not an annotation file", "name CSV, JSON or JSONL files")
     own = [Path(path) for path in run_.annotations]
     if args.out and args.out.resolve() in {path.resolve() for path in [*own, *args.files]}:
         raise UserError(f"{args.out}: has annotations", "choose another file for --out")

@@ -14,7 +14,7 @@ import ff_memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.model.info import neurons, read_info
-from ff_memories.workflow.finished import finished
+from ff_memories.workflow.finished import corpus_of, finished
 from ff_memories.workflow.run import Run
 
 IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> None:
     text_licence = source.licence if source else None
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
+    text = corpus_of(run_, args.configfile, "texts") if args.with_text else None
     info = read_info(run_.path("model", "info.json"))
     found = dataset.available(Path(run_.path("tables")))
     recorded, source_of = settings.find(Path(run_.results), info, found.values(), None)
@@ -63,11 +64,11 @@ def run(args: argparse.Namespace) -> None:
     )
     with atomic_folder(args.out) as folder:
         contents = dataset.write_tables(found, folder, args.with_text, args.names)
-        if args.with_text:
+        if text is not None:
             from ff_memories.corpus import store
             from ff_memories.corpus.types import read_types
 
-            corpus = store.read(run_.path("corpus", "corpus.safetensors"))
+            corpus = store.read(text)
             dataset.write_texts(folder, contents, found, corpus, read_types(run_.dictionary))
         licence = _licence(args.licence, text_licence if args.with_text else None)
         write_whole(folder / "README.md", dataset.card(contents, origin, licence, args.with_text))

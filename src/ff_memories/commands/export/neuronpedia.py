@@ -18,7 +18,7 @@ from ff_memories.corpus.types import read_types
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import neuronpedia
 from ff_memories.model.info import neurons, read_info
-from ff_memories.workflow.finished import finished
+from ff_memories.workflow.finished import corpus_of, finished
 from ff_memories.workflow.run import Run
 
 
@@ -40,12 +40,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
     run_ = finished(args.configfile)
-    path = run_.path("corpus", "corpus.safetensors")
-    if not Path(path).is_file():
-        raise UserError(
-            f"{path}: activations quote the run's text, and it is not here",
-            f"run snakemake {path} --configfile {args.configfile}, or ff-memories restore",
-        )
+    path = corpus_of(run_, args.configfile, "activations")
     corpus, types = store.read(path), read_types(run_.dictionary)
     info = read_info(run_.path("model", "info.json"))
     values = tables.read(run_.table("values"))

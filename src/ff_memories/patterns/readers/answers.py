@@ -75,7 +75,11 @@ def read(path: Path, annotator: str, items: Mapping[str, int], problems: Problem
 
 
 def _folder(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
-    for file in sorted(path.glob("*.txt")):
+    for file in sorted(path.iterdir()):
+        if file.suffix != ".txt":
+            if NAME.fullmatch(file.stem):
+                problems.add(str(file), "not a .txt file", "give an answer the name of its prompt")
+            continue
         if (name := NAME.fullmatch(file.stem)) is None:
             problems.add(str(file), "not named after an item", "give an answer the name of its prompt")
             continue
@@ -92,18 +96,21 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
         raise UserError(f"{path}: no such file or folder", "give the folder or the JSON lines of answers") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8", "save the answers as UTF-8") from None
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if lines and not any(line.lstrip().startswith("{") for _, line in lines):
+        raise UserError(f"{path}: not JSON lines", "give a folder of answers, or JSON lines with item and answer")
+    for number, line in lines:
         place = f"{path}, line {number}"
         try:
             held = json.loads(line)
-            item, answer = held["item"], held["answer"]
-            if not isinstance(item, str) or not isinstance(answer, str):
-                raise TypeError("item and answer are text")
+        except (ValueError, RecursionError) as error:
+            problems.add(place, f"not JSON ({error})", "correct the line")
+            continue
+        item, answer = (held.get("item"), held.get("answer")) if isinstance(held, dict) else (None, None)
+        if isinstance(item, str) and isinstance(answer, str):
             yield place, item, answer
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            problems.add(place, f"not a JSON object with item and answer ({error})", "correct the line")
+        else:
+            problems.add(place, "not a JSON object with the texts item and answer", "correct the line")
 
 
 def _answer(place: str, head: Record, text: str, problems: Problems) -> Answer:

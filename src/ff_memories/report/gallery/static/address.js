@@ -48,7 +48,7 @@ const Address = {
     let number = 1;
     for (const [name, value] of new URLSearchParams(path.slice(2))) {
       if (name === "page" && /^[1-9]\d{0,6}$/.test(value)) number = Number(value);
-      else if (this.fits(name, value)) query[name] = value;
+      else if (!(name in query) && this.fits(name, value)) query[name] = value;
       else faults.push(`${name}=${value}`);
     }
     return { page: "list", query, number, faults };
@@ -68,7 +68,8 @@ const Address = {
     const found = new RegExp(`^(${number})?(\\.\\.)?(${number})?$`, "i").exec(text);
     if (!found || (found[1] === undefined && found[3] === undefined)) return null;
     if (!found[2]) return found[3] === undefined ? [Number(found[1]), Number(found[1])] : null;
-    return [found[1] === undefined ? -Infinity : Number(found[1]), found[3] === undefined ? Infinity : Number(found[3])];
+    const low = found[1] === undefined ? -Infinity : Number(found[1]), high = found[3] === undefined ? Infinity : Number(found[3]);
+    return low <= high ? [low, high] : null;
   },
 
   ofKey: (layer, key) => `#/${layer}/${Memory.name(key).replace("−", "-")}`,

@@ -7,7 +7,7 @@ let current = null;
 
 async function route() {
   const main = document.getElementById("main"), place = Address.parse(location.hash);
-  const hash = location.hash, back = scrolled.get(hash);
+  const hash = location.hash, back = scrolled.get(hash), first = current === null;
   if (current !== null) scrolled.set(current, scrollY); // the page still shows the old address
   current = hash;
   main.setAttribute("aria-busy", "true");
@@ -22,7 +22,7 @@ async function route() {
   if (location.hash !== hash) return;
   main.removeAttribute("aria-busy");
   if (place.page === "list") fill(place.query);
-  main.querySelector("h1")?.focus({ preventScroll: true });
+  if (!first) main.querySelector("h1")?.focus({ preventScroll: true }); // a reader who just came begins at the top
   scrollTo(0, back ?? 0);
   performance.mark(place.page);
   document.body.dataset.ready = hash;
@@ -88,7 +88,7 @@ const shortcuts = {
   j: () => step(1),
   k: () => step(-1),
   r: random,
-  u: () => (location.hash = document.getElementById("up")?.getAttribute("href") ?? "#/"),
+  u: () => document.getElementById("up")?.click(), // a list has none
   d: () => Sheet.download(),
   "?": () => document.getElementById("manual").showModal(),
 };

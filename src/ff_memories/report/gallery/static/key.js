@@ -167,7 +167,7 @@ const Key = {
     if (copy) copy.onclick = () => navigator.clipboard.writeText(command).then(() => say("Copied"), () => say("Not copied"));
     return make("section", { class: "trace", "aria-labelledby": "trace" }, make("h2", { id: "trace" }, "Trace your own text"),
       make("p", {}, make("code", {}, command)), copy,
-      make("p", { class: "quiet" }, "Put this run's config file for my.yaml. The page shows which memories act after each token of your text, and links to them here. See docs/trace.md."));
+      make("p", { class: "quiet" }, "Replace my.yaml with this run's config file. The page shows which memories act after each token of your text, and links to them here. See docs/trace.md."));
   },
 
   agreement(row) {

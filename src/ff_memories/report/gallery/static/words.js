@@ -56,7 +56,7 @@ const Words = {
 
   // Return how many triggers of each key end in the typed words.
   async fires(text) {
-    const typed = this.split(text), last = typed.at(-1), before = typed.at(-2), found = new Map();
+    const typed = this.split(text.replace(/^\s*"(\S|\S.*\S)"\s*$/, "$1")), last = typed.at(-1), before = typed.at(-2), found = new Map();
     if (typed.length > 2) return this.search(typed, (words) => Postings.phrase(words, true));
     for (const [, fires] of await this.entries(last)) {
       for (const [word, pairs] of Object.entries(fires)) {

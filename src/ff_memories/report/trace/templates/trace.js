@@ -105,6 +105,9 @@
     go(Number(asked[1]), layer, false);
     show(place, column, false);
     rows[place][column].scrollIntoView({ block: "nearest", inline: "nearest" });
-  } else go(place, column, false);
+  } else {
+    if (asked) what.replaceChildren(make("p", { className: "banner", textContent: `This trace has no cell ${asked[1]}/${asked[2]}.` }));
+    go(place, column, false);
+  }
   document.body.dataset.ready = "yes";
 })();
