@@ -79,6 +79,18 @@ def test_types_that_are_never_trained_are_left_out_and_everything_else_stays(tmp
     assert torch.equal(read.predict(h).trained_top, found.trained_top)
 
 
+def test_a_target_that_is_never_trained_does_not_stand_above_itself(tmp_path, monkeypatch):
+    """Its logit is computed twice, and the second may round up."""
+    read = load(tmp_path)[1]
+    h, target = vectors(40), torch.full((40,), read.size - 1)
+    read.leave_out([read.size - 1])
+    plain = read.predict(h, target).trained_rank
+    logits_of = vocabulary.Tail.logits_of
+    monkeypatch.setattr(vocabulary.Tail, "logits_of", lambda tail, words: logits_of(tail, words) + 1e-12)
+    assert torch.equal(read.predict(h, target).trained_rank, plain)
+    assert torch.equal(plain, read.predict(h, target).target_rank)
+
+
 def test_tail_words_are_among_the_tops_tested(tmp_path):
     read = load(tmp_path)[1]
     assert (read.predict(vectors(400)).top >= 12).any()

@@ -288,9 +288,9 @@ class Untrained:
     def __init__(self, vocabulary: Vocabulary, head: torch.Tensor, top: torch.Tensor):
         self.never = vocabulary.never
         self.rows = torch.isin(top, self.never).nonzero().squeeze(1)  # whose top is another one without them
-        inside = self.never[self.never < head.shape[1]]
-        self.logits = [head[:, inside]]
-        self.head = head[self.rows].index_fill_(1, inside, -torch.inf)
+        self.inside = self.never[self.never < head.shape[1]]
+        self.logits = head[:, self.inside]
+        self.head = head[self.rows].index_fill_(1, self.inside, -torch.inf)
 
     def leave_out(
         self, out: Prediction, tails: list["Tail"], norm: torch.Tensor, logit: torch.Tensor | None,
@@ -307,9 +307,11 @@ class Untrained:
             out.trained_top = out.top.index_copy(0, self.rows, top)
             out.trained_probability = out.probability.index_copy(0, self.rows, torch.exp(best - norm[self.rows]))
         if target is not None and logit is not None:
-            logits = self.logits + [tail.logits_of(words) for tail, words in zip(tails, own, strict=True)]
-            above = (torch.cat(logits, 1) > logit[:, None]).sum(1)  # never where a tail was not projected: NaN
-            out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above)
+            logits = torch.cat([self.logits, *(t.logits_of(words) for t, words in zip(tails, own, strict=True))], 1)
+            types = torch.cat([self.inside, *(words + t.cluster.first for t, words in zip(tails, own, strict=True))])
+            above = logits > logit[:, None]  # never where a tail was not projected: NaN
+            above &= types != target[:, None]  # whose logit, computed again, may differ in its last bits
+            out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
 
 
 def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
