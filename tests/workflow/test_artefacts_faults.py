@@ -181,7 +181,7 @@ CUTS = {"empty": b"schema:", "in a digest": b" md5", "in a key": b"nfiles", "bet
 
 @pytest.mark.parametrize("where", CUTS)
 def test_adopt_mends_a_lock_that_dvc_was_killed_over(copy, where):
-    """DVC writes it in place: beside what `adopt` keeps of it meanwhile, a part of it, which DVC refuses."""
+    """DVC writes it in place, so a kill leaves a part of it, beside the copy that `adopt` keeps meanwhile."""
     whole = (copy / "dvc.lock").read_bytes()
     assert CUTS[where] in whole
     (copy / ".dvc" / "tmp" / "dvc.lock.kept").write_bytes(whole)
