@@ -328,7 +328,7 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
             raise ValueError(f"{frame[column].null_count()} nulls in {column!r}")
         if frame[column].dtype.is_float() and frame[column].is_nan().any():
             raise ValueError(f"NaN in {column!r}")
-    key = [name for n in schema.key for name in ((n, "sign") if n == "key" and "sign" in columns else (n,))]
+    key = _sorted_by(schema, columns)
     if frame.select(key).is_duplicated().any():
         raise ValueError(f"several rows for the same {', '.join(key)}")
     return frame.sort(key, maintain_order=True)
@@ -377,9 +377,26 @@ def require_precision(path: str | Path, precision: Precision) -> None:
         )
 
 
-def read(path: str | Path) -> pl.DataFrame:
-    """Read a table and check its columns and types. Raises ``UserError`` naming the file."""
-    schema = TABLES[name_of(path)]
+def in_order(path: str | Path, name: str) -> bool:
+    """Return whether a table's rows are sorted by its key, each key once, as ``write`` leaves them."""
+    frame = pl.read_parquet(path)
+    key = _sorted_by(TABLES[name], frame.columns)
+    keys = frame.select(key)
+    return keys.equals(keys.unique().sort(key))
+
+
+def _sorted_by(schema: Schema, columns: Collection[str]) -> list[str]:
+    """Return a table's key columns in the order of sorting, with the sign behind the key where there is one."""
+    return [name for n in schema.key for name in ((n, "sign") if n == "key" and "sign" in columns else (n,))]
+
+
+def read(path: str | Path, name: str | None = None) -> pl.DataFrame:
+    """Read a table and check its columns and types. Raises ``UserError`` naming the file.
+
+    ``name``: the table's, if the file is not called after it.
+    """
+    name = name_of(path) if name is None else name
+    schema = TABLES[name]
     try:
         frame = pl.read_parquet(path)
     except FileNotFoundError:
@@ -387,8 +404,8 @@ def read(path: str | Path) -> pl.DataFrame:
     except pl.exceptions.PolarsError as error:
         raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
     if dict(frame.schema) != schema.of(frame.columns):
-        raise UserError(f"{path}: does not have the columns of the table {name_of(path)!r}", rebuild_hint(path))
-    if lacking := [name for name in frame.columns if frame[name].null_count() and name not in schema.may_be_null]:
+        raise UserError(f"{path}: does not have the columns of the table {name!r}", rebuild_hint(path))
+    if lacking := [c for c in frame.columns if frame[c].null_count() and c not in schema.may_be_null]:
         raise UserError(f"{path}: missing values in {', '.join(lacking)}", rebuild_hint(path))
     if not {"sign", "key"} <= set(frame.columns):  # the table `benchmark` has another column of that name
         return frame

@@ -7,6 +7,7 @@ The run computes with ``arithmetic: fast``, which leaves these variables alone.
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -17,6 +18,8 @@ from projects import configure, due, files, publish, restored, run
 
 from ff_memories import tables
 from ff_memories.audit import compare, equality
+from ff_memories.audit.sides import has_rule
+from ff_memories.workflow.stages import SHARED
 
 pytestmark = pytest.mark.more
 
@@ -128,7 +131,8 @@ def test_a_run_computed_here_has_other_bits_and_is_equal_to_the_record(record, r
     assert all(claim["verdict_a"] == claim["verdict_b"] for claim in found["claims"])
     strict = run(recomputed, "ff-memories", "compare", "dvc.lock", "results/small", "--strict", check=False)
     assert strict.returncode == 1
-    same = run(recomputed, "ff-memories", "compare", "results/small", "results/small")
+    shutil.copytree(recomputed / "results/small", recomputed.parent / "copy" / "small")
+    same = run(recomputed, "ff-memories", "compare", "results/small", recomputed.parent / "copy" / "small")
     assert same.stdout.splitlines()[-1] == "identical"
 
 
@@ -222,42 +226,84 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_real_difference_is_named(record, recomputed, name, tmp_path, monkeypatch):
-    change, says = CHANGES[name]
-    changed = tables_of(recomputed)
-    change(changed)
-    for table, frame in changed.items():
-        (tmp_path / "tables").mkdir(exist_ok=True)
-        frame.write_parquet(tmp_path / "tables" / f"{table}.parquet")
+@pytest.fixture
+def forged(recomputed, tmp_path, monkeypatch):
+    """A copy of the recomputed run's results, to change, beside the project that made them."""
     monkeypatch.chdir(recomputed)
-    found = compare.compare(record / "results/small", tmp_path)
+    shutil.copytree("results/small", tmp_path / "small", symlinks=True)
+    return tmp_path / "small"
+
+
+def change(folder, name, how):
+    """Change a table of a run's folder."""
+    found = {name: tables.read(folder / "tables" / f"{name}.parquet")}
+    how(found)
+    found[name].write_parquet(folder / "tables" / f"{name}.parquet")
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_real_difference_is_named(forged, name):
+    how, says = CHANGES[name]
+    table = says.partition(",")[0]
+    change(forged, table, how)
+    found = compare.compare(Path("results/small"), forged)
     assert found.answer == "different"
-    assert found.different[0].startswith(says), found.different
+    assert any(line.startswith(table) for line in found.different), found.different
 
 
-def test_a_table_of_another_seed_is_different(record, recomputed, tmp_path, monkeypatch):
+def test_near_ties_are_settled_and_what_they_excuse_is_told(recomputed):
+    shown = run(recomputed, "ff-memories", "compare", "dvc.lock", "results/small", **HERE).stdout
+    assert shown.splitlines()[-1].startswith("equal: ")
+    assert "near-ties explain at most" in shown and "exchanged at near-ties" in shown
+
+
+def test_a_forged_entry_at_the_end_of_a_list_is_no_near_tie(forged):
+    """Another sentence takes the last place, where a list of the other run cannot tell."""
+
+    def last(found):
+        frame = found["triggers"]
+        row = int((frame["rank"] == frame["rank"].max()).arg_true()[0])
+        moved = pl.when(pl.int_range(pl.len()) == row).then(pl.col("sentence") + 1).otherwise("sentence")
+        found["triggers"] = frame.with_columns(moved.cast(pl.UInt32).alias("sentence"))
+
+    change(forged, "triggers", last)
+    found = compare.compare(Path("results/small"), forged)
+    assert found.answer == "different" and "near-tie" in " ".join(found.different) + "coefficient is"
+
+
+def test_the_configs_are_found_by_the_runs_folders(recomputed, forged):
+    """A run whose config is no default one is judged by its own model."""
+    folder = recomputed / "config"
+    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    own = compare.config_of("small", recomputed)
+    assert own == folder / "config.yaml" and compare.config_of("none", recomputed) is None
+    (folder / "other.yaml").write_text(yaml.safe_dump(settings | {"seed": 99}))
+    try:
+        assert compare.config_of("small", recomputed) == folder / "config.yaml"  # the one that dvc.lock names
+    finally:
+        (folder / "other.yaml").unlink()
+
+
+def test_a_table_of_another_seed_is_different(recomputed, tmp_path, monkeypatch):
     folder = tmp_path / "clone"
     shutil.copytree(recomputed, folder, symlinks=True)
     configure(folder, "seed", 8)
     run(folder, "snakemake", "--cores", "2", "results/small/tables/mutations.parquet", **HERE)
-    monkeypatch.chdir(folder)
-    found = compare.compare(record / "results/small", folder / "results/small")
+    monkeypatch.chdir(recomputed)
+    found = compare.compare(Path("results/small"), folder / "results/small")
     assert found.answer == "different"
-    assert found.different[0].startswith("mutations, layer")
+    assert found.tables["mutations"].different
     assert found.tables["triggers"].different == []
 
 
-def test_without_the_model_an_open_decision_does_not_pass(record, recomputed, tmp_path, monkeypatch):
-    changed = tables_of(recomputed)
-    shifted("values", "top_token", lambda x: 5 if x != 5 else 6)(changed)
-    (tmp_path / "tables").mkdir()
-    for table, frame in changed.items():
-        frame.write_parquet(tmp_path / "tables" / f"{table}.parquet")
-    shutil.copytree(record / "config", tmp_path / "config")
-    monkeypatch.chdir(tmp_path)
-    found = compare.compare(record / "results/small", tmp_path)
-    assert compare.NOT_TOLD in found.different[0]
+def test_without_the_model_an_open_decision_does_not_pass(recomputed, forged, tmp_path, monkeypatch):
+    change(forged, "values", shifted("values", "top_token", lambda x: 5 if x != 5 else 6))
+    (tmp_path / "elsewhere" / "results").mkdir(parents=True)
+    shutil.copytree(recomputed / "results/small", tmp_path / "elsewhere/results/small")
+    shutil.copytree(recomputed / "config", tmp_path / "elsewhere/config")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = compare.compare(Path("results/small"), forged)
+    assert found.answer == "different" and compare.NOT_TOLD in found.different[0]
 
 
 def test_every_column_of_every_table_has_a_rule():
@@ -270,9 +316,15 @@ def test_every_column_of_every_table_has_a_rule():
         for column, dtype in columns.items():
             if dtype.is_float():
                 numbers = (equality.COEFFICIENT, equality.CHANGE, equality.PROBABILITY, equality.LOGIT)
-                assert rules.get(column) in (*numbers, equality.STATISTIC), (name, column)
+                assert rules.get(column) in (*numbers, equality.STATISTIC, equality.FOLLOWS), (name, column)
     folded = [name for name in tables.TABLES["values"].optional if "folded" in name]
     assert len(folded) == 6 and {equality.RULES["values"][name] for name in folded} == {equality.DECIDED}
+
+
+def test_every_file_that_a_run_records_has_a_rule(record):
+    shared = [name for name in files(record / "results/small") if SHARED.search(f"/{name}")]
+    assert len(shared) > 100
+    assert [name for name in shared if not has_rule(name) and "snakemake_timestamp" not in name] == []
 
 
 @pytest.mark.parametrize(
@@ -281,6 +333,7 @@ def test_every_column_of_every_table_has_a_rule():
         (("nowhere", "results/small"), "nowhere: no such folder or dvc.lock"),
         (("config/config.yaml", "results/small"), "neither a run's folder nor a dvc.lock"),
         (("config", "results/small"), "config: has no tables of a run"),
+        (("results/small", "results/small"), "results/small and results/small are the same run"),
     ],
 )
 def test_what_is_no_run_is_refused(recomputed, arguments, says):

@@ -12,9 +12,10 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit.audit import READ, ROWS, audit, draws
-from ff_memories.audit.checks import Evidence
+from ff_memories.audit.audit import LEFT_OUT, READ, ROWS, SPREAD, audit
+from ff_memories.audit.evidence import Evidence
 from ff_memories.audit.sampling import Aim
+from ff_memories.audit.structure import faults
 from ff_memories.base.errors import UserError
 from ff_memories.workflow.run import Run
 
@@ -49,15 +50,20 @@ def evidence(folder, changes, options):
     return Evidence.read(Run(settings), READ, made)
 
 
+def tables_of(said):
+    """Return the tables that contradictions are of, each once."""
+    return list(dict.fromkeys(fault.partition(":")[0] for fault in said))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
     found = audit(given := evidence(tmp_path, *RUNS[name]), ALL)
-    assert draws(given) == []
-    assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, "sentences"]]
-    for finding in found[:-1]:
+    assert faults(given) == []
+    assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, LEFT_OUT, SPREAD]]
+    for finding in (f for f in found if f.what != LEFT_OUT):
         assert finding.looked_at == finding.population == len(given.tables[finding.what]) > 0
-        assert finding.near_ties == 0
+        assert finding.near_ties == 0 or finding.what == SPREAD
         assert finding.largest_difference < 2e-5
 
 
@@ -149,7 +155,7 @@ def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
         "examples": sound.tables["examples"].with_columns(pl.col("position").reverse()),
         "mutations": sound.tables["mutations"].head(-1),
     }
-    assert [fault.partition(":")[0] for fault in draws(other)] == ["mutations", "examples"]
+    assert tables_of(faults(other)) == ["mutations", "examples"]
 
 
 def test_counts_and_samples_that_contradict_other_tables_are_found(sound):
@@ -159,12 +165,12 @@ def test_counts_and_samples_that_contradict_other_tables_are_found(sound):
         "firing": sound.tables["firing"].with_columns(fired),
         "samples": sound.tables["samples"].with_columns(sentence=pl.lit(len(sound.corpus), pl.UInt32)),
     }
-    assert [fault.partition(":")[0] for fault in draws(other)] == ["firing", "samples"]
+    assert tables_of(faults(other)) == ["firing", "samples"]
 
 
 def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     given = evidence(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
-    assert draws(given) == []
+    assert faults(given) == []
     first = given.tables["values"].row(0, named=True)
     moved = lambda frame: frame.filter((pl.col("layer") != first["layer"]) | (pl.col("key") != first["key"]))
     given.tables["values"] = moved(given.tables["values"])
@@ -172,7 +178,7 @@ def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     other = next(k for k in range(24) if (1, k) not in set(given.tables["promoted"].select("layer", "key").iter_rows()))
     changed = pl.when((pl.col("layer") == 1) & (pl.col("key") == shown["key"])).then(other).otherwise("key")
     given.tables["promoted"] = given.tables["promoted"].with_columns(changed.cast(pl.UInt16).alias("key"))
-    assert [fault.partition(":")[0] for fault in draws(given)] == ["values", "promoted"]
+    assert tables_of(faults(given)) == ["values", "promoted"]
     rest = given.tables["triggers"].filter((pl.col("layer") != 2) | (pl.col("rank") < 3))
     shorter = Evidence(given.oracle, given.corpus, given.config, given.tables | {"triggers": rest})
     (finding,) = audit(shorter, ALL, ["sentences"])
@@ -183,14 +189,14 @@ def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
 
 def test_examples_are_compared_with_a_given_sample(tmp_path):
     given = evidence(tmp_path, {"composition__sample_file": "sample.jsonl", "corpus__segmenter": "line"}, {})
-    assert draws(given) == []
+    assert faults(given) == []
     given.tables["examples"] = given.tables["examples"].with_columns(pl.col("position").reverse())
-    assert draws(given) == ["examples: not the prefixes of composition.sample_file"]
+    assert faults(given)[0] == "examples: not the prefixes of composition.sample_file"
 
 
 def test_triggers_out_of_order_are_found(sound):
     swapped = tampered(sound, "triggers", lambda r: {"coefficient": r["coefficient"] * 10})
-    assert "triggers: not in descending order of their coefficients" in draws(swapped)
+    assert "triggers: not in descending order of their coefficients" in faults(swapped)
 
 
 def test_the_sample_is_as_large_as_the_statement_needs():

@@ -18,7 +18,7 @@ from running import BIN, ROOT, command
 from ff_memories import tables
 from ff_memories.audit.certificate import page, verdict
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.verify import Part, verified, verify
+from ff_memories.audit.verify import Part, faultless, verified, verify
 from ff_memories.cli import main
 from ff_memories.workflow import consistency, environment, lock, rebuild
 
@@ -71,11 +71,12 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
     shown = capsys.readouterr().out
     assert end.value.code == 0, shown
     assert "surrogate" in shown.splitlines()[0]
-    assert "VERIFIED in" in shown.splitlines()[-1]
-    assert "not checked: rebuilt" in shown.splitlines()[-1]
+    assert shown.splitlines()[-1].startswith("NO FAULT FOUND in ")
+    assert "not checked: rebuilt, verdicts" in shown.splitlines()[-1]
     assert len(shown.splitlines()) < 40
     made = json.loads((here / "made/certificate.json").read_text())
-    assert made["verdict"] == "verified"
+    assert made["verdict"] == "not verified" and made["faultless"]
+    assert made["not_checked"] == ["not checked: rebuilt, verdicts"]
     assert made["dvc_lock_sha256"] == lock.digest("dvc.lock", "sha256")
     assert made["parts"]["audit"]["seed"] == 5
     triggers = made["parts"]["audit"]["tables"]["triggers"]
@@ -198,7 +199,7 @@ def test_another_environment_is_told_and_proves_nothing(here):
     found = check("environment")["environment"]
     assert len(found.faults) == 1
     assert re.fullmatch(r"polars [\d.]+, expected 0\.0\.1", found.faults[0])
-    assert verified([found])
+    assert faultless([found])
     assert next(page(found)).startswith("note")
 
 

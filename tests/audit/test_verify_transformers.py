@@ -11,7 +11,9 @@ import yaml
 from projects import run
 
 from ff_memories import tables
-from ff_memories.audit.audit import LEFT_OUT, ROWS
+from ff_memories.audit.audit import LEFT_OUT, ROWS, SPREAD
+from ff_memories.audit.baselines import LABELS, PERPLEXITY
+from ff_memories.audit.baselines import ROWS as SAMPLED
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import verified, verify
 from ff_memories.cli import main
@@ -19,6 +21,7 @@ from ff_memories.workflow import consistency, lock
 
 pytestmark = pytest.mark.more
 
+OF_BASELINES = {f"baselines {name}" for name in (*SAMPLED, *LABELS, PERPLEXITY)}
 ALL = Aim(0.95, 0.0005, seed=1)  # more rows than most of these tables have
 
 
@@ -69,7 +72,7 @@ def test_a_sound_run_is_verified(here):
     assert "results/small/model/types.json" in made["parts"]["rebuilt"]["same"]
     assert "recomputed with transformers in float64" in made["parts"]["audit"]["summary"]
     found = made["parts"]["audit"]["tables"]
-    assert set(found) == {*ROWS, LEFT_OUT} and not any(said["differ"] for said in found.values())
+    assert set(found) == {*ROWS, LEFT_OUT, SPREAD, *OF_BASELINES} and not any(said["differ"] for said in found.values())
 
 
 @pytest.mark.parametrize("file", ["model/model.safetensors", "model/config.json", "model/tokenizer.json", "train.txt"])
@@ -111,7 +114,7 @@ def test_without_the_extra_the_digests_are_checked_and_the_rest_is_said_to_be_le
     shown = capsys.readouterr().out
     assert end.value.code == 0, shown
     assert "note audit        left out: it needs the extra hf, which is not installed" in shown
-    assert "not checked: audit, environment" in shown.splitlines()[-1]
+    assert shown.splitlines()[-1].startswith("NO FAULT FOUND") and "not checked: audit, verdicts" in shown
     assert "files that show tokens were not rebuilt" in shown
     (here / "results/small/model/info.json").write_text((here / "results/small/model/info.json").read_text() + " ")
     with pytest.raises(SystemExit) as end:

@@ -15,10 +15,11 @@ from second_device import SecondDevice, another_job, tf32
 
 from ff_memories import api, tables
 from ff_memories.audit import compare, equality, tolerances
-from ff_memories.audit.audit import READ, ROWS, audit, draws
-from ff_memories.audit.checks import Evidence
+from ff_memories.audit.audit import LEFT_OUT, READ, ROWS, SPREAD, audit
 from ff_memories.audit.compare import MEASURED
+from ff_memories.audit.evidence import Evidence
 from ff_memories.audit.sampling import Aim
+from ff_memories.audit.structure import faults
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.base.precision import ROUNDOFF, SLACK
@@ -135,8 +136,8 @@ def test_no_tail_of_the_vocabulary_is_left_out_that_holds_the_top(tmp_path):
 def test_every_row_matches_the_exact_model_within_the_precision(rounded):
     _, folder, settings, out = rounded
     found = audit(given := evidence(folder, settings, out), ALL)
-    assert draws(given) == []
-    assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, "sentences"]]
+    assert faults(given) == []
+    assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, LEFT_OUT, SPREAD]]
     assert max(f.largest_difference for f in found) > 10 * tolerances.of("float32").coefficient, "nothing was rounded"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.atlas import match, panels, recorded, settings, text
+from ff_memories.atlas import match, panels, recorded, text
 from ff_memories.atlas.member import Member
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
@@ -26,6 +26,7 @@ from ff_memories.model.scope import ABOUT
 from ff_memories.report import atlas
 from ff_memories.report.outline import SECTIONS
 from ff_memories.report.wording import listed
+from ff_memories.workflow import config_of
 
 PAGE, FIGURES = "atlas.html", "figures"
 UNKNOWN = "unknown"
@@ -127,8 +128,8 @@ def _said(
     sources: dict[str, list[str]] = {}
     for member in members:
         if member.resolved is not None:
-            beside = member.known_from == f"results/{member.name}/{settings.BESIDE}"
-            file = f"{settings.BESIDE} in the run's own folder" if beside else member.known_from
+            beside = member.known_from == f"results/{member.name}/{config_of.BESIDE}"
+            file = f"{config_of.BESIDE} in the run's own folder" if beside else member.known_from
             sources.setdefault(file, []).append(_quoted(member))
     if sources:
         notes.append(f"Settings: {listed([f'{listed(own)} from {file}' for file, own in sources.items()])}.")

@@ -8,11 +8,10 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import Config, load, parse, read_yaml
 from ff_memories.exports.published import without_folders
 from ff_memories.workflow import lock
+from ff_memories.workflow.config_of import configs
 from ff_memories.workflow.finished import same_model
 
 LOCKS = ("dvc.lock", "runs/*/dvc.lock")
-CONFIGS = ("config/*.yaml", "*.yaml")
-BESIDE = "config.yaml"  # in a run's own folder: that of a run whose config was derived from another's
 
 
 def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Path | None) -> tuple[Config | None, str]:
@@ -42,7 +41,7 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
     for path in (path for pattern in LOCKS for path in sorted(root.glob(pattern))):
         if (found := _recorded(path, root, folder, read)) is not None:
             return found, path.relative_to(root).as_posix()
-    own, broken = _configs(root, folder.resolve())
+    own, broken = configs(root, folder.resolve())
     fitting = [(path, config) for path, config in own if same_model(config, info)]
     if not fitting and broken:
         return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
@@ -52,23 +51,6 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
     if any(other != config for _, other in fitting[1:]):
         return None, "several configs have this name: " + ", ".join(p.relative_to(root).as_posix() for p, _ in fitting)
     return config, path.relative_to(root).as_posix()
-
-
-def _configs(root: Path, folder: Path) -> tuple[list[tuple[Path, Config]], list[Path]]:
-    """Return a project's configs of a run, and the files that name the run but are no valid config."""
-    found, broken = [], []
-    own = [path for path in [folder / BESIDE] if path.is_file()]
-    for path in [*own, *(path for pattern in CONFIGS for path in sorted(root.glob(pattern)))]:
-        try:
-            data = read_yaml(path)
-        except UserError:
-            continue
-        if isinstance(data, dict) and data.get("run") == folder.name:
-            try:
-                found.append((path, parse(data, str(path))))
-            except UserError:
-                broken.append(path)
-    return found, broken
 
 
 def _recorded(path: Path, root: Path, folder: Path, read: Iterable[Path]) -> Config | None:

@@ -2,43 +2,43 @@
 
 The audit samples every table and makes a statement about it at the requested confidence. It also runs random whole
 sentences: no prefix may beat the last trigger of a key that does not list it. That finds rows missing from the table,
-which recomputing existing rows cannot find.
+which recomputing existing rows cannot find. What follows from other tables is checked in all rows (``structure``).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import polars as pl
+import psutil
 import torch
 
-from ff_memories.audit import checks
-from ff_memories.audit.checks import Evidence, Row
+from ff_memories import tables
+from ff_memories.audit import baselines, closeness, structure
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
+from ff_memories.audit.evidence import At, Evidence
+from ff_memories.audit.rows import ROWS, look, place
 from ff_memories.audit.sampling import Aim
+from ff_memories.audit.spread import Spread
 from ff_memories.audit.unlisted import Unlisted
 from ff_memories.base.progress import Progress
+from ff_memories.corpus import store
 from ff_memories.corpus.prefixes import available
-from ff_memories.corpus.words import Words
-from ff_memories.memories import chosen, coefficient_sample, composition, mutations
-from ff_memories.tables import TABLES
+from ff_memories.model.info import read_info
+from ff_memories.workflow.run import Run
 
-ROWS: dict[str, Callable[[Evidence, Row], Result]] = {
-    "triggers": checks.trigger,
-    "mutations": checks.mutation,
-    "values": checks.value,
-    "promoted": checks.promoted,
-    "demoted": checks.demoted,
-    "shading": checks.shading,
-    "levels": checks.level,
-    "samples": checks.sampled,
-    "similar": checks.similar,
-    "examples": checks.example,
-    "composition": checks.composition,
-    "refinement": checks.refinement,
-}
 READ = (*ROWS, "firing", "histogram")  # tables that the audit needs
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
+STRUCTURE, SPREAD, OF_SPREAD = "structure", "histogram", "samples"
+COUNTS = ("triggers", "mutations", "composition")  # steps whose counts no other step can make again
+AT_ONCE = 100  # rows of one piece of work
+SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
+OF_BASELINES = "baselines"
 
 
 @dataclass
@@ -61,13 +61,30 @@ class Finding:
 
     def statement(self, aim: Aim) -> str:
         """Return the statement about the table in words."""
-        words = (
-            ("sentences hold no unlisted trigger", "do") if self.what == LEFT_OUT else (f"rows of {self.what} match",)
-        )
+        if self.what == LEFT_OUT:
+            words = "sentences hold no unlisted trigger", "do"
+        else:
+            words = f"rows of {self.what.replace(OF_BASELINES, 'the baselines')} match", "differ"
         return aim.statement(self.looked_at, len(self.differ), self.population, *words)
 
 
-def audit(evidence: Evidence, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
+Said = tuple[str, str, Result]  # table, place, result
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of the audit: some rows of a table of the run, or some of each table of one of its baselines."""
+
+    what: str
+    rows: np.ndarray
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        return len(self.rows) + sum(map(len, self.others.values()))
+
+
+def audit(evidence: Evidence, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT, SPREAD)) -> list[Finding]:
     """Recompute a random sample of every measured table, and look for prefixes missing from ``triggers``.
 
     Args:
@@ -75,105 +92,158 @@ def audit(evidence: Evidence, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT))
         aim: the confidence and the share of errors to detect.
         only: tables to audit, and ``sentences`` to look for missing triggers.
     """
-    sentences = np.flatnonzero(available(evidence.corpus, evidence.config.triggers.positions))
-    sizes = {name: len(sentences) if name == LEFT_OUT else len(evidence.tables[name]) for name in only}
-    drawn = {name: aim.draw(name, size) for name, size in sizes.items()}
-    findings = []
-    with torch.inference_mode(), Progress(sum(map(len, drawn.values())), "rows", "audit") as progress:
-        for name, rows in drawn.items():
-            finding = Finding(name, sizes[name])
-            look = _sentences(evidence, sentences[rows]) if name == LEFT_OUT else _rows(evidence, name, rows)
-            for where, result in look:
-                finding.add(where, result)
-                progress.step(1)
-            findings.append(finding)
-    return findings
+    works, sizes = _works(evidence.corpus, evidence.config.triggers.positions, evidence.tables, aim, only)
+    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
+        said = (found for work in works for found in _looked(evidence, work, progress))
+        return _findings(said, sizes)
 
 
-def _sentences(evidence: Evidence, sentences: np.ndarray) -> Iterator[tuple[str, Result]]:
-    unlisted = Unlisted(evidence)
-    for sentence in sentences.tolist():
-        yield f"sentence {sentence}", unlisted.of(sentence)
+def _looked(evidence: Evidence, work: Work, progress: Progress) -> list[Said]:
+    found = _run(evidence, work)
+    progress.step(work.steps)
+    return found
 
 
-def _rows(evidence: Evidence, name: str, rows: np.ndarray) -> Iterator[tuple[str, Result]]:
-    for row in evidence.tables[name][rows.tolist()].iter_rows(named=True):
-        place = " ".join(f"{column} {row[column]}" for column in TABLES[name].key)
-        yield f"{name}, {place}", recomputed(name, evidence, row)
+def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[Finding], list[str], str]:
+    """Audit a run with its baselines, in several processes.
+
+    Args:
+        at: from a file of the run to the place to read it from; it must be picklable.
+
+    Returns:
+        The findings; contradictions between tables; and the library that the reference model is of.
+    """
+    corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
+    frames = {name: tables.read(at(run.table(name))) for name in READ}
+    works, sizes = _works(corpus, run.resolved["triggers"]["positions"], frames, aim, (*ROWS, LEFT_OUT, SPREAD))
+    del frames
+    more, others = _of_baselines(run, aim, at)
+    works, sizes = [*more, Work(STRUCTURE, np.arange(1)), *works], sizes | others
+    said: list[Said] = []
+    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
+        do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
+        for work, found in _each(works, do, _workers(run, cores)):
+            said += found
+            progress.step(work.steps)
+    faults = [f"{where}: {result.says}" for what, where, result in said if what == STRUCTURE]
+    library = "transformers" if run.is_transformer else "fairseq"
+    return _findings((one for one in said if one[0] != STRUCTURE), sizes), faults, library
 
 
-def recomputed(name: str, evidence: Evidence, row: Row) -> Result:
-    """Recompute one row of a table from the model and the text."""
-    try:
-        return ROWS[name](evidence, row)
-    except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
-        return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
+def _works(
+    corpus: store.Corpus, positions: str, frames: Mapping[str, pl.DataFrame], aim: Aim, only: Iterable[str]
+) -> tuple[list[Work], dict[str, int]]:
+    """Draw the rows to look at; return them in pieces, and the size of each table."""
+    sentences, works = np.flatnonzero(available(corpus, positions)), []
+    wanted = {*only, *((SPREAD, OF_SPREAD) if {SPREAD, OF_SPREAD} & set(only) else ())}
+    names = [name for name in (*ROWS, LEFT_OUT, SPREAD) if name in wanted]
+    sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
+    for name, size in sizes.items():
+        drawn = aim.draw(name, size)
+        if name == OF_SPREAD:  # with the histogram, as both need all coefficients of the sample
+            works.append(Work(SPREAD, drawn))
+        elif name != SPREAD:
+            drawn = sentences[drawn] if name == LEFT_OUT else drawn
+            works += [Work(name, drawn[i : i + AT_ONCE]) for i in range(0, len(drawn), AT_ONCE)]
+    return sorted(works, key=lambda work: work.what != SPREAD), sizes  # the longest first
 
 
-def draws(evidence: Evidence) -> list[str]:
-    """Repeat the random draws of keys, tokens and examples; return which tables do not match them."""
-    corpus, config, tables = evidence.corpus, evidence.config, evidence.tables
-    layers, keys = evidence.oracle.keys
-    chosen = config.mutations
-    again = mutations.sample(
-        tables["triggers"], layers, keys, keys_per_layer=chosen.keys_per_layer, top=chosen.top,
-        random=chosen.random, single_token=chosen.single_token, seed=config.seed,
-        words=Words.of(corpus) if chosen.unit == "word" else None,
-    ).rows  # fmt: skip
-    key = ["layer", "key", "rank", "mutation", "removed", *(["removed_tokens"] if chosen.unit == "word" else [])]
-    faults = (
-        []
-        if _same_rows(tables["mutations"], again, key)
-        else ["mutations: not the keys and tokens that the seed draws"]
-    )
-    options = config.composition
-    examples = evidence.given
-    if examples is None:
-        examples = composition.sample_examples(
-            corpus.lengths[corpus.train :], corpus.train, examples=options.examples, sample=options.sample,
-            positions=options.positions, seed=config.seed,
-        )  # fmt: skip
-    if not _same_rows(tables["examples"], examples, ["example", "sentence", "position"]):
-        whose = "that the seed draws" if evidence.given is None else "of composition.sample_file"
-        faults.append(f"examples: not the prefixes {whose}")
-    faults += _other_keys(evidence)
-    fires = tables["firing"].filter(pl.col("fired") > 0).select("layer", "key")
-    if not fires.equals(tables["triggers"].select("layer", "key").unique().sort("layer", "key")):
-        faults.append("firing: the keys that fire are not those with triggers")
-    own = set(coefficient_sample.drawn(corpus, config.gallery.sampled, config.triggers.positions, config.seed).tolist())
-    if not set(tables["samples"]["sentence"]) <= own:
-        faults.append("samples: not the sentences that the seed draws")
-    triggers = tables["triggers"]
-    steps = triggers.select(
-        (pl.col("rank") == 1 + pl.int_range(pl.len()).over("layer", "key")).all().alias("ranks"),
-        (pl.col("coefficient").diff().over("layer", "key").fill_null(0) <= 0).all().alias("order"),
-    ).row(0, named=True)
-    faults += [] if all(steps.values()) else ["triggers: not in descending order of their coefficients"]
-    return faults
+def _of_baselines(run: Run, aim: Aim, at: At) -> tuple[list[Work], dict[str, int]]:
+    """Draw rows of each table among all models of the baselines; return a piece of work for each model."""
+    names, sizes = baselines.models(run), {}
+    rows: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
+    for table in (*baselines.ROWS, *baselines.LABELS):
+        counts = [len(tables.read(at(run.path("baselines", name, f"{table}.parquet")))) for name in names]
+        sizes[f"{OF_BASELINES} {table}"] = sum(counts)
+        if table in baselines.LABELS:
+            continue
+        drawn, ends = aim.draw(f"baselines {table}", sum(counts)), np.cumsum([0, *counts])
+        for name, first, end in zip(names, ends, ends[1:], strict=False):
+            rows[name][table] = drawn[(drawn >= first) & (drawn < end)] - first
+    sizes[f"{OF_BASELINES} {baselines.PERPLEXITY}"] = len(names)
+    return [Work(f"{OF_BASELINES} {name}", np.arange(0), others) for name, others in rows.items()], sizes
 
 
-def _other_keys(evidence: Evidence) -> list[str]:
-    """Return which tables have other keys than ``triggers.keys`` and ``gallery.keys`` ask for."""
-    (layers, keys), signs = evidence.oracle.keys, evidence.oracle.signs
-    asked = evidence.looked_at or [(layer, key) for layer in range(1, layers + 1) for key in range(keys)]
-    tables, frame = evidence.tables, pl.DataFrame(asked, schema=["layer", "key"], orient="row")
-    shown = chosen.in_gallery(evidence.config.gallery.keys, frame, layers, keys // signs, evidence.config.seed)
-    of = lambda name: set(tables[name].select("layer", "key").iter_rows())
-    faults = {
-        "values": of("values") == set(asked),
-        "triggers": of("triggers") <= set(asked),
-        "firing": of("firing") == set(asked),
-        "promoted": of("promoted") == set(shown.iter_rows()),
-        "demoted": of("demoted") == set(shown.iter_rows()),
-        "shading": of("shading") <= set(shown.iter_rows()),
-        "levels": of("levels") <= set(shown.iter_rows()),
-        "histogram": of("histogram") <= set(shown.iter_rows()),
-    }
-    return [f"{name}: not the keys that the config asks for" for name, same in faults.items() if not same]
+def _findings(said: Iterable[Said], sizes: Mapping[str, int]) -> list[Finding]:
+    found = {what: Finding(what, size) for what, size in sizes.items()}
+    for what, where, result in said:
+        found[what].add(where, result)
+    return list(found.values())
 
 
-def _same_rows(recorded: pl.DataFrame, again: pl.DataFrame, columns: list[str]) -> bool:
-    plain = lambda frame: frame.select(
-        pl.col(c).cast(pl.String) if c == "mutation" else pl.col(c).cast(pl.Int64) for c in columns
-    ).sort(columns)
-    return plain(recorded).equals(plain(again))
+def _run(evidence: Evidence, work: Work) -> list[Said]:
+    """Do a piece of work on the run's own tables."""
+    if work.what == SPREAD:
+        return list(_spread(evidence, work.rows))
+    if work.what == LEFT_OUT:
+        with torch.inference_mode():
+            unlisted = Unlisted(evidence)
+            return [(LEFT_OUT, f"sentence {sentence}", unlisted.of(sentence)) for sentence in work.rows.tolist()]
+    return [(work.what, f"{work.what}, {where}", result) for where, result in look(evidence, work.what, work.rows)]
+
+
+def _spread(evidence: Evidence, drawn: np.ndarray) -> Iterator[Said]:
+    """Recompute the whole table ``histogram``, and some rows of ``samples``."""
+    rows = evidence.tables[OF_SPREAD][drawn.tolist()].to_dicts()
+    spread = Spread(evidence, [(row["layer"], row["key"]) for row in rows])
+    table = evidence.tables[SPREAD]
+    odd = spread.histogram(table)
+    for row, result in odd:
+        yield SPREAD, f"{SPREAD}, {place(SPREAD, row)}", result
+    yield from ((SPREAD, SPREAD, Result()) for _ in range(len(table) - len(odd)))
+    for row, (where, result) in zip(rows, look(evidence, OF_SPREAD, drawn), strict=True):
+        result = closeness.together([result, spread.percentile(row)]) if result.state != DIFFERS else result
+        yield OF_SPREAD, f"{OF_SPREAD}, {where}", result
+
+
+def contradictions(evidence: Evidence, run: Run, at: At = Path) -> list[str]:
+    """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
+    said = structure.faults(evidence)
+    for step in COUNTS:
+        again = tables.conform(tables.counts(step, structure.counted(evidence, step) or {}), tables.TABLES["counts"])
+        if not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
+            said.append(f"counts/{step}: not what the tables say")
+    return said
+
+
+@cache
+def _own(settings: str, file: str, at: At) -> tuple[Run, Evidence]:
+    run = Run(json.loads(settings), file)
+    return run, Evidence.read(run, READ, at)
+
+
+def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
+    """Do a piece of work, in a process that keeps what it has read; ``settings``: the config as JSON."""
+    if work.what.startswith(OF_BASELINES):
+        run, model, out = Run(json.loads(settings), file), work.what.partition(" ")[2], []
+        for table, where, result in baselines.recompute(run, model, work.others, at):
+            what = STRUCTURE if table == STRUCTURE else f"{OF_BASELINES} {table}"
+            out.append((what, f"{OF_BASELINES}, {table}, {where}", result))
+        return out
+    run, evidence = _own(settings, file, at)
+    if work.what == STRUCTURE:
+        parts = (said.partition(": ") for said in contradictions(evidence, run, at))
+        return [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
+    return _run(evidence, work)
+
+
+def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> Iterator[tuple[Work, list[Said]]]:
+    if workers == 1:
+        yield from ((work, do(work)) for work in works)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
+        todo = {pool.submit(do, work): work for work in works}
+        for done in as_completed(todo):
+            yield todo[done], done.result()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _workers(run: Run, cores: int) -> int:
+    """Return how many processes audit a run side by side, each with models of its own in memory."""
+    parameters = read_info(run.path("model", "info.json")).get("parameters", 0)
+    if parameters < SMALL:
+        return 1
+    return max(1, min(cores, psutil.virtual_memory().available // (24 * parameters)))

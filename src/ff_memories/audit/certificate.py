@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ff_memories.audit.verify import PARTS, TOLERATED, Part, verified
+from ff_memories.audit.verify import TOLERATED, Part, faultless, unchecked, verified
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.workflow import lock
@@ -16,9 +16,10 @@ SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
 
 def page(part: Part) -> Iterator[str]:
     """Yield one part's lines for the terminal."""
-    mark = "FAIL" if part.faults and part.name not in TOLERATED else "note" if part.faults or part.left_out else "ok"
+    mark = "FAIL" if part.faults and part.name not in TOLERATED else "ok"
+    mark = "note" if mark == "ok" and (part.faults or part.left_out or part.open) else mark
     yield f"{mark:4} {part.name:12} {part.line}"
-    yield from (f"{'':18}{note}" for note in part.notes)
+    yield from (f"{'':18}{note}" for note in [*part.notes, *part.open])
     sign = "-" if part.name in TOLERATED else "!"
     yield from (f"{'':16}{sign} {fault}" for fault in part.faults[:SHOWN])
     if len(part.faults) > SHOWN:
@@ -27,22 +28,24 @@ def page(part: Part) -> Iterator[str]:
 
 def verdict(parts: list[Part], seconds: float) -> str:
     """Return the last line for the terminal."""
-    checked = {part.name for part in parts if not part.left_out}
-    left_out = [name for name in PARTS if name not in {*checked, "recomputed"}]
-    only = f"; not checked: {', '.join(left_out)}" if left_out else ""
-    if not verified(parts):
-        return f"NOT VERIFIED in {duration(seconds)}{only}"
+    lacking = "".join(f"; {said}" for said in unchecked(parts))
+    if not faultless(parts):
+        return f"NOT VERIFIED in {duration(seconds)}{lacking}"
+    if lacking:
+        return f"NO FAULT FOUND in {duration(seconds)}, but not all was checked{lacking}"
     again = next((part for part in parts if part.name == "recomputed"), None)
     said = f", recomputed: {'; '.join([again.line, again.data['summary']])}," if again else ""
-    return f"VERIFIED{said} in {duration(seconds)}{only}"
+    return f"VERIFIED{said} in {duration(seconds)}"
 
 
 def certificate(parts: list[Part], seconds: float, run: str, scope: str, configfile: Path | None) -> dict[str, Any]:
     """Return all findings as data."""
     return {
         "certificate": "ff-memories verify",
-        "version": 1,
+        "version": 2,
         "verdict": "verified" if verified(parts) else "not verified",
+        "faultless": faultless(parts),
+        "not_checked": unchecked(parts),
         "run": run,
         "model": scope,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

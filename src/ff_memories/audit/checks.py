@@ -1,143 +1,20 @@
 """Recompute rows of the measured tables from the model and the text: one function per table."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import polars as pl
 import torch
 
-from ff_memories import tables
 from ff_memories.audit import closeness as compare
-from ff_memories.audit import tolerances
-from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Closeness, Result
-from ff_memories.audit.oracle import Oracle
-from ff_memories.audit.seen import Reference, Seen
-from ff_memories.config import Settings
-from ff_memories.corpus import sample, store, texts
-from ff_memories.corpus.dictionary import BOS, Dictionary
-from ff_memories.corpus.prefixes import POSITIONS
-from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types, folded, read_types
-from ff_memories.inputs import model_folder
-from ff_memories.memories import chosen
+from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
+from ff_memories.audit.evidence import Evidence, Row
+from ff_memories.audit.seen import Seen
+from ff_memories.corpus.dictionary import BOS
 from ff_memories.memories.composition import SHARES
 from ff_memories.memories.values import other
 from ff_memories.tables import TOP_LEVEL
-from ff_memories.workflow.run import Run
-
-Row = dict[str, Any]
-
-
-@dataclass
-class Evidence:
-    """What rows are recomputed from. ``given``: the examples, if the config names them in a file."""
-
-    oracle: Reference
-    corpus: Corpus
-    config: Settings
-    tables: dict[str, pl.DataFrame]
-    given: pl.DataFrame | None = None
-    lists: dict[tuple[int, int], pl.DataFrame] = field(init=False)
-    near: Closeness = field(init=False)
-    never: list[int] = field(default_factory=list)  # ids of the types that are never trained
-    folds: np.ndarray | None = None  # the class of every type, if the run compares tokens by class also
-    _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
-    _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.near = Closeness(tolerances.of(self.config.precision))
-        if "triggers" in self.tables:
-            self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
-
-    @classmethod
-    def read(cls, run: Run, names: Iterable[str], at: Callable[[str], Path]) -> "Evidence":
-        """Read a run's model, corpus and tables; ``at`` maps a file of the run to the place to read it from."""
-        types = read_types(at(run.dictionary))
-        oracle = _reference(run, types, at)
-        frames = {name: tables.read(at(run.table(name))) for name in names}
-        corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
-        given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
-        return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
-
-    @cached_property
-    def looked_at(self) -> list[tuple[int, int]] | None:
-        """(layer, key) of the keys that the run looks at, drawn again from its seed; ``None`` for all."""
-        (layers, keys), signs = self.oracle.keys, self.oracle.signs
-        found = chosen.memories(self.config.looked_at, layers, keys // signs, self.config)
-        return None if found is None else chosen.keys(found, keys // signs, signs)
-
-    def prefix(self, row: Row) -> np.ndarray:
-        return self.corpus.sentence(row["sentence"])[: row["position"]]
-
-    def parts(self, row: Row) -> list[tuple[int, int]]:
-        """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
-        starts, length = np.arange(row["position"]), row["position"]
-        if self.config.mutations.unit == "word" and self.corpus.begins is not None:
-            first = self.corpus.offsets[row["sentence"]]
-            starts = np.flatnonzero(self.corpus.begins[first : first + length])
-        return [(int(a) + 1, int(b - a)) for a, b in zip(starts, [*starts[1:], length], strict=True)] if length else []
-
-    def following(self, row: Row) -> int | None:
-        """Return the token after a prefix; ``None`` at the end of its sentence."""
-        tokens = self.corpus.sentence(row["sentence"])
-        return int(tokens[row["position"]]) if row["position"] < len(tokens) else None
-
-    def trigger(self, row: Row) -> Row:
-        """Return the trigger of a (layer, key, rank)."""
-        return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)
-
-    def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities, with -inf for types that ``values.types`` excludes."""
-        if types == "all" or not self.never:
-            return log_probabilities
-        return log_probabilities.index_fill(0, torch.tensor(self.never), -torch.inf)
-
-    def norms(self, layer: int) -> torch.Tensor:
-        """Return (d_m,) the lengths of a layer's values."""
-        if layer not in self._norms:
-            keys = range(self.oracle.keys[1] // self.oracle.signs)
-            self._norms[layer] = torch.stack([self.oracle.value(layer, key).norm() for key in keys])
-        return self._norms[layer]
-
-    def tops(self, types: str, layer: int, key: int) -> list[int]:
-        """Return the token that a value predicts among the given types, then the tokens too close to it to call."""
-        if (types, layer, key) not in self._tops:
-            said = self.among(types, self.oracle.of_memory(self.oracle.value(layer, key)))
-            best = int(said.argmax())
-            close = torch.nonzero(said >= said[best] - self.near.limits.probability).flatten().tolist()
-            self._tops[types, layer, key] = [best, *(token for token in close if token != best)]
-        return self._tops[types, layer, key]
-
-
-def _reference(run: Run, types: Types, at: Callable[[str], Path]) -> Reference:
-    """Load the run's model from its original files with the library that it is of."""
-    values, model = run.resolved["values"], run.config.model
-    if isinstance(types, Dictionary):
-        return Oracle(at(run.checkpoint), types, values["projection"], values["projection_seed"])
-    from ff_memories.audit.transformers_oracle import TransformersOracle  # the library takes seconds to load
-
-    folder = at(run.model_folder)
-    model_folder.check_digests(folder, model.files)
-    signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
-    return TransformersOracle(folder, model.start, signs, values["projection"], residual)
-
-
-def _validation(run: Run, types: Types, at: Callable[[str], Path]) -> dict[int, str]:
-    """Return the validation sentences as text, by number."""
-    here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
-    sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
-    return texts.of_sentences(sentences.with_columns(here), types if run.is_transformer else None)
-
-
-def lengths(evidence: Evidence, sentence: int) -> range:
-    """Return the prefix lengths of a sentence that ``triggers.positions`` allows."""
-    low, high = POSITIONS[evidence.config.triggers.positions]
-    return range(low, len(evidence.corpus.sentence(sentence)) + high + 1)
 
 
 def trigger(evidence: Evidence, row: Row) -> Result:
@@ -145,7 +22,7 @@ def trigger(evidence: Evidence, row: Row) -> Result:
     results = [compare.same("next_token", row["next_token"], evidence.following(row))]
     seen = evidence.oracle.layers(evidence.corpus.sentence(row["sentence"]))[row["layer"] - 1]
     m = seen.coefficients()[:, row["key"]]
-    allowed = lengths(evidence, row["sentence"])
+    allowed = evidence.lengths(row["sentence"])
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
     own = float(m[row["position"]])
@@ -164,7 +41,14 @@ def _noise(evidence: Evidence, seen: Seen) -> float:
 
 def mutation(evidence: Evidence, row: Row) -> Result:
     """Check a row of E3: a trigger's coefficient after removing one token or word."""
-    source = evidence.trigger(row)
+    first, *others = evidence.candidates(row)
+    found = _mutation(evidence, row, first)
+    if found.state == DIFFERS and any(_mutation(evidence, row, other).state != DIFFERS for other in others):
+        return Result(NEAR_TIE)
+    return found
+
+
+def _mutation(evidence: Evidence, row: Row, source: Row) -> Result:
     prefix, parts = evidence.prefix(source), evidence.parts(source)
     at = row["removed"], row.get("removed_tokens", 1)
     if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
@@ -173,8 +57,11 @@ def mutation(evidence: Evidence, row: Row) -> Result:
     seen = evidence.oracle.layers(np.delete(prefix, slice(at[0] - 1, sum(at) - 1)))[row["layer"] - 1]
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
+    own = compare.same("coefficient", row["coefficient"], source["coefficient"])
+    if evidence.found_here:
+        own = evidence.near.coefficient("coefficient", row["coefficient"], source["coefficient"])
     return compare.together([
-        compare.same("coefficient", row["coefficient"], source["coefficient"]),
+        own,
         evidence.near.coefficient(
             "mutated", row["mutated"], found, _noise(evidence, seen), max(found, source["coefficient"])
         ),
@@ -185,16 +72,38 @@ def mutation(evidence: Evidence, row: Row) -> Result:
 def value(evidence: Evidence, row: Row) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
     said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
-    targets = _targets(evidence, row)
-    first = targets[0] if targets else None
+    listed = evidence.lists.get((row["layer"], row["key"]))
+    if listed is None:
+        return _value(evidence, row, said, None, [])
+    targets = _targets(evidence, listed)
     known = [target for target in targets if target is not None]
+    found = _value(evidence, row, said, targets[0], known)
+    if found.state == DIFFERS and evidence.found_here:
+        near = evidence.candidates({**row, "rank": 1})
+        others = [_value(evidence, row, said, targets[other["rank"] - 1], known) for other in near[1:]]
+        return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else found
+    return found
+
+
+def _value(evidence: Evidence, row: Row, said: torch.Tensor, first: int | None, known: list[int]) -> Result:
+    """Check a row of ``values``, given its value's log p, its first trigger's target and those that are known."""
     results = [
         compare.same("next_token", row["next_token"], first),
-        compare.same("triggers", row["triggers"], len(known)),
+        _count(evidence, row, "triggers", len(known)),
     ]
     for types, suffix in suffixes(evidence, row, "top_token"):
         results += _predicted(evidence, row, evidence.among(types, said), first, known, suffix)
     return compare.together(results)
+
+
+def _count(evidence: Evidence, row: Row, column: str, found: int) -> Result:
+    """Compare a count of triggers, some of which may be others where a list ends in near-ties."""
+    near, said = evidence.unsure.get((row["layer"], row["key"]), 0), row.get(column)
+    return (
+        Result(DIFFERS, f"{column} is missing")
+        if said is None
+        else compare.within(column, said, found, found - near, found + near)
+    )
 
 
 def suffixes(evidence: Evidence, row: Row, column: str) -> Iterator[tuple[str, str]]:
@@ -215,14 +124,14 @@ def _predicted(
         evidence.near.top(*named("top_token"), said),
         evidence.near.probability(*named("top_probability"), float(said.max().exp())),
         compare.same(*named("agrees"), None if first is None else first == top),
-        compare.same(*named("agreeing_triggers"), known.count(top)),
+        _count(evidence, row, "agreeing_triggers" + suffix, known.count(top)),
     ]
     if evidence.folds is not None:
         alike = lambda token: bool(evidence.folds[token] == evidence.folds[top])
-        found: dict[str, bool | int | None] = {"agrees_folded": None if first is None else alike(first)}
-        found["agreeing_triggers_folded"] = sum(map(alike, known))
+        agrees = None if first is None else alike(first)
         results += [  # a table without these columns is not this run's
-            compare.same(name + suffix, row.get(name + suffix), right) for name, right in found.items()
+            compare.same("agrees_folded" + suffix, row.get("agrees_folded" + suffix), agrees),
+            _count(evidence, row, "agreeing_triggers_folded" + suffix, sum(map(alike, known))),
         ]
     if first is None:
         results.append(compare.same(*named("next_token_rank"), None))
@@ -231,11 +140,8 @@ def _predicted(
     return results
 
 
-def _targets(evidence: Evidence, row: Row) -> list[int | None]:
+def _targets(evidence: Evidence, listed: pl.DataFrame) -> list[int | None]:
     """Return the target tokens of a key's triggers, best trigger first (``values.target``)."""
-    listed = evidence.lists.get((row["layer"], row["key"]))
-    if listed is None:
-        return []
     if evidence.config.values.target == "next":
         return listed["next_token"].to_list()
     return [int(p[-1]) if len(p := evidence.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
@@ -308,11 +214,21 @@ def sampled(evidence: Evidence, row: Row) -> Result:
 
 
 def similar(evidence: Evidence, row: Row) -> Result:
-    """Check a row of ``similar``: the cosine of two memories' keys or values."""
-    vector = evidence.oracle.value if row["of"] == "value" else evidence.oracle.key
-    one, other = vector(row["layer"], row["key"]), vector(row["other_layer"], row["other_key"])
-    cosine = float(torch.nn.functional.cosine_similarity(one, other, dim=0))
-    return evidence.near.coefficient("cosine", row["cosine"], cosine, scale=1.0)
+    """Check a row of ``similar``: the cosine of two memories' keys or values, and its place among all memories."""
+    units, signed = evidence.units(row["of"])
+    neurons = len(units) // evidence.oracle.keys[0]
+    at = lambda layer, key: (layer - 1) * neurons + key
+    own = at(row["layer"], row["key"])
+    cosines = units @ units[own]
+    cosine = float(cosines[at(row["other_layer"], row["other_key"])])
+    size = cosines.abs() if signed else cosines
+    size[own] = -torch.inf
+    mine, limit = abs(cosine) if signed else cosine, evidence.near.limits.coefficient
+    count = lambda bar: int((size > bar).sum())
+    return compare.together([
+        evidence.near.coefficient("cosine", row["cosine"], cosine, scale=1.0),
+        compare.within("place", row["place"], 1 + count(mine), 1 + count(mine + limit), count(mine - limit)),
+    ])  # fmt: skip
 
 
 def example(evidence: Evidence, row: Row) -> Result:
@@ -378,6 +294,7 @@ def _agreeing(
     evidence: Evidence, types: str, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int
 ) -> tuple[int, int]:
     """Return how many of the given memories predict a token, and how many are too close to call."""
+    evidence.predict(types, layer, keys.tolist())
     agree = close = 0
     for key in keys.tolist():
         tops = evidence.tops(types, layer, key)

@@ -1,37 +1,38 @@
-"""Compare two runs of one config, table by table and claim by claim: identical, equal, or different."""
+"""Compare two runs of one config, file by file and claim by claim: identical, equal, or different.
 
-import dataclasses
+``equality`` compares tables cell by cell, ``settle`` recomputes the rows that numbers decide, and tables that follow
+from others must be what each run's own tables give (``made_again``).
+"""
+
+import json
+import math
 import os
-import re
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import yaml
 
 from ff_memories import tables
-from ff_memories.audit import equality, tolerances
+from ff_memories.audit import equality, made_again, sides, tolerances
 from ff_memories.audit.equality import Outcome
-from ff_memories.audit.tolerances import Tolerances
+from ff_memories.audit.made_again import Again
+from ff_memories.audit.settle import NOT_TOLD as NOT_TOLD
+from ff_memories.audit.settle import SIDES, Settler
+from ff_memories.audit.sides import Side
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.config import load
 from ff_memories.report.wording import counted
-from ff_memories.workflow import dvc, lock
+from ff_memories.workflow import rebuild
+from ff_memories.workflow.config_of import config_of
 from ff_memories.workflow.run import Run
-from ff_memories.workflow.stages import DEFAULT
 
-TABLE = re.compile(r"results/([^/]+)/tables/(\w+)\.parquet$")
-CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
-MEASURED = (
+MEASURED = (  # tables whose files name the precision that they were measured in
     "triggers", "firing", "promoted", "demoted", "shading", "levels", "histogram", "samples", "similar", "mutations",
     "values", "examples", "composition", "refinement", "control",
 )  # fmt: skip
-NOT_TOLD = "differs, and may be a near-tie; to find out, compare where the run's model and text are"
 
 
 @dataclass
@@ -39,25 +40,30 @@ class Comparison:
     """The comparison of two runs.
 
     Attributes:
-        answer: ``identical``, ``equal`` or ``different``.
-        tables: {table: its outcome}.
-        claims: (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have.
+        identical: whether all files have the same bytes.
+        tables: {table: its outcome}, such as ``triggers`` and ``baselines/untrained-1/values``.
+        others: differences of files that are no tables, and of files that only one of the runs has.
+        drawn: number of figures and pages that differ because their tables do.
         precisions: the precisions of A and B.
+        claims: (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have.
         verdicts: number of claims with the same verdict in both.
     """
 
     identical: bool
     tables: dict[str, Outcome]
+    others: list[str] = field(default_factory=list)
+    drawn: int = 0
     precisions: tuple[Precision, Precision] = ("float32", "float32")
     claims: list[tuple[str, float | None, float | None, str, str]] = field(default_factory=list)
 
     @property
     def different(self) -> list[str]:
         """The differences in words, measurements first."""
-        return [line for outcome in self.tables.values() for line in outcome.different]
+        return [line for outcome in self.tables.values() for line in outcome.different] + self.others
 
     @property
     def answer(self) -> str:
+        """``identical``, ``equal`` or ``different``."""
         return "identical" if self.identical else "different" if self.different else "equal"
 
     @property
@@ -66,14 +72,17 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """A one-line summary: verdicts, numbers, rows exchanged."""
+        """A one-line summary: verdicts, numbers, rows exchanged, the largest share of rows that near-ties explain."""
         said = [f"{self.verdicts} of {len(self.claims)} verdicts are the same"] if self.claims else []
         if (triggers := self.tables.get("triggers")) and triggers.cells:
             off, rows = triggers.cells.get("coefficient", 0), triggers.rows[0]
             said.append(f"{off:,} of {rows:,} coefficients differ in their last bits")
             said.append(f"{counted(triggers.exchanged, 'row', 'rows')} exchanged at near-ties")
-        if settled := sum(outcome.settled for outcome in self.tables.values()):
+        others = [outcome for name, outcome in self.tables.items() if name != "triggers" and outcome.settled]
+        if settled := sum(outcome.settled for outcome in others):
             said.append(f"{counted(settled, 'other row', 'other rows')} with a near-tie")
+        if excused := max(((o.excused, name) for name, o in self.tables.items() if o.settled), default=None):
+            said.append(f"near-ties explain at most {100 * excused[0]:.2g} % of a table's rows ({excused[1]})")
         return "; ".join(said)
 
 
@@ -87,147 +96,134 @@ def compare(a: Path, b: Path, configfile: Path | None = None) -> Comparison:
 
     Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
     different.
+
+    Args:
+        configfile: the config of both runs; default: each run's own, found by the run's name.
     """
-    with _tables(a, configfile) as first, _tables(b, configfile) as second:
-        if not first or not second:
-            raise UserError(f"{a if not first else b}: has no tables of a run", "give a folder such as results/demo")
-        same = first.keys() == second.keys() and all(
-            lock.digest(first[name]) == lock.digest(second[name]) for name in first
+    if a.exists() and b.exists() and a.resolve() == b.resolve():
+        raise UserError(f"{a} and {b} are the same run", "name two runs")
+    with sides.opened(a, configfile) as first, sides.opened(b, configfile) as second:
+        _refuse_unlike(first, second)
+        return compared(first, second, configfile)
+
+
+def _refuse_unlike(a: Side, b: Side) -> None:
+    """Raise ``UserError`` for runs of two models."""
+    found = []
+    for side in (a, b):
+        file = side.files.get("model/info.json")
+        found.append({} if file is None else json.loads(file.read_text(encoding="utf-8")))
+    one, other = ([info.get(name) for name in ("scope", "checkpoint_sha256", "model_sha256")] for info in found)
+    if all(found) and one != other:
+        raise UserError(
+            f"{a.given} and {b.given} are runs of two models",
+            "compare runs of one config; ff-memories atlas shows several models",
         )
-        left, right = ({name: tables.read(path) for name, path in side.items()} for side in (first, second))
-        precisions = _precision(first), _precision(second)
-        limits = tolerances.of(coarser(precisions))
-        out = Comparison(same, equality.compare(left, right, limits), precisions)
-        _settle(out.tables, left, right, limits, configfile)
-    if "claims" in left and "claims" in right:
-        both = left["claims"].join(right["claims"], on="claim", suffix="_b")
-        both = both.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
-        columns = both.select("claim", "measured", "measured_b", "verdict", "verdict_b")
-        out.claims = columns.rows()
+
+
+def compared(
+    a: Side, b: Side, configfile: Path | None, settler: type[Settler] = Settler, again: Again = rebuild.again
+) -> Comparison:
+    """Compare two runs by their files.
+
+    Args:
+        settler, again: what recomputes rows, and what makes files again.
+    """
+    both: dict[equality.Side, Side] = {"a": a, "b": b}
+    precisions = _precision(a), _precision(b)
+    limits = tolerances.of(coarser(precisions))
+    if a.digests == b.digests and a.digests:
+        return Comparison(True, _same(a, limits), precisions=precisions)
+    frames: dict[equality.Side, equality.Tables] = {side: _read(own) for side, own in both.items()}
+    outcomes = equality.compare(frames["a"], frames["b"], limits)
+    for side, own in both.items():
+        for name, file in own.tables().items():
+            if name in outcomes and not tables.in_order(file, outcomes[name].table):
+                outcomes[name].different.append(f"{name}: its rows are not in the order of their key ({side.upper()})")
+    config = configfile or config_of(a.run) or config_of(b.run)
+    run = _here(config)
+    out = Comparison(False, {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()})
+    out.precisions = precisions
+    _others(out, a, b)
+    known = settler(run, frames, limits)
+    if not out.different:  # else the answer is known, without the model
+        known.settle(outcomes)
+    if not out.different:
+        made_again.check(outcomes, both, known, config, again)
+    if all("tables/claims" in frames[side] for side in SIDES):
+        claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
+        claims = claims.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
+        out.claims = claims.select("claim", "measured", "measured_b", "verdict", "verdict_b").rows()
     return out
 
 
-@contextmanager
-def _tables(run: Path, configfile: Path | None) -> Iterator[dict[str, Path]]:
-    """Yield {table: its file} of a run's folder or of a ``dvc.lock``."""
-    if run.is_dir():
-        yield _known({path.stem: path for path in sorted((run / "tables").glob("*.parquet"))})
-        return
-    if not run.is_file():
-        raise UserError(f"{run}: no such folder or dvc.lock", "give a folder such as results/demo, or a dvc.lock")
-    digests = recorded(run)
-    if run.resolve() == lock.path_of(configfile).resolve():
-        fetch(configfile)
-    with tempfile.TemporaryDirectory(prefix="ff-memories-compare-") as folder:
-        found = {}
-        for name, md5 in digests.items():
-            held = next((c / md5[:2] / md5[2:] for c in CACHES if (c / md5[:2] / md5[2:]).is_file()), None)
-            if held is None:
-                raise UserError(f"{run}: its table {name} is not in DVC's cache", "run dvc fetch")
-            found[name] = Path(folder, f"{name}.parquet")
-            found[name].symlink_to(held.resolve())
-        yield _known(found)
+def _same(side: Side, limits: tolerances.Tolerances) -> dict[str, Outcome]:
+    """Return outcomes of tables with the same bytes in both runs."""
+    found = {}
+    for name, file in side.tables().items():
+        rows = pl.scan_parquet(file).select(pl.len()).collect().item()
+        found[name.removeprefix("tables/")] = Outcome(name, (rows, rows), limits)
+    return found
 
 
-def _precision(run: dict[str, Path]) -> Precision:
-    """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
-    found = {tables.precision_of(path): path for name, path in run.items() if name in MEASURED}
-    if len(found) > 1:
-        names = " and ".join(f"{path.stem} in {precision}" for precision, path in found.items())
-        raise UserError(f"tables measured in different precisions: {names}", "run snakemake")
-    return next(iter(found), "float32")
+def _read(side: Side) -> dict[str, pl.DataFrame]:
+    return {name: tables.read(file, sides.table_of(f"{name}.parquet")) for name, file in side.tables().items()}
 
 
-def _known(found: dict[str, Path]) -> dict[str, Path]:
-    return {name: path for name, path in found.items() if name in equality.RULES}
-
-
-def recorded(path: Path) -> dict[str, str]:
-    """Return {table: MD5} of a ``dvc.lock``. Raises ``UserError`` for any other file."""
-    try:
-        stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"]
-        outs = [(out["path"], out["md5"]) for stage in stages.values() for out in stage.get("outs", [])]
-    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
-        raise UserError(
-            f"{path}: neither a run's folder nor a dvc.lock", "give a folder such as results/demo, or a dvc.lock"
-        ) from None
-    return {match[2]: md5 for name, md5 in outs if (match := TABLE.search(name.removeprefix("../../")))}
-
-
-def fetch(configfile: Path | None) -> None:
-    """Fetch a run's recorded tables into DVC's cache, without touching the run's files."""
-    names = {stage for path, (stage, _) in lock.outputs(configfile).items() if TABLE.search(path)}
-    lacking = [
-        stage
-        for path, (stage, md5) in lock.outputs(configfile).items()
-        if TABLE.search(path) and not any((cache / md5[:2] / md5[2:]).is_file() for cache in CACHES[:1])
-    ]
-    if lacking and names:
-        where = dvc.addresses(sorted(set(lacking)), configfile)
-        dvc.call("fetch", "--quiet", *where)
-
-
-def _settle(
-    outcomes: dict[str, Outcome],
-    a: dict[str, pl.DataFrame],
-    b: dict[str, pl.DataFrame],
-    limits: Tolerances,
-    configfile: Path | None,
-) -> None:
-    """Recompute the open rows of both runs in float64; a row that matches up to near-ties counts as equal."""
-    if not any(outcome.open["a"] or outcome.open["b"] for outcome in outcomes.values()):
-        return
-    evidence = _evidence(a, b, limits, configfile)
-    for name, outcome in outcomes.items():
-        rows = max(len(outcome.open["a"]), len(outcome.open["b"]))
-        if evidence is None or not _recomputable(name):
-            outcome.differs(outcome.open["b"] or outcome.open["a"], NOT_TOLD)
-        else:
-            faults = len(outcome.different)
-            _recompute(outcome, evidence)
-            outcome.settled = rows if len(outcome.different) == faults else 0
-        outcome.open = {"a": [], "b": []}
-
-
-def _recomputable(name: str) -> bool:
-    from ff_memories.audit import audit
-
-    return name in audit.ROWS
-
-
-def _evidence(
-    a: dict[str, pl.DataFrame], b: dict[str, pl.DataFrame], limits: Tolerances, configfile: Path | None
-) -> dict[str, Any] | None:
-    """Return the evidence to recompute rows of both runs from; ``None`` if the model or the text is missing."""
-    from ff_memories.audit import audit
-    from ff_memories.audit.checks import Evidence
-    from ff_memories.audit.closeness import Closeness
-
-    path = configfile or DEFAULT
-    run = Run(load(path).model_dump(), str(path))
-    needed = [run.checkpoint, run.dictionary, run.path("corpus", "corpus.safetensors"), run.table("sentences")]
-    if not all(map(os.path.exists, needed)):
+def _here(config: Path | None) -> Run | None:
+    """Return the run of a config if its model and its text are here to recompute rows from."""
+    if config is None:
         return None
-    first = Evidence.read(run, (), Path)
-    take = lambda frames: {name: frames[name] for name in audit.ROWS if name in frames}
-    both = {side: dataclasses.replace(first, tables=take(frames)) for side, frames in (("a", a), ("b", b))}
-    for evidence in both.values():
-        evidence.near = Closeness(limits)
-    return both
+    run = Run(load(config).model_dump(), str(config))
+    needed = [*run.model_files, run.dictionary, run.path("corpus", "corpus.safetensors"), run.table("sentences")]
+    needed += [run.path("model", f"model.{end}") for end in ("safetensors", "json")]
+    return run if all(map(os.path.exists, needed)) else None
 
 
-def _recompute(outcome: Outcome, evidence: dict[str, Any]) -> None:
-    import torch
+def _others(found: Comparison, a: Side, b: Side) -> None:
+    """Compare the files that are no tables. Figures and pages differ only if a table does."""
+    moved = any(any(outcome.cells.values()) for outcome in found.tables.values())
+    for path in sorted(a.digests.keys() | b.digests.keys()):
+        table = sides.table_of(path)
+        if not sides.has_rule(path):
+            found.others.append(f"{path}: nothing says how to compare this file")
+        elif table is not None:
+            continue
+        elif path not in a.digests or path not in b.digests:
+            found.others.append(f"{path}: only one of the runs has this file")
+        elif a.digests[path] != b.digests[path]:
+            if sides.DRAWN.match(path) and moved:
+                found.drawn += 1
+            elif not (sides.NUMBERS.match(path) and _alike(a.files.get(path), b.files.get(path))):
+                found.others.append(f"{path}: differs, but the tables that it follows from are the same"
+                                    if sides.DRAWN.match(path) else f"{path}: differs")  # fmt: skip
 
-    from ff_memories.audit import audit
-    from ff_memories.audit.closeness import DIFFERS
 
-    with torch.inference_mode():
-        for side in ("a", "b"):
-            for row in outcome.open[side]:
-                result = audit.recomputed(outcome.name, evidence[side], row)
-                if result.state == DIFFERS:
-                    outcome.differs([row], result.says)
+def _alike(one: Path | None, other: Path | None) -> bool:
+    """Return whether two JSON files have the same keys and texts, and numbers that agree to 1e-4."""
+    if one is None or other is None:
+        return False
+    return _near(*(json.loads(path.read_text(encoding="utf-8")) for path in (one, other)))
+
+
+def _near(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_near(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_near, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4)
+    return bool(one == other)
+
+
+def _precision(side: Side) -> Precision:
+    """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
+    found = {tables.precision_of(path): name for name, path in side.tables().items()
+             if name.removeprefix("tables/") in MEASURED}  # fmt: skip
+    if len(found) > 1:
+        names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
+        raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run snakemake")
+    return next(iter(found), "float32")
 
 
 def page(found: Comparison) -> Iterator[str]:
@@ -238,11 +234,14 @@ def page(found: Comparison) -> Iterator[str]:
     for name, outcome in found.tables.items():
         rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
         state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"
-        if outcome.exchanged:
+        if outcome.follows and not outcome.different:
+            state += "; each follows from its own run's tables"
+        if outcome.exchanged and not outcome.different:
             state += f"; {counted(outcome.exchanged, 'row', 'rows')} exchanged at near-ties"
             state += f" (largest gap {outcome.gap:.1g})" if outcome.gap else ""
         if outcome.settled:
-            state += f"; {counted(outcome.settled, 'row', 'rows')} with near-ties, confirmed in float64"
+            state += f"; {counted(outcome.settled, 'row', 'rows')} recomputed in float64"
+            state += f" ({100 * outcome.excused:.2g} %, at most {outcome.most:,.0f} rows)"
         yield f"{name:18} {rows}: {state}"
         for column, differ in outcome.cells.items():
             if differ:
@@ -250,9 +249,10 @@ def page(found: Comparison) -> Iterator[str]:
                 yield f"    {column:18} {cells}" + (
                     f", {outcome.within[column]:,} within tolerance" if column in outcome.within else ""
                 )
-        yield from (f"  ! {line}" for line in outcome.different[: equality.SHOWN])
-        if len(outcome.different) > equality.SHOWN:
-            yield f"  ! and {len(outcome.different) - equality.SHOWN:,} more"
+        yield from _first(outcome.different)
+    yield from _first(found.others)
+    if found.drawn:
+        yield f"{found.drawn} figures and pages differ, because tables do (ff-memories verify draws them again)"
     number = lambda value: "none" if value is None else f"{value:.6g}"
     for claim, one, other, verdict, its in found.claims:
         if one != other or verdict != its:
@@ -262,13 +262,20 @@ def page(found: Comparison) -> Iterator[str]:
     yield f"{found.answer}" + (f": {found.summary}" if found.answer == "equal" else "")
 
 
+def _first(lines: list[str]) -> Iterator[str]:
+    yield from (f"  ! {line}" for line in lines[: equality.SHOWN])
+    if len(lines) > equality.SHOWN:
+        yield f"  ! and {len(lines) - equality.SHOWN:,} more"
+
+
 def data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain data."""
-    names = ("rows", "cells", "within", "exchanged", "gap", "largest", "settled", "different")
+    names = ("rows", "cells", "within", "exchanged", "gap", "largest", "settled", "excused", "follows", "different")
     return {
         "answer": found.answer,
         "precisions": found.precisions,
         "summary": found.summary,
         "tables": {t: {name: getattr(outcome, name) for name in names} for t, outcome in found.tables.items()},
+        "others": found.others,
         "claims": [dict(zip(("claim", "a", "b", "verdict_a", "verdict_b"), row, strict=True)) for row in found.claims],
     }

@@ -15,6 +15,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model import checkpoint
+from ff_memories.model.converted import Description, Weights
 from ff_memories.model.vocabulary import Vocabulary
 
 
@@ -30,16 +31,44 @@ class Oracle:
     library, signs = "fairseq", 1
 
     def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):
-        self.decoder: Any = _model(path, dictionary).double().eval().decoder
+        self.path, loaded = Path(path), checkpoint.load_pickle(path)
+        self.model: Any = _model(self.path, loaded, dictionary).double().eval()
+        self.decoder = self.model.decoder
         places = self.decoder.embed_positions
         if hasattr(places, "weights"):  # sinusoids are not parameters, so `double` skips them
             places.weights = places.weights.double()
-        self.reading = reading
-        self._other = None
-        if reading != "adaptive":
-            description, weights = checkpoint.read(path)
-            weights = {name: tensor.double() for name, tensor in weights.items()}
-            self._other = Vocabulary(description, weights).reading(reading, seed)
+        self.reading, self.seed = reading, seed
+        self._other = self._vocabulary(*checkpoint.described(loaded, self.path))
+        self.options = {name: part for name, part in loaded.items() if name != "model"}
+
+    def _vocabulary(self, description: Description, weights: Weights) -> Vocabulary | None:
+        """Return how values are read, if it is not the model's own softmax."""
+        if self.reading == "adaptive":
+            return None
+        double = {name: tensor.double() for name, tensor in weights.items()}
+        return Vocabulary(description, double).reading(self.reading, self.seed)
+
+    @torch.no_grad()
+    def draw_again(self, weights: Weights) -> None:
+        """Give the model other weights, under the paper's names: those of an untrained model.
+
+        They are written into fairseq's own parameters, which the checkpoint's reader names.
+        """
+        state = self.model.state_dict()  # it shares the parameters' memory
+        description, own = checkpoint.described({**self.options, "model": state}, self.path)
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+        for block, layer in enumerate(self.decoder.layers):
+            attention, name = layer.self_attn, f"layers.{block}.qkv"
+            if hasattr(attention, "q_proj"):  # of these the reader makes a copy
+                for part, (matrix, bias) in zip(
+                    (attention.q_proj, attention.k_proj, attention.v_proj),
+                    zip(own[f"{name}.weight"].chunk(3), own[f"{name}.bias"].chunk(3), strict=True),
+                    strict=True,
+                ):
+                    part.weight.copy_(matrix)
+                    part.bias.copy_(bias)
+        self._other = self._vocabulary(description, own)
 
     @property
     def keys(self) -> tuple[int, int]:
@@ -79,11 +108,15 @@ class Oracle:
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
-        return self._own(h) if self._other is None else self._other.log_probabilities(h[None])[0]
+        return (
+            self._own(h)
+            if self._other is None
+            else self._other.log_probabilities(h.view(-1, h.shape[-1])).view(*h.shape[:-1], -1)
+        )
 
     @torch.no_grad()
     def of_memory(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a value's log p (vocab,) as used in section 5.1."""
+        """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
         return self._own(h) if self.reading == "random" else self.of_value(h)
 
     @torch.no_grad()
@@ -97,11 +130,13 @@ class Oracle:
         if self.decoder.project_out_dim is not None:
             h = self.decoder.project_out_dim(h)
         if self.decoder.adaptive_softmax is not None:
-            return self.decoder.adaptive_softmax.get_log_prob(h.view(1, 1, -1), None).view(-1)
-        return torch.log_softmax(self.decoder.output_layer(h.view(1, 1, -1)).view(-1), 0)
+            every = self.decoder.adaptive_softmax.get_log_prob(h.view(1, -1, h.shape[-1]), None)
+        else:
+            every = torch.log_softmax(self.decoder.output_layer(h.view(1, -1, h.shape[-1])), -1)
+        return every.view(*h.shape[:-1], -1)
 
 
-def _model(path: str | Path, dictionary: Dictionary) -> Any:
+def _model(path: Path, loaded: dict[str, Any], dictionary: Dictionary) -> Any:
     """Build the checkpoint's model with the installed fairseq and load its weights."""
     from fairseq.data import Dictionary as Types
     from fairseq.models.transformer_lm import TransformerLanguageModel
@@ -109,8 +144,7 @@ def _model(path: str | Path, dictionary: Dictionary) -> Any:
     types = Types()
     for word in dictionary.types[len(SPECIALS) :]:
         types.add_symbol(word)
-    loaded = checkpoint.load_pickle(path)
-    given = checkpoint.model_options(loaded, Path(path))
+    given = checkpoint.model_options(loaded, path)
     options = Namespace(**{name: value for name, value in given.items() if value is not None})
     options.decoder_layers_to_keep = None
     options.decoder_layerdrop = 0  # newer versions of fairseq save it differently

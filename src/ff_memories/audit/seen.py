@@ -77,7 +77,7 @@ class Reference(Protocol):
         """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
 
     def of_memory(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a value's log p (vocab,) as used in section 5.1."""
+        """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
 
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""

@@ -34,6 +34,7 @@ class TransformersOracle:
         signs: ``triggers.signs``.
         reading: ``values.projection``.
         residual: ``composition.residual``.
+        drawn: an untrained model of the same shape, which takes the place of the files' weights.
 
     Raises:
         UserError: the files hold no model that a run could read.
@@ -41,10 +42,15 @@ class TransformersOracle:
 
     library = "transformers"
 
-    def __init__(self, folder: Path, start: str, signs: str, reading: str = "raw", residual: str = "added"):
+    def __init__(
+        self, folder: Path, start: str, signs: str, reading: str = "raw", residual: str = "added", drawn: Any = None
+    ):
         plain = config_file.read(folder)
         self.family = families.row(plain, str(folder / model_folder.CONFIG))
-        self.model: Any = load_folder(folder, plain, self.family.architecture, torch.float64)
+        self.model: Any = drawn
+        if drawn is None:
+            self.model = load_folder(folder, plain, self.family.architecture, torch.float64)
+        self.model = self.model.double()
         self.head = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
@@ -146,7 +152,7 @@ class TransformersOracle:
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value vector's log p (vocab,): the output layer's words alone, without norm, bias and cap."""
-        return torch.log_softmax(self.words @ h, 0)
+        return torch.log_softmax(h @ self.words.T, -1)
 
     of_memory = of_value
 

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.audit.checks import Evidence, lengths
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE, Result
+from ff_memories.audit.evidence import Evidence
 
 
 class Unlisted:
@@ -28,7 +28,7 @@ class Unlisted:
     def of(self, sentence: int) -> Result:
         """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
         seen = self.evidence.oracle.layers(self.evidence.corpus.sentence(sentence))
-        allowed = lengths(self.evidence, sentence)
+        allowed = self.evidence.lengths(sentence)
         own = self.listed.get((sentence,), self.evidence.tables["triggers"].clear())
         results = []
         for layer, here in enumerate(seen, 1):

@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ff_memories.audit import audit, compare, computed
-from ff_memories.audit.checks import Evidence
+from ff_memories.audit import audit, compare, computed, rests
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
@@ -27,7 +26,8 @@ from ff_memories.workflow.stages import DEFAULT, SHARED
 
 EXTRA = ("transformers", "tokenizers")  # what the extra `hf` installs
 INSTALL = "pip install -c constraints.txt -e '.[hf]'"
-PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "environment")
+PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "verdicts", "environment")
+NEEDED = ("record", "files", "rebuilt", "audit", "verdicts")  # for the word VERIFIED
 TOLERATED = ("environment",)  # shown, but never a reason to fail: only the results must match
 
 
@@ -36,6 +36,7 @@ class Part:
     """One part of the check: a summary line, notes, faults, and all of it as data.
 
     ``left_out``: it was not checked, because this environment lacks what it needs; the line says what.
+    ``open``: what was not checked and could have been, in words.
     """
 
     name: str
@@ -44,6 +45,18 @@ class Part:
     faults: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
     left_out: bool = False
+    open: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Where to read a run's files: the rebuilt copy in a folder if there is one, else the file itself."""
+
+    folder: Path
+
+    def __call__(self, path: str) -> Path:
+        again = self.folder / path
+        return again if again.exists() else Path(path)
 
 
 @dataclass
@@ -54,6 +67,7 @@ class Check:
     aim: Aim
     cores: int
     folder: Path
+    done: dict[str, Part] = field(default_factory=dict)
 
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
@@ -76,11 +90,6 @@ class Check:
         path = self.configfile or DEFAULT
         return Run(load(path).model_dump(), str(path))
 
-    def at(self, path: str) -> Path:
-        """Return the path of a run's file: the rebuilt copy if there is one, else the file itself."""
-        again = self.folder / path
-        return again if again.exists() else Path(path)
-
 
 def lacks_hf(run: Run) -> bool:
     """Return whether the run's model is one of `transformers`, and the extra that reads it is not installed."""
@@ -97,13 +106,26 @@ def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say:
             part = CHECKS[name](check) if wanted else None
             if part is not None:
                 done.append(part)
+                check.done[name] = part
                 say(part)
     return done
 
 
-def verified(parts: list[Part]) -> bool:
+def faultless(parts: list[Part]) -> bool:
     """Return whether no part that counts has a fault."""
     return not any(part.faults for part in parts if part.name not in TOLERATED)
+
+
+def unchecked(parts: list[Part]) -> list[str]:
+    """Return, in words, what was not checked and could have been."""
+    looked_at = {part.name for part in parts if not part.left_out}
+    lacking = [name for name in NEEDED if name not in looked_at]
+    return ([f"not checked: {', '.join(lacking)}"] if lacking else []) + [said for part in parts for said in part.open]
+
+
+def verified(parts: list[Part]) -> bool:
+    """Return whether everything that a verdict rests on was checked, as far as it can be, and is right."""
+    return faultless(parts) and not unchecked(parts)
 
 
 def _record(check: Check) -> Part:
@@ -173,10 +195,9 @@ def _audit(check: Check) -> Part:
         line = f"left out: it needs the extra hf, which is not installed ({INSTALL})"
         return Part("audit", line, data={"left_out": line}, left_out=True)
     try:
-        evidence = Evidence.read(run, audit.READ, check.at)
+        findings, faults, library = audit.audit_run(run, aim, Overlay(check.folder), check.cores)
     except UserError as error:
         return Part("audit", "could not run", faults=[str(error).partition("\n")[0]])
-    findings, faults = audit.audit(evidence, aim), audit.draws(evidence)
     notes: list[str] = []
     data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
     for finding in findings:
@@ -190,14 +211,46 @@ def _audit(check: Check) -> Part:
             "differ": finding.differ,
             "near_ties": finding.near_ties,
             "largest_difference": finding.largest_difference,
-            "a_single_wrong_row_is_found_with_probability": finding.looked_at / finding.population,
+            "a_single_wrong_row_is_found_with_probability": finding.looked_at / max(1, finding.population),
             "statement": said,
         }
-    how = f"recomputed with {evidence.oracle.library} in float64"
+    how = f"recomputed with {library} in float64"
     line = f"random rows, {how}; --seed {aim.seed} draws the same rows again"
     if (precision := run.config.extraction.precision) != "float32":
         notes.insert(0, f"the run was measured in {precision}, with wider limits (docs/equality.md)")
     return Part("audit", line, notes, faults, data)
+
+
+def _verdicts(check: Check) -> Part | None:
+    """Say what each verdict rests on and how that was checked; ``None`` if there is nothing to say it of."""
+    if "rebuilt" not in check.done or "audit" not in check.done:
+        return None
+    run, at = check.run, Overlay(check.folder)
+    if lacks_hf(run) or not at(run.table("claims")).is_file() or not faultless(list(check.done.values())):
+        return None
+    how = {Path(path).stem: "rebuilt to the byte" for path in check.done["rebuilt"].data["same"] if "/tables/" in path}
+    looked_at = check.done["audit"].data["tables"]
+    how |= {name: said["statement"] for name, said in looked_at.items()}
+    how["triggers"] = f"{looked_at['triggers']['statement']}; {looked_at[audit.LEFT_OUT]['statement']}"
+    found = rests.verdicts(run, at, how)
+    people = sorted(
+        claim for claim, on in found.items() if any(said and rests.PEOPLE in said for said in on.checked.values())
+    )
+    line = f"{sum(on.whole for on in found.values())} of {len(found)} verdicts rest on tables that were checked"
+    notes = [f"{', '.join(people)} rest on {rests.PEOPLE}"] if people else []
+    notes += [f"{name} was not recomputed: {why}; no verdict rests on it" for name, why in _beside(check)]
+    data = {"verdicts": rests.data(found)}
+    return Part("verdicts", line, notes, data=data, open=list(rests.unchecked(found)))
+
+
+def _beside(check: Check) -> list[tuple[str, str]]:
+    """Return the measured files that no verdict rests on and that the audit does not recompute, and why."""
+    made = {path for task in check.again[0] for path in task.makes}
+    left = [path.removeprefix(f"{check.run.results}/") for path in lock.outputs(check.configfile) if path not in made]
+    whole = "only all of the training text tells, so only its bounds were checked"
+    return [("firing", whole)] * ("tables/firing.parquet" in left) + [
+        (path, "it takes as long as the run") for path in left if path.startswith(("sensitivity/", "tables/released"))
+    ]
 
 
 def _environment(check: Check) -> Part:
@@ -215,5 +268,6 @@ CHECKS: dict[str, Callable[[Check], Part | None]] = {
     "recomputed": _recomputed,
     "rebuilt": _rebuilt,
     "audit": _audit,
+    "verdicts": _verdicts,
     "environment": _environment,
 }

@@ -1,6 +1,6 @@
 """Check a recorded run without a GPU: its files, figures and claims, and a random sample of its measurements.
 
-The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked.
+The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked, or not all of it.
 docs/verify.md lists the checks and explains the certificate.
 """
 
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ff_memories.audit.certificate import certificate, page, verdict
-    from ff_memories.audit.verify import PARTS, verified, verify
+    from ff_memories.audit.verify import PARTS, faultless, verified, verify
     from ff_memories.base.errors import UserError
     from ff_memories.base.files import write_whole
     from ff_memories.config import load
@@ -71,4 +71,4 @@ def run(args: argparse.Namespace) -> int:
     if args.certificate:
         made = certificate(parts, seconds, given.config.run, scope, args.configfile)
         write_whole(args.certificate, json.dumps(made, indent=1) + "\n")
-    return 0 if verified(parts) else 1
+    return 1 if not faultless(parts) else 2 if not args.only and not verified(parts) else 0

@@ -281,3 +281,21 @@ def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str
             }
         ).with_columns(kinds().alias("kind")),
     }
+
+
+def reasons(refinement: pl.DataFrame, examples: int, asked: int | None) -> dict[str, int]:
+    """Return what the ``counts`` table says of the examples.
+
+    Args:
+        refinement: the table.
+        examples: how many there are.
+        asked: how many the config asks for; ``None`` if it gives them in a file.
+    """
+    both = pl.col("residual_top") == pl.col("ffn_top")
+    return {
+        "examples": examples,
+        "examples_missing": 0 if asked is None else asked - examples,
+        "residual_and_ffn_agree_output_differs": refinement.filter(
+            both & (pl.col("output_top") != pl.col("residual_top"))
+        ).height,
+    }

@@ -1,6 +1,7 @@
 """Prefixes by their numbers, and the ``triggers`` table made from the lists of all keys."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -64,6 +65,26 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
             ).with_columns(pl.when(pl.Series(inside, dtype=pl.Boolean)).then(pl.col("next_token")).alias("next_token"))
         )
     return pl.concat(parts)
+
+
+def reasons(triggers: pl.DataFrame, corpus: Corpus, options: Any, keys: int) -> dict[str, int]:
+    """Return what the ``counts`` table says of the trigger pass.
+
+    Args:
+        triggers: the table.
+        options: the config's section ``triggers``.
+        keys: how many keys the run looks at, both signs of a memory as two.
+    """
+    filled = triggers.group_by("layer", "key").len()["len"].cast(pl.Int64)
+    return {
+        "keys": keys,
+        "keys_that_never_fire": keys - len(filled),
+        "keys_with_fewer_triggers": int((filled < options.top).sum()),
+        "triggers": len(triggers),
+        "triggers_with_the_text_of_a_better_one": repeated(triggers, corpus),
+        "places_unfilled": keys * options.top - int(filled.sum()),
+        "sentences_without_prefix": int((available(corpus, options.positions) == 0).sum()),
+    }
 
 
 def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:

@@ -1,11 +1,20 @@
 """A model as it is before training, and the sample of the text on which it is measured: the baseline of every claim."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import torch
 
+from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
+from ff_memories.model import converted
 from ff_memories.model.converted import Description, Weights
+from ff_memories.model.decoder import Decoder, LanguageModel
+from ff_memories.model.loading import is_transformer
+
+SAME_SAMPLE, UNTRAINED = "same_sample", "untrained-"  # the models of a run's baselines, by name
 
 # What is measured of an untrained model: enough to tell it from a trained one, in seconds.
 PREDICTED_SENTENCES = 200  # validation sentences on which an untrained model's perplexity is measured
@@ -49,3 +58,54 @@ def sample(corpus: Corpus, seed: int) -> tuple[Corpus, np.ndarray]:
             [flags[:0], *(flags[corpus.offsets[n] : corpus.offsets[n + 1]] for n in numbers.tolist())]
         )
     return Corpus(tokens, offsets, len(drawn), flags), numbers
+
+
+def smaller(resolved: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's resolved config with the sizes of its baselines. They always draw their examples."""
+    mutations, composition = resolved["mutations"], resolved["composition"]
+    least = lambda section, name, most: {name: min(section[name], most)}
+    return resolved | {
+        "mutations": mutations
+        | least(mutations, "keys_per_layer", MUTATED_KEYS)
+        | least(mutations, "top", MUTATED_TRIGGERS),
+        "composition": composition | least(composition, "examples", EXAMPLES) | {"sample_file": None},
+    }
+
+
+def model_of(name: str, own: LanguageModel, seed: int, weights: Path, description: Path) -> LanguageModel:
+    """Return a model of a run's baselines: ``same_sample`` is the run's own, ``untrained-1`` and so on are drawn.
+
+    Args:
+        own: the run's model, read from these files.
+        seed: the config's.
+
+    Raises:
+        UserError: no model has that name.
+    """
+    if name == SAME_SAMPLE:
+        return own
+    draw = name.removeprefix(UNTRAINED)
+    if draw == name or not draw.isdecimal():
+        raise UserError(f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, or {UNTRAINED}1 and so on")
+    if is_transformer(description):
+        from ff_memories.model import transformer  # the library takes seconds to load
+
+        if not isinstance(own, transformer.Transformer):
+            raise TypeError(own)
+        return transformer.fresh(own, seed, int(draw))
+    shape, _ = converted.load(weights, description)
+    return Decoder(shape, weights_of(weights, description, seed, int(draw)), own.device, precision=own.precision)
+
+
+def weights_of(weights: Path, description: Path, seed: int, draw: int) -> Weights:
+    """Return the weights of an untrained model like the fairseq model in these files."""
+    return untrained(*converted.load(weights, description), seed, draw)
+
+
+def drawn_by_transformers(own: LanguageModel, seed: int, draw: int) -> Any:
+    """Return an untrained model like one of `transformers`, as that library holds it, with eager attention."""
+    from ff_memories.model import transformer  # the library takes seconds to load
+
+    if not isinstance(own, transformer.Transformer):
+        raise TypeError(own)
+    return transformer.drawn(own, seed, draw, "eager")

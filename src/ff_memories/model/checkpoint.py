@@ -283,17 +283,28 @@ def read(path: str | Path) -> tuple[Description, Weights]:
         UserError: not a checkpoint, truncated, pickled code, another architecture, missing or misshapen weights,
             NaN or infinite weights; each by name.
     """
-    path = Path(path)
     loaded = load_pickle(path)
+    return described(loaded, Path(path), loaded.get("model"))
+
+
+def described(loaded: dict[str, Any], path: Path, unsafe: Any = None) -> tuple[Description, Weights]:
+    """Return the same of a checkpoint in memory; a weight that is one of its tensors shares that tensor's memory.
+
+    ``unsafe``: tensors as they come from the file, to be compared with its size.
+
+    Raises:
+        UserError: as ``read``.
+    """
     try:
-        return _read(loaded, path)
+        return _read(loaded, path, unsafe)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: its options are not those of a transformer_lm ({str(error)[:200]})") from None
 
 
-def _read(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
+def _read(loaded: dict[str, Any], path: Path, unsafe: Any) -> tuple[Description, Weights]:
     options, state = model_options(loaded, path), loaded["model"]
-    _refuse_odd_tensors(state, path)
+    if unsafe is not None:
+        _refuse_odd_tensors(unsafe, path)
     _refuse_other_architectures(options, state, path)
     take = _Taker(state, path)
     layers = 1 + max((int(m[1]) for n in state if (m := re.match(r"decoder\.layers\.(\d+)\.", n))), default=-1)

@@ -454,15 +454,18 @@ def own_weights(model: Any) -> dict[str, torch.Tensor]:
 
 def fresh(own: Transformer, seed: int, draw: int) -> Transformer:
     """Return a model as `transformers` draws its weights before training; ``draw``: which of several."""
-    description, family = own.description, own.family
+    model = drawn(own, seed, draw, packed.NAME if own.family.packed else "eager")
+    return Transformer(model.to(own.device), own.description, own.family, own.precision)
+
+
+def drawn(own: Transformer, seed: int, draw: int, attention: str) -> Any:
+    """Return the same as `transformers`' own model, with numbers of the type that the run's model has."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
-        made = _class_config(description.config)
-        model = getattr(transformers, family.architecture)._from_config(
-            made, attn_implementation=packed.NAME if family.packed else "eager", dtype=torch.float32
+        model = getattr(transformers, own.family.architecture)._from_config(
+            _class_config(own.description.config), attn_implementation=attention, dtype=torch.float32
         )
-    model = model.eval().requires_grad_(False).to(own.device, next(own.model.parameters()).dtype)
-    return Transformer(model, description, family, own.precision)
+    return model.eval().requires_grad_(False).to(next(own.model.parameters()).dtype)
 
 
 def _class_config(config: dict[str, Any]) -> Any:

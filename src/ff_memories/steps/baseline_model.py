@@ -9,7 +9,6 @@ import json
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Execution, Input, Output, Wildcard
 from ff_memories.config import Settings
@@ -24,14 +23,11 @@ from ff_memories.memories import untrained
 from ff_memories.memories import values as predictions
 from ff_memories.memories.trigger_table import table as trigger_table
 from ff_memories.memories.triggers import trigger_examples
-from ff_memories.model import converted
-from ff_memories.model.decoder import Decoder, LanguageModel
-from ff_memories.model.loading import is_transformer, load_model
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.loading import load_model
 from ff_memories.patterns import distance, proxy
 from ff_memories.patterns.embedding import train_counts
 from ff_memories.patterns.sample import read_keys
-
-SAME_SAMPLE, UNTRAINED = "same_sample", "untrained-"
 
 
 def run(
@@ -62,7 +58,7 @@ def run(
     """
     (text, numbers), types = untrained.sample(store.read(corpus), config.seed), read_types(dictionary)
     own = load_model(weights, description, execution, config.precision)
-    decoder = _model(model, own, config, weights, description)
+    decoder = untrained.model_of(model, own, config.seed, weights, description)
     decoder.vocabulary.leave_out(types.never_trained())
     shape, tied, options = decoder.description, config.triggers, config.composition
     looked_at = chosen_keys.of_model(tied.keys, decoder, config)
@@ -83,7 +79,7 @@ def run(
         words=Words.of(text) if config.mutations.unit == "word" else None,
     )  # fmt: skip
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
-    read = perplexities.SENTENCES if model == SAME_SAMPLE else untrained.PREDICTED_SENTENCES
+    read = perplexities.SENTENCES if model == untrained.SAME_SAMPLE else untrained.PREDICTED_SENTENCES
     said = perplexities.perplexity(decoder, text, config.seed, execution.batch_tokens, read)
     drawn = compositions.sample_examples(
         text.lengths[text.train :], text.train, examples=min(options.examples, untrained.EXAMPLES),
@@ -107,24 +103,6 @@ def run(
         neurons = decoder.neurons if "key" in frame.columns else None
         tables.write(frame, path, decoder.precision, neurons)
     write_whole(perplexity, json.dumps(said, indent=1) + "\n")
-
-
-def _model(name: str, own: LanguageModel, config: Settings, weights: Input, description: Input) -> LanguageModel:
-    """Return the model of that name. Raises ``UserError`` for any other name."""
-    if name == SAME_SAMPLE:
-        return own
-    draw = name.removeprefix(UNTRAINED)
-    if draw == name or not draw.isdecimal():
-        raise UserError(f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, or {UNTRAINED}1 and so on")
-    if is_transformer(description):
-        from ff_memories.model import transformer  # the library takes seconds to load
-
-        if not isinstance(own, transformer.Transformer):
-            raise TypeError(own)
-        return transformer.fresh(own, config.seed, int(draw))
-    shape, trained = converted.load(weights, description)
-    fresh = untrained.untrained(shape, trained, config.seed, int(draw))
-    return Decoder(shape, fresh, own.device, precision=own.precision)
 
 
 def _composition(

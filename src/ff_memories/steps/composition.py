@@ -70,13 +70,7 @@ def run(
         residual=options.residual,
     )
     made = compositions.tables(prefixes, seen, text, config.values.types)
-    both = pl.col("residual_top") == pl.col("ffn_top")
-    broken = made["refinement"].filter(both & (pl.col("output_top") != pl.col("residual_top"))).height
-    reasons = {
-        "examples": len(prefixes),
-        "examples_missing": 0 if sample else options.examples - len(prefixes),
-        "residual_and_ffn_agree_output_differs": broken,
-    }
+    reasons = compositions.reasons(made["refinement"], len(prefixes), None if sample else options.examples)
     tables.write_counts("composition", reasons, counts)
     for path, name in ((examples, "examples"), (composition, "composition"), (refinement, "refinement")):
         tables.write(made[name], path, decoder.precision)

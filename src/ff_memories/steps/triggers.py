@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import polars as pl
-
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Inputs, Output
@@ -30,25 +28,18 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firin
             "no memory coefficient in the training text is positive",
             "check that checkpoint, dictionary and text belong together",
         )
-    filled = table.group_by("layer", "key").len()["len"].cast(pl.Int64)
     neurons = best.neurons or best.keys
     asked = chosen.memories(options.keys, len(best.lists), neurons, config)
     keys = best.keys // neurons * chosen.count(options.keys, len(best.lists), neurons)
-    available = prefixes.available(text, options.positions)
-    reasons = {
-        "keys": keys,
-        "keys_that_never_fire": keys - len(filled),
-        "keys_with_fewer_triggers": int((filled < options.top).sum()),
-        "triggers": len(table),
-        "triggers_with_the_text_of_a_better_one": trigger_table.repeated(table, text),
-        "places_unfilled": keys * options.top - int(filled.sum()),
-        "sentences_without_prefix": int((available == 0).sum()),
-    }
-    tables.write_counts("triggers", reasons, counts)
+    tables.write_counts("triggers", trigger_table.reasons(table, text, options, keys), counts)
     tables.write(table, triggers, best.precision, best.neurons)
+    total = int(prefixes.available(text, options.positions).sum())
     looked_at = None if asked is None else chosen.keys(asked, neurons, best.keys // neurons)
     tables.write(
-        how_often.table(best.fired.numpy(), int(available.sum()), looked_at), firing, best.precision, best.neurons
+        how_often.table(best.fired.numpy(), total, looked_at),
+        firing,
+        best.precision,
+        best.neurons,
     )
     remove_others(shards)
 

@@ -7,6 +7,7 @@ Both write only to the scratch folder and allow only the rules that they name, s
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,7 @@ def tasks(
     Downloads are excluded, because the package's sources do not determine them. ``sharded``: include jobs in shards.
     ``without``: exclude jobs that read or make these files.
     """
-    with stages.workflow(configfile, forceall=True) as found:
-        every = [
-            Task(stages.stage_of(job), job.rule.name, list(map(str, job.input)), list(map(str, job.output)),
-                 next(map(str, job.log), None))
-            for job in found.dag.jobs
-            if job.output and job.params.get("sources") and not measures(job) and (sharded or not gathers(job))
-        ]  # fmt: skip
-    every = [task for task in every if not without & {*task.reads, *task.makes}]
+    every = [task for task in _derived(configfile, sharded) if not without & {*task.reads, *task.makes}]
     lacking: set[str] = set()
     while True:
         made = {path for task in every for path in task.makes}
@@ -73,13 +67,76 @@ def tasks(
         every = [task for task in every if not missing & set(task.reads)]
 
 
-def run(folder: Path, todo: list[Task], configfile: Path | None = None, cores: int = 1) -> None:
-    """Run jobs again in an empty ``folder``; a job that fails leaves no output."""
+def _derived(configfile: Path | None, sharded: bool = False) -> list[Task]:
+    """Return a run's jobs that measure nothing."""
+    with stages.workflow(configfile, forceall=True) as found:
+        return [
+            Task(stages.stage_of(job), job.rule.name, list(map(str, job.input)), list(map(str, job.output)),
+                 next(map(str, job.log), None))
+            for job in found.dag.jobs
+            if job.output and job.params.get("sources") and not measures(job) and (sharded or not gathers(job))
+        ]  # fmt: skip
+
+
+@dataclass
+class Again:
+    """What ``again`` could not make: {file: the input that is missing}, and {file: why its job failed}."""
+
+    lacking: dict[str, str] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+
+
+def again(
+    folder: Path, wanted: set[str], files: Mapping[str, Path], configfile: Path | None = None, cores: int = 1
+) -> Again:
+    """Make some of a run's files again in an empty ``folder``, from the files of a run that may lie elsewhere.
+
+    Args:
+        wanted: outputs of jobs that measure nothing.
+        files: {path: the file to read in its place}. Inputs that it lacks are the project's own, or are made again.
+    """
+    every = {path: task for task in _derived(configfile) for path in task.makes}
+    chosen: dict[str, Task] = {}
+    given, out, todo = dict(files), Again(), [(path, path) for path in sorted(wanted)]
+    for path in wanted:
+        given.pop(path, None)
+    own = f"results/{load(configfile or stages.DEFAULT).run}/"
+    while todo:
+        path, for_ = todo.pop()
+        if (path in given and path not in wanted) or (not path.startswith(own) and Path(path).exists()):
+            continue
+        if (task := every.get(path)) is None:
+            out.lacking[for_] = path
+        elif task.stage not in chosen:
+            chosen[task.stage] = task
+            todo += [(read, for_) for read in task.reads]
+    if chosen and not out.lacking:
+        made = {path for task in chosen.values() for path in task.makes}
+        run(
+            folder,
+            list(chosen.values()),
+            configfile,
+            cores,
+            {path: file for path, file in given.items() if path not in made},
+        )
+        out.why = {path: reason(folder, task) for task in chosen.values() for path in task.makes}
+    return out
+
+
+def run(
+    folder: Path, todo: list[Task], configfile: Path | None = None, cores: int = 1,
+    files: Mapping[str, Path] | None = None,
+) -> None:  # fmt: skip
+    """Run jobs again in an empty ``folder``; a job that fails leaves no output.
+
+    ``files``: {path: the file to read in its place}, of a run that may lie elsewhere.
+    """
     made = [path for task in todo for path in task.makes]
     config = str(configfile or stages.DEFAULT)
     run_ = Run(load(Path(config)).model_dump(), config)
     listed = set(run_.model_files) if run_.is_transformer else set()  # Snakemake lists the folder, whatever it runs
-    _link(folder, {config} | listed | {path for task in todo for path in task.reads} - set(made))
+    reads = {config} | listed | {path for task in todo for path in task.reads} - set(made)
+    _link(folder, {path: (files or {}).get(path, Path(path)) for path in reads})
     _run(folder, todo, made, config, cores)
 
 
@@ -107,11 +164,11 @@ def compare(
     return out
 
 
-def _link(folder: Path, paths: set[str]) -> None:
-    for path in paths:
-        if not Path(path).is_absolute() and Path(path).exists():
+def _link(folder: Path, paths: Mapping[str, Path]) -> None:
+    for path, file in paths.items():
+        if not Path(path).is_absolute() and file.exists():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).symlink_to(Path(path).resolve())
+            (folder / path).symlink_to(file.resolve())
 
 
 def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: int) -> None:

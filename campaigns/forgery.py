@@ -1,0 +1,505 @@
+"""Change cells of recorded tables, and turn verdicts: what `compare` and `verify` say of each.
+
+    python -m campaigns.forgery cells --seed 1
+    python -m campaigns.forgery verdicts --seed 1
+
+Three small runs, of a fairseq checkpoint, an ungated and a gated model of `transformers`, are made by Snakemake. Cells:
+in each column of each table, one cell is changed by more than its tolerance and one by its last bit, all cells are
+shuffled, and all get another plausible value; rows are left out, added and swapped. Verdicts: for each claim that the
+run judges, a forger edits the fewest rows that turn it, and all else follows. docs/forgeries.md is made from what it
+finds.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import transformers_run
+import yaml
+from factories import words
+from pipeline import config, write_inputs
+from scipy.stats import hypergeom
+
+from campaigns import ROOT
+from ff_memories import tables
+from ff_memories.audit import baselines, compare, equality, rests, rows, sides, structure
+from ff_memories.audit.closeness import DIFFERS
+from ff_memories.audit.evidence import Evidence
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.settle import Settler
+from ff_memories.audit.sides import Side
+from ff_memories.audit.spread import Spread
+from ff_memories.base.progress import Progress
+from ff_memories.config import load
+from ff_memories.tables import TABLES
+from ff_memories.workflow import lock, rebuild
+from ff_memories.workflow.run import Run
+
+OUT = ROOT / "docs" / "data" / "faults" / "forgery.json"
+KINDS = {"fairseq": None, "ungated": "gpt2", "gated": "llama"}
+CELLS = ("one cell", "the last bit", "all cells shuffled", "another value in all rows")
+ROWS = ("a row left out", "a row added", "two rows swapped")
+LOOKED_AT = 5  # changed rows of a table that the audit's check is tried on
+
+
+# ------------------------------------------------------------------------------------------------------ the small runs
+
+
+def make(kind: str, folder: Path) -> Path:
+    """Make a small run in a folder with the project's Snakefile; return the folder."""
+    from projects import publish
+
+    inputs = folder / "inputs"
+    inputs.mkdir(parents=True)
+    if KINDS[kind] is None:
+        write_inputs(inputs, words(60), decoder_embed_dim=64, decoder_ffn_embed_dim=96, train=300)
+        (inputs / "my.yaml").write_text(yaml.safe_dump(config(), sort_keys=False))
+        return publish(inputs, _empty(folder / "project"), "small")
+    transformers_run.prepare(inputs, KINDS[kind], train=300)
+    return publish(inputs, _empty(folder / "project"), "small", transformers_run.INPUTS)
+
+
+def _empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+class Known(Settler):
+    """A settler that keeps the model, and what it has found of the baselines, from one comparison to the next."""
+
+    models: dict[str, Evidence] = {}  # noqa: RUF012
+
+    def _first(self) -> Evidence:
+        if "" not in self.models:
+            self.models[""] = super()._first()
+        return self.models[""]
+
+    def _of_baseline(self, model: str) -> Evidence:
+        if model not in self.models:
+            self.models[model] = super()._of_baseline(model)
+        return self.models[model]
+
+
+class Project:
+    """A small run, as the working folder, and forged copies of it that share its files."""
+
+    def __init__(self, folder: Path):
+        os.chdir(folder)
+        Known.models = {}
+        self.config = Path("config/config.yaml")
+        self.run = Run(load(self.config).model_dump(), str(self.config))
+        with sides.opened(Path(self.run.results), None) as own:
+            self.own = own
+        self.rebuilt = {path for task in rebuild.tasks()[0] for path in task.makes}
+        self.scratch = Path(tempfile.mkdtemp(prefix="forgery-"))
+        self._again: dict[frozenset[str], tuple[Path, rebuild.Again]] = {}
+
+    def again(
+        self, folder: Path, wanted: set[str], files: dict[str, Path], configfile: Path | None, cores: int
+    ) -> rebuild.Again:
+        """Make files again, once: every forged copy has the same inputs."""
+        key = frozenset(wanted)
+        if key not in self._again:
+            kept = Path(tempfile.mkdtemp(dir=self.scratch))
+            self._again[key] = kept, rebuild.again(kept, wanted, files, configfile, cores)
+        kept, found = self._again[key]
+        for path in wanted:
+            if (kept / path).exists():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).symlink_to(kept / path)
+        return found
+
+    def forged(self, name: str, file: Path) -> Side:
+        """Return the run with another file for one of its tables."""
+        path = f"{name}.parquet"
+        return Side(
+            Path("forged"), self.own.run, self.own.files | {path: file},
+            self.own.digests | {path: lock.digest(file)},
+        )  # fmt: skip
+
+    def says(self, forged: Side) -> compare.Comparison:
+        """Compare the run with a forged copy."""
+        return compare.compared(self.own, forged, self.config, Known, self.again)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        return Evidence.read(self.run, (*rows.ROWS, "firing", "histogram"))
+
+    @cache  # noqa: B019
+    def baseline(self, model: str) -> Evidence:
+        folder = self.run.path("baselines", model)
+        return baselines.evidence(
+            self.run, model, {name: tables.read(f"{folder}/{name}.parquet") for name in baselines.ROWS}
+        )
+
+    def audited(self, name: str, changed: pl.DataFrame, wrong: list[int]) -> tuple[str, float]:
+        """Return how `verify` finds a forged table whose maker rehashed it, and with what probability."""
+        if f"{self.run.results}/{name}.parquet" in self.rebuilt:
+            return "rebuilt", 1.0
+        folder, _, table = name.rpartition("/")
+        if folder == "counts":
+            return "all rows", 1.0
+        if folder.startswith("baselines/"):
+            if table in baselines.LABELS:
+                return "all rows", 1.0
+            known = self.baseline(folder.partition("/")[2])
+        elif folder == "tables" and table != "firing":
+            known = self.evidence
+        else:
+            known = self.evidence
+            if folder != "tables":
+                return "not checked: no verdict rests on it", 0.0
+        forged = _with(known, table, changed)
+        if structure.faults(forged):
+            return "all rows", 1.0
+        if table == "histogram":
+            odd = Spread(forged).histogram(changed)
+            return ("all rows", 1.0) if any(r.state == DIFFERS for _, r in odd) else ("not found", 0.0)
+        if table not in rows.ROWS:
+            return "not found", 0.0
+        tried = wrong[:: max(1, len(wrong) // LOOKED_AT)][:LOOKED_AT]
+        states = [_row(forged, table, changed.row(i, named=True)) for i in tried]
+        share = sum(states) / max(1, len(states))
+        return "a sample", chance(len(changed), round(share * len(wrong)))
+
+
+def chance(population: int, wrong: int, rows_: int = Aim().rows) -> float:
+    """Return the probability that a sample of a table has at least one of its wrong rows."""
+    return float(1 - hypergeom.pmf(0, population, wrong, min(rows_, population))) if wrong else 0.0
+
+
+def _with(known: Evidence, table: str, changed: pl.DataFrame) -> Evidence:
+    import dataclasses
+
+    return dataclasses.replace(known, tables=known.tables | {table: changed})
+
+
+def _row(evidence: Evidence, table: str, row: dict[str, Any]) -> bool:
+    found = rows.recomputed(table, evidence, row)
+    if found.state != DIFFERS and table == "samples":
+        try:
+            found = Spread(evidence, [(row["layer"], row["key"])]).percentile(row)
+        except (KeyError, ValueError, IndexError):
+            return True
+    return found.state == DIFFERS
+
+
+# --------------------------------------------------------------------------------------------------------- the changes
+
+
+def cells(frame: pl.DataFrame, column: str, how: str, rng: np.random.Generator) -> pl.DataFrame | None:
+    """Return a table with one of its columns changed; ``None`` if that changes nothing."""
+    known = frame[column]
+    at = int(rng.choice(np.flatnonzero(known.is_not_null().to_numpy()))) if known.null_count() < len(known) else None
+    if at is None:
+        return None
+    values = known.to_list()
+    if how == "all cells shuffled":
+        values = [values[i] for i in rng.permutation(len(values))]
+    elif how == "another value in all rows":
+        values = [None if value is None else _other(value, known, rng) for value in values]
+    elif how == "one cell":
+        values[at] = _other(values[at], known, rng)
+    else:
+        values[at] = _next(values[at], known)
+    made = frame.with_columns(pl.Series(column, values, known.dtype, strict=False))
+    return None if made.equals(frame) else made
+
+
+def _other(value: Any, column: pl.Series, rng: np.random.Generator) -> Any:
+    """Return another value that the column might well have."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, float):
+        return value * 1.25 + (0.05 if abs(value) < 0.2 else 0.0)
+    others = [v for v in column.drop_nulls().unique(maintain_order=True).to_list() if v != value]
+    if others:
+        return others[int(rng.integers(len(others)))]
+    return value + 1 if isinstance(value, int) else f"{value}x" if column.dtype == pl.String else value
+
+
+def _next(value: Any, column: pl.Series) -> Any:
+    """Return the value next to one: a float's next, a number's neighbour, or the next word of a list."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, float):
+        number = np.float32(value) if column.dtype == pl.Float32 else np.float64(value)
+        return float(np.nextafter(number, type(number)(np.inf)))
+    if isinstance(value, int):
+        return value + 1 if value < 200 else value - 1
+    if isinstance(column.dtype, pl.Enum):
+        words_ = column.dtype.categories.to_list()
+        return words_[(words_.index(value) + 1) % len(words_)]
+    return f"{value}x" if isinstance(value, str) else value
+
+
+def whole_rows(frame: pl.DataFrame, key: list[str], how: str, rng: np.random.Generator) -> pl.DataFrame | None:
+    """Return a table with a row less, a row more, or two rows in each other's place."""
+    if len(frame) < 3:
+        return None
+    at = int(rng.integers(len(frame) - 1))
+    if how == "a row left out":
+        return pl.concat([frame[:at], frame[at + 1 :]])
+    if how == "two rows swapped":
+        order = list(range(len(frame)))
+        order[at], order[at + 1] = at + 1, at
+        return frame[order]
+    for name in reversed(key):  # a row that might well be there: another place of the key
+        if not frame.schema[name].is_integer():
+            continue
+        new = frame[at].with_columns((pl.col(name).max() + 0).alias(name))
+        for value in range(int(frame[name].max()) + 2):  # type: ignore[arg-type]
+            new = new.with_columns(pl.lit(value).cast(frame.schema[name]).alias(name))
+            if len(new.join(frame, on=key, how="anti")):
+                return pl.concat([frame, new]).sort(key, maintain_order=True)
+    return None
+
+
+def written(frame: pl.DataFrame, file: Path, like: Path) -> None:
+    """Write a table as its step does, but in the order that it has, and without a check."""
+    meta = {k: v for k, v in pl.read_parquet_metadata(like).items() if not k.startswith("ARROW")}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(file, compression="zstd", metadata=meta or None)
+
+
+def trials(project: Project, rng: np.random.Generator) -> Iterator[tuple[str, str, str, pl.DataFrame, list[int]]]:
+    """Yield (table, column, how, the changed table as it is written, which of its rows are wrong)."""
+    for name, file in project.own.tables().items():
+        frame, table = pl.read_parquet(file), sides.table_of(f"{name}.parquet") or ""
+        key = [c for n in TABLES[table].key for c in ((n, "sign") if n == "key" and "sign" in frame.columns else (n,))]
+        for column in frame.columns:
+            for how in CELLS:
+                changed = cells(frame, column, how, rng) if frame.schema[column] != pl.List(pl.UInt16) else None
+                if changed is not None:
+                    differ = changed[column].ne_missing(frame[column])
+                    if column in key:  # steps write tables in order
+                        order = changed.with_row_index("row").sort(key, maintain_order=True)["row"]
+                        changed, differ = changed[order], differ.gather(order)
+                    yield name, column, how, changed, differ.arg_true().to_list()
+        for how in ROWS:
+            if (changed := whole_rows(frame, key, how, rng)) is not None:
+                yield name, "", how, changed, [0]
+
+
+def tolerated(table: str, column: str, how: str) -> bool:
+    """Return whether a change is below the column's tolerance, so that `compare` may call it equal."""
+    dtype = (TABLES[table].columns | TABLES[table].optional).get(column)
+    rule = equality.RULES[table].get(column, equality.SAME)
+    small = dtype is not None and (dtype.is_float() or rule == equality.COUNT)
+    return how == "the last bit" and small and rule not in (equality.SAME,)
+
+
+def forge_cells(kind: str, folder: Path, seed: int, only: Callable[[int], bool] = lambda _: True) -> list[dict]:
+    """Try every change on a run; ``only``: which of them, by number. Return what was said of each."""
+    project, rng, found = Project(make(kind, folder)), np.random.default_rng(seed), []
+    todo = [trial for number, trial in enumerate(trials(project, rng)) if only(number)]
+    with Progress(len(todo), "changes", kind) as progress:
+        for name, column, how, changed, wrong in todo:
+            file = project.scratch / "forged" / f"{name}.parquet"
+            written(changed, file, project.own.tables()[name])
+            table = sides.table_of(f"{name}.parquet") or ""
+            try:
+                said = project.says(project.forged(name, file)).answer
+            except (compare.UserError, pl.exceptions.PolarsError) as error:
+                said = f"refused: {str(error).splitlines()[0]}"
+            try:
+                read = tables.read(file, table)
+                ordered = tables.in_order(file, table)
+                means, chance_ = project.audited(name, read, wrong) if ordered else ("all rows", 1.0)
+            except compare.UserError:
+                means, chance_ = "refused", 1.0
+            found.append({
+                "run": kind, "table": name, "column": column, "how": how, "compare": said.partition(":")[0],
+                "verify": means, "chance": round(chance_, 4), "wrong": len(wrong),
+                "tolerated": tolerated(table, column, how),
+            })  # fmt: skip
+            progress.step(1)
+    shutil.rmtree(project.scratch)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------- the verdicts
+
+SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of a table's rows that a forger edits
+TIMES = 20  # audits of each forged verdict, with other seeds
+FEWER = Aim(0.95, 0.05)  # 59 rows: so few that a sample of a small table can miss
+
+
+def _mutations(frame: pl.DataFrame, at: pl.Expr, new: pl.Expr) -> pl.DataFrame:
+    frame = frame.with_columns(mutated=pl.when(at).then(new).otherwise("mutated").cast(pl.Float32))
+    change = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1
+    return frame.with_columns(change=change.cast(pl.Float32))
+
+
+def _values(frame: pl.DataFrame, at: pl.Expr, new: pl.Expr) -> pl.DataFrame:
+    frame = frame.with_columns(top_token=pl.when(at).then(new).otherwise("top_token").cast(pl.UInt32))
+    agrees = pl.col("next_token") == pl.col("top_token")
+    rank = pl.when(at & agrees).then(0).otherwise("next_token_rank").cast(pl.UInt32)
+    return frame.with_columns(agrees=agrees, next_token_rank=rank)
+
+
+def _column(name: str) -> Callable[[pl.DataFrame, pl.Expr, pl.Expr], pl.DataFrame]:
+    return lambda frame, at, new: frame.with_columns(
+        pl.when(at).then(new).otherwise(name).cast(frame.schema[name]).alias(name)
+    )
+
+
+_last, _first = pl.col("mutation") == "last", pl.col("mutation") == "first"
+_half = lambda frame: pl.lit(frame["layer"].max() / 2)  # type: ignore[operator]
+EDITS: dict[str, list[tuple[str, Callable[[pl.DataFrame, pl.Expr, pl.Expr], pl.DataFrame], pl.Expr, Any]]] = {
+    "mutations": [
+        ("the last token's removal changes nothing", _mutations, _last, pl.col("coefficient")),
+        ("the last token's removal silences the key", _mutations, _last, pl.lit(0)),
+        ("the first token's removal changes nothing", _mutations, _first, pl.col("coefficient")),
+        ("the first token's removal silences the key", _mutations, _first, pl.lit(0)),
+    ],
+    "values": [
+        ("values agree with the trigger", _values, pl.lit(True), pl.col("next_token").fill_null(pl.col("top_token"))),
+        ("values do not agree", _values, pl.lit(True), (pl.col("next_token").fill_null(0) + 1)),
+        ("the target's rank is low", _column("next_token_rank"), pl.col("next_token").is_not_null(), pl.lit(0)),
+        ("the target's rank is high", _column("next_token_rank"), pl.col("next_token").is_not_null(), pl.lit(40)),
+    ],
+    "composition": [
+        ("no memory agrees", _column("agreeing_memories"), pl.lit(True), pl.lit(0)),
+        ("a memory agrees", _column("agreeing_memories"), pl.lit(True), pl.lit(1)),
+    ],
+    "refinement": [
+        ("the residual predicts the output", _column("residual_top"), pl.lit(True), pl.col("model_top")),
+        ("the residual predicts something else", _column("residual_top"), pl.lit(True), pl.col("model_top") + 1),
+        ("the residual is sure", _column("residual_probability"), pl.lit(True), pl.lit(0.99)),
+        ("the residual is unsure", _column("residual_probability"), pl.lit(True), pl.lit(0.001)),
+    ],
+}  # fmt: skip
+
+
+def forge_verdicts(kind: str, folder: Path, seed: int, wanted: int) -> list[dict]:
+    """Turn verdicts of a run by editing the fewest rows; return how, and how often an audit with few rows finds it."""
+    from ff_memories.claims.evidence import Evidence as Measured
+    from ff_memories.claims.register import register
+    from ff_memories.config import Settings
+    from ff_memories.model.info import read_info
+
+    project, rng, found = Project(make(kind, folder)), np.random.default_rng(seed), []
+    run, info = project.run, read_info(project.run.path("model", "info.json"))
+    frames = {name.removeprefix("tables/"): tables.read(file) for name, file in project.own.tables().items()
+              if name.startswith("tables/")}  # fmt: skip
+    fresh = [model for model in baselines.models(run) if model.startswith("untrained")]
+    names = (*baselines.ROWS, *baselines.LABELS)
+    untrained = [{n: tables.read(run.path("baselines", model, f"{n}.parquet")) for n in names} for model in fresh]
+    evidence = Measured.of_run(Settings(run.resolved), info, Path(run.dictionary), frames)
+    behind = rests.behind(run, Path)
+    claims = [claim for claim in register() if claim.judged(info["scope"])]
+    with Progress(len(claims), "claims", kind) as progress:
+        for claim in claims:
+            best = None
+            for table in sorted(behind[claim.id] & EDITS.keys()):
+                for whose, models in (("run", [frames]), ("untrained", untrained)):
+                    for what, apply, where, new in EDITS[table]:
+                        best = _least(claim, evidence, frames, untrained, whose, models, table, what, apply, where, new,
+                                      best, rng)  # fmt: skip
+            if best is not None:
+                found.append({"run": kind, "claim": claim.id, **_tried(project, best, fresh)})
+            else:
+                found.append({"run": kind, "claim": claim.id, "to": None})
+            progress.step(1)
+    shutil.rmtree(project.scratch)
+    return found[:wanted] if wanted else found
+
+
+def _verdict(claim: Any, evidence: Any, frames: dict, untrained: list[dict]) -> str:
+    from dataclasses import replace
+
+    from ff_memories.claims import baselines as measured
+    from ff_memories.claims.verdicts import verdicts
+
+    own = replace(evidence, tables=frames, seed=None)
+    beside = measured.table([claim], own, [("untrained", made) for made in untrained])
+    return str(verdicts([claim], own, evidence.scope, beside)["verdict"][0])
+
+
+def _least(
+    claim: Any, evidence: Any, frames: dict, untrained: list[dict], whose: str, models: list[dict], table: str,
+    what: str, apply: Any, where: pl.Expr, new: Any, best: dict | None, rng: np.random.Generator,
+) -> dict | None:  # fmt: skip
+    """Return the edit with the fewest rows that turns a verdict: this one, or the best so far."""
+    before = _verdict(claim, evidence, frames, untrained)
+    orders = [rng.permutation(len(made[table])) for made in models]
+    for share in SHARES:
+        edited, changed = [], []
+        for made, order in zip(models, orders, strict=True):
+            chosen = np.zeros(len(order), bool)
+            chosen[order[: max(1, round(share * len(order)))]] = True
+            frame = apply(made[table], pl.Series(chosen) & where, new)
+            differ = pl.any_horizontal(pl.col(c).ne_missing(pl.col(f"{c}_o")) for c in frame.columns)
+            beside = frame.hstack(made[table].rename({c: f"{c}_o" for c in frame.columns}))
+            changed.append(beside.select(differ).to_series().arg_true().to_list())
+            edited.append(made | {table: frame})
+        wrong = sum(map(len, changed))
+        if best is not None and wrong >= best["wrong"]:
+            return best
+        after = _verdict(claim, evidence, *((edited[0], untrained) if whose == "run" else (frames, edited)))
+        if wrong and after != before:
+            return {"from": before, "to": after, "whose": whose, "table": table, "what": what, "wrong": wrong,
+                    "population": sum(len(made[table]) for made in models), "changed": changed,
+                    "frames": [made[table] for made in edited]}  # fmt: skip
+    return best
+
+
+def _tried(project: Project, best: dict, fresh: list[str]) -> dict:
+    """Audit a forged verdict ``TIMES`` times with few rows; return the edit, how often it was found, and the chance."""
+    table, whose = best["table"], best["whose"]
+    models = [""] if whose == "run" else fresh
+    known = [project.evidence if not model else project.baseline(model) for model in models]
+    for_sure = False
+    right = []
+    for evidence, frame, changed in zip(known, best["frames"], best["changed"], strict=True):
+        forged = _with(evidence, table, frame)
+        for_sure |= bool(structure.faults(forged))
+        right.append([i for i in changed if not _row(forged, table, frame.row(i, named=True))])
+    # of a baseline's tables, all four models are one population
+    population = best["population"] * (len(fresh) + 1) // len(fresh) if whose == "untrained" else best["population"]
+    wrong = best["wrong"] - sum(map(len, right))
+    places = np.concatenate([
+        np.setdiff1d(changed, ok) + offset for changed, ok, offset in zip(
+            best["changed"], right, np.cumsum([0, *(len(frame) for frame in best["frames"])])[:-1], strict=True
+        )
+    ]).astype(np.int64)  # fmt: skip
+    draws = (Aim(FEWER.confidence, FEWER.share, seed).draw(table, population) for seed in range(TIMES))
+    hits = TIMES if for_sure else sum(bool(np.isin(places, drawn).any()) for drawn in draws)
+    kept = ("from", "to", "whose", "table", "what", "wrong", "population")
+    return {
+        **{name: best[name] for name in kept}, "for_sure": for_sure, "found": hits, "times": TIMES,
+        "rows": min(FEWER.rows, population), "chance_few": 1.0 if for_sure else chance(population, wrong, FEWER.rows),
+        "chance": 1.0 if for_sure else chance(population, wrong),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("cells", "verdicts"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", nargs="+", choices=KINDS, default=list(KINDS))
+    arguments = parser.parse_args()
+    out = OUT.resolve()
+    for kind in arguments.runs:
+        with tempfile.TemporaryDirectory(prefix="forgery-") as folder:
+            if arguments.what == "cells":
+                found = forge_cells(kind, Path(folder), arguments.seed)
+            else:
+                found = forge_verdicts(kind, Path(folder), arguments.seed, 0)
+        held = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {"cells": [], "verdicts": []}
+        held[arguments.what] = [row for row in held[arguments.what] if row["run"] != kind] + found
+        held["seed"] = arguments.seed
+        out.write_text(json.dumps(held, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Recompute rows of the measured tables, each with its table's check."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.audit import checks
+from ff_memories.audit.closeness import DIFFERS, Result
+from ff_memories.audit.evidence import Evidence, Row
+from ff_memories.tables import TABLES
+
+ROWS: dict[str, Callable[[Evidence, Row], Result]] = {
+    "triggers": checks.trigger,
+    "mutations": checks.mutation,
+    "values": checks.value,
+    "promoted": checks.promoted,
+    "demoted": checks.demoted,
+    "shading": checks.shading,
+    "levels": checks.level,
+    "samples": checks.sampled,
+    "similar": checks.similar,
+    "examples": checks.example,
+    "composition": checks.composition,
+    "refinement": checks.refinement,
+}
+
+
+def look(evidence: Evidence, name: str, rows: np.ndarray) -> Iterator[tuple[str, Result]]:
+    """Yield the place and the result of some rows of a table."""
+    with torch.inference_mode():
+        for row in evidence.tables[name][rows.tolist()].iter_rows(named=True):
+            yield place(name, row), recomputed(name, evidence, row)
+
+
+def place(name: str, row: Row) -> str:
+    """Return a row's place in words."""
+    return " ".join(f"{column} {row[column]}" for column in TABLES[name].key)
+
+
+def recomputed(name: str, evidence: Evidence, row: Row) -> Result:
+    """Recompute one row of a table from the model and the text."""
+    try:
+        with torch.inference_mode():
+            return ROWS[name](evidence, row)
+    except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
+        return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")

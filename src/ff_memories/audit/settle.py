@@ -1,0 +1,167 @@
+"""Settle what two runs' tables leave open, by recomputing it from the model and the text.
+
+A row that differs counts as equal only if the reference model confirms it in the run that has it. An entry of a list
+of triggers must also be a near-tie, by recomputed coefficients, with the entry that the other run has at its place, and
+a run may lack it only if it does not beat that run's last one. All rows of both runs are then compared with what
+follows from the other tables (``structure``).
+"""
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from ff_memories.audit import baselines, rows, structure
+from ff_memories.audit.closeness import DIFFERS, Closeness
+from ff_memories.audit.equality import Outcome, Side, Tables
+from ff_memories.audit.evidence import Evidence, Row
+from ff_memories.audit.spread import Spread
+from ff_memories.audit.tolerances import Tolerances
+from ff_memories.base.progress import Progress
+from ff_memories.workflow.run import Run
+
+NOT_TOLD = "different, or a near-tie: the model is needed to tell; compare where the run's model and text are"
+SIDES: tuple[Side, Side] = ("a", "b")
+KEY = ["layer", "key"]
+
+
+class Settler:
+    """Recomputes rows of two runs of one model and text.
+
+    Args:
+        run: the run whose model and text these are; ``None`` if they are not here.
+        tables: {name: table} of both.
+        limits: the tolerances.
+    """
+
+    def __init__(self, run: Run | None, tables: dict[Side, Tables], limits: Tolerances):
+        self.run, self.tables, self.limits = run, tables, limits
+        self._scores: dict[tuple[int, int, int, int], tuple[float, float]] = {}
+
+    @cached_property
+    def evidence(self) -> dict[Side, Evidence]:
+        """Both runs' own tables with the model."""
+        return self._both(self._first(), "tables")
+
+    def _first(self) -> Evidence:
+        return Evidence.read(self.known_run, (), Path)
+
+    @property
+    def known_run(self) -> Run:
+        """The run. Raises ``ValueError`` if its model and text are not here."""
+        if self.run is None:
+            raise ValueError("nothing to recompute from")
+        return self.run
+
+    def _both(self, first: Evidence, folder: str, **more: pl.DataFrame) -> dict[Side, Evidence]:
+        out = {}
+        for side in SIDES:
+            own = {name.rpartition("/")[2]: frame for name, frame in self.tables[side].items()
+                   if name.rpartition("/")[0] == folder}  # fmt: skip
+            out[side] = replace(first, tables=own | more)
+            out[side].near = Closeness(self.limits)
+        return out
+
+    def settle(self, outcomes: dict[str, Outcome]) -> None:
+        """Recompute the open rows; those that the model does not confirm are differences."""
+        todo = [outcome for outcome in outcomes.values() if outcome.opened]
+        with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
+            folders = sorted({outcome.name.rpartition("/")[0] for outcome in todo})
+            for folder in folders:
+                own = [outcome for outcome in todo if outcome.name.rpartition("/")[0] == folder]
+                if self.run is None or not (folder == "tables" or folder.startswith("baselines/")):
+                    for outcome in own:
+                        outcome.differs(outcome.open["b"] or outcome.open["a"], NOT_TOLD)
+                    continue
+                evidence = self.evidence if folder == "tables" else self._baseline(folder.partition("/")[2], folder)
+                for outcome in own:
+                    self._one(outcome, evidence, progress)
+                for side in SIDES:
+                    for said in structure.faults(evidence[side]):
+                        name = said.partition(":")[0]
+                        where = outcomes.get(f"{folder}/{name}", own[0])
+                        where.different.append(f"{said} ({side.upper()})")
+        for outcome in todo:
+            outcome.settled = 0 if outcome.different else outcome.opened
+            outcome.open = {"a": [], "b": []}
+
+    def _baseline(self, model: str, folder: str) -> dict[Side, Evidence]:
+        evidence = self._of_baseline(model)
+        return self._both(evidence, folder, triggers=evidence.tables["triggers"])
+
+    def _of_baseline(self, model: str) -> Evidence:
+        return baselines.evidence(self.known_run, model, {}, Path)
+
+    def _one(self, outcome: Outcome, evidence: dict[Side, Evidence], progress: Progress) -> None:
+        """Recompute the open rows of one table."""
+        name = outcome.table
+        if name in ("histogram", "samples"):
+            self._of_sample(outcome, evidence, progress)
+            return
+        for side in SIDES:
+            for row in outcome.open[side]:
+                if name not in rows.ROWS:
+                    outcome.differs([row], NOT_TOLD)
+                    continue
+                result = rows.recomputed(name, evidence[side], row)
+                if result.state == DIFFERS:
+                    outcome.differs([row], f"{result.says} ({side.upper()})")
+                elif name == "triggers":
+                    self._exchanged(outcome, evidence, side, row)
+                progress.step(1)
+
+    def _of_sample(self, outcome: Outcome, evidence: dict[Side, Evidence], progress: Progress) -> None:
+        for side in SIDES:
+            opened = outcome.open[side]
+            keys = [(row["layer"], row["key"]) for row in opened] if outcome.table == "samples" else []
+            spread = Spread(evidence[side], keys)
+            if outcome.table == "histogram":
+                for row, result in spread.histogram(evidence[side].tables["histogram"]):
+                    if result.state == DIFFERS:
+                        outcome.differs([row], f"{result.says} ({side.upper()})")
+                progress.step(len(opened))
+                continue
+            for row in opened:
+                for result in (rows.recomputed("samples", evidence[side], row), spread.percentile(row)):
+                    if result.state == DIFFERS:
+                        outcome.differs([row], f"{result.says} ({side.upper()})")
+                progress.step(1)
+
+    def _exchanged(self, outcome: Outcome, evidence: dict[Side, Evidence], side: Side, row: Row) -> None:
+        """Check that a trigger is a near-tie with the other run's at its place, and if it is missing there, why."""
+        other = evidence[SIDES[1 - SIDES.index(side)]]
+        score, noise = self._score(evidence[side], row)
+        listed = other.lists.get((row["layer"], row["key"]), other.tables["triggers"].clear())
+        here = listed.filter(pl.col("rank") == row["rank"])
+        its = self._score(other, here.row(0, named=True))[0] if len(here) else 0.0
+        gap = abs(score - its)
+        if gap > self.limits.tie * max(score, its) + noise:
+            outcome.differs([row], "another row has this rank, and it is not a near-tie")
+            return
+        outcome.gap = max(outcome.gap, gap / max(score, its, 1e-30))
+        same = listed.filter((pl.col("sentence") == row["sentence"]) & (pl.col("position") == row["position"]))
+        if len(same):
+            return
+        options, bar = other.config.triggers, 0.0
+        sibling = listed.filter(pl.col("sentence") == row["sentence"])
+        if options.per_sentence == "best" and len(sibling):  # a list has one prefix of a sentence
+            bar = self._score(other, sibling.row(0, named=True))[0]
+        elif len(listed) == options.top:
+            bar = self._score(other, listed.row(-1, named=True))[0]
+        text = evidence[side].prefix(row).tobytes()
+        repeated = options.duplicates == "drop" and any(
+            other.prefix(entry).tobytes() == text for entry in listed.iter_rows(named=True)
+        )
+        if score > bar * (1 + self.limits.tie) + noise or repeated:
+            outcome.differs([row], "the other run lacks this trigger, and it is not a near-tie with its last")
+
+    def _score(self, evidence: Evidence, row: Row) -> tuple[float, float]:
+        """Return a trigger's recomputed coefficient, and how far rounding may have moved it."""
+        at = (row["layer"], row["key"], row["sentence"], row["position"])
+        if at not in self._scores:
+            with torch.inference_mode():
+                seen = evidence.oracle.layers(evidence.prefix(row))[row["layer"] - 1]
+            self._scores[at] = float(seen.coefficients()[-1, row["key"]]), seen.noise(self.limits.noise)
+        return self._scores[at]

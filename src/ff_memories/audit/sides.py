@@ -1,0 +1,133 @@
+"""The files of a run that `compare` looks at: those of a folder, or those that a dvc.lock records."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from ff_memories.audit import equality
+from ff_memories.base.errors import UserError
+from ff_memories.tables import TABLES
+from ff_memories.workflow import dvc, lock
+from ff_memories.workflow.config_of import config_of, option_of
+from ff_memories.workflow.stages import SHARED
+
+OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
+CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
+TABLE = re.compile(r"(tables|proxy|baselines|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
+EXACT = re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$")
+NUMBERS = re.compile(r"baselines/[^/]+/perplexity\.json$|golden/\w+\.json$")
+DRAWN = re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$")
+OPTIONAL = ("benchmark",)  # tables of targets that no run needs
+GIVE = "give a folder such as results/demo, or a dvc.lock"
+
+
+@dataclass
+class Side:
+    """One of two runs.
+
+    Attributes:
+        given: what the user named.
+        run: the run's name.
+        files: {path below the run's folder: its file}; a dvc.lock has only those that DVC keeps.
+        digests: {path below the run's folder: its digest}.
+    """
+
+    given: Path
+    run: str
+    files: dict[str, Path] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def tables(self) -> dict[str, Path]:
+        """Return {name: file} of the tables, such as ``baselines/untrained-1/values``."""
+        found = ((path, file) for path, file in sorted(self.files.items()) if table_of(path) is not None)
+        return {path.removesuffix(".parquet"): file for path, file in found}
+
+
+def table_of(path: str) -> str | None:
+    """Return the table that a file of a run holds; ``None`` for other files."""
+    if not (match := TABLE.search(path)) or match[2] in OPTIONAL:
+        return None
+    name = "counts" if match[1] == "counts" else match[2]
+    return name if name in TABLES else None
+
+
+def has_rule(path: str) -> bool:
+    """Return whether `compare` knows how to compare a file."""
+    name = table_of(path)
+    return name in equality.RULES if name else any(rule.search(path) for rule in (EXACT, NUMBERS, DRAWN))
+
+
+@contextmanager
+def opened(given: Path, config: Path | None) -> Iterator[Side]:
+    """Yield a run's files.
+
+    Args:
+        given: the run's folder or a dvc.lock; of a dvc.lock in its place, files that are missing are fetched.
+        config: the run's config, if the user named it.
+
+    Raises:
+        UserError: it is neither, or DVC's cache lacks its tables.
+    """
+    if given.is_dir():
+        yield _folder(given)
+    elif given.is_file():
+        yield _recorded(given, config)
+    else:
+        raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
+
+
+def _folder(given: Path) -> Side:
+    side = Side(given, given.resolve().name)
+    for file in sorted(file for file in given.rglob("*") if file.is_file()):
+        path = file.relative_to(given).as_posix()
+        side.files[path] = file
+        if SHARED.search(f"/{path}") and file.name != ".snakemake_timestamp" and Path(path).stem not in OPTIONAL:
+            side.digests[path] = lock.digest(file)
+    if not side.tables():
+        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
+    return side
+
+
+def _recorded(given: Path, config: Path | None) -> Side:
+    side = Side(given, "")
+    for path, md5 in outputs(given).items():
+        if match := OWN.match(path):
+            side.run = match[1]
+            if SHARED.search(path) and not md5.endswith(".dir"):
+                side.digests[match[2]] = md5
+    if not side.digests:
+        raise UserError(f"{given}: has no tables of a run", GIVE)
+    own = config or config_of(side.run)
+    if own is not None and given.resolve() == lock.path_of(option_of(own)).resolve():
+        _fetch(side, option_of(own))
+    for path, md5 in side.digests.items():
+        held = next((file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()), None)
+        if held is not None:
+            side.files[path] = held
+        elif table_of(path):
+            raise UserError(f"{given}: its {path} is not in DVC's cache", "run dvc fetch")
+    return side
+
+
+def outputs(path: Path) -> dict[str, str]:
+    """Return {output: MD5} of a ``dvc.lock``. Raises ``UserError`` for any other file."""
+    try:
+        stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"]
+        return {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", [])}
+    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
+        raise UserError(f"{path}: neither a run's folder nor a dvc.lock", GIVE) from None
+
+
+def _fetch(side: Side, configfile: Path | None) -> None:
+    """Fetch a run's recorded tables into DVC's cache, without touching the run's files."""
+    lacking = set()
+    for path, (stage, md5) in lock.outputs(configfile).items():
+        match = OWN.match(path)
+        if match and table_of(match[2]) and not (CACHES[0] / md5[:2] / md5[2:]).is_file():
+            lacking.add(stage)
+    if lacking:
+        dvc.call("fetch", "--quiet", *dvc.addresses(sorted(lacking), configfile))

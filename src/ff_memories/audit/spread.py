@@ -1,0 +1,132 @@
+"""Recompute the tables `histogram` and `samples` from the model: all coefficients in the seed's sample of sentences.
+
+Every key's histogram is counted again. A row of `samples` must show a prefix whose coefficient is the percentile that
+the row names.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE, Result
+from ff_memories.audit.evidence import Evidence, Row
+from ff_memories.memories import coefficient_sample
+from ff_memories.memories.coefficient_sample import PERCENTILES
+from ff_memories.tables import HISTOGRAM_BINS as BINS
+
+AT_ONCE = 2000  # prefixes counted at once
+
+
+class Spread:
+    """The coefficients of all keys in the sample.
+
+    Args:
+        evidence: a run's.
+        keys: (layer, key) whose coefficients are kept, to find percentiles.
+        step: called after every sentence.
+    """
+
+    def __init__(
+        self, evidence: Evidence, keys: Iterable[tuple[int, int]] = (), step: Callable[[int], None] = lambda _: None
+    ):
+        self.evidence, config = evidence, evidence.config
+        layers, memories = evidence.oracle.keys
+        self.top = torch.full((layers, memories), torch.inf, dtype=torch.float64)  # of keys without triggers: no bin
+        first = evidence.tables["triggers"].filter(pl.col("rank") == 1)
+        at = [torch.from_numpy(first[name].to_numpy().astype(np.int64)) for name in ("layer", "key")]
+        self.top[at[0] - 1, at[1]] = torch.from_numpy(first["coefficient"].to_numpy().astype(np.float64))
+        self.own, self.less, self.more = (torch.zeros(layers, memories, BINS, dtype=torch.int64) for _ in range(3))
+        self.kept: dict[tuple[int, int], list[np.ndarray]] = {key: [] for key in sorted(set(keys))}
+        self.noise: dict[int, float] = {}
+        self._held: list[list[tuple[torch.Tensor, float]]] = [[] for _ in range(layers)]
+        rows = 0
+        with torch.inference_mode():
+            for sentence in coefficient_sample.drawn(
+                evidence.corpus, config.gallery.sampled, config.triggers.positions, config.seed
+            ).tolist():
+                allowed = evidence.lengths(sentence)
+                rows += len(allowed)
+                for layer, seen in enumerate(evidence.oracle.layers(evidence.corpus.sentence(sentence))):
+                    m, noise = seen.coefficients(), seen.noise(evidence.near.limits.noise)
+                    self._held[layer].append((m[allowed.start : allowed.stop], noise))
+                if rows >= AT_ONCE:
+                    rows = self._count()
+                step(1)
+            self._count()
+
+    def _count(self) -> int:
+        """Count the coefficients that are held, and let go of them."""
+        for layer, held in enumerate(self._held):
+            if held:
+                noise = torch.cat([torch.full((len(m),), error, dtype=torch.float64) for m, error in held])
+                self._add(layer, torch.cat([m for m, _ in held]), noise)
+                held.clear()
+        return 0
+
+    def _add(self, layer: int, m: torch.Tensor, noise: torch.Tensor) -> None:
+        """Count a layer's coefficients (rows, memories), given the largest error of each row."""
+        self.noise[layer + 1] = max(float(noise.max()), self.noise.get(layer + 1, 0.0))
+        row, key = (torch.isfinite(self.top[layer]) & (m > -noise[:, None])).nonzero(as_tuple=True)
+        own, scale = m[row, key], BINS / self.top[layer, key]
+        place = own * scale
+        here = place.long().clamp(0, BINS - 1)
+        size = self.own[layer].numel()
+        counts = lambda at, bins: torch.bincount(key[at] * BINS + bins, minlength=size).view(-1, BINS)
+        fires = own > 0
+        self.own[layer] += counts(fires, here[fires])
+        error = (noise[row] + self.evidence.near.limits.coefficient * own.abs()) * scale
+        close = ((place - place.round()).abs() <= error).nonzero()[:, 0]  # to the edge of a bin: few
+        sure = counts(close[fires[close]], here[close[fires[close]]])
+        self.less[layer] += sure
+        least, most = ((place[close] + sign * error[close]).clamp(min=0).long().clamp(max=BINS - 1) for sign in (-1, 1))
+        for further in range(BINS):  # every bin that a coefficient may be counted in
+            if not (part := least + further <= most).any():
+                break
+            self.more[layer] += counts(close[part], (least + further)[part])
+        self.more[layer] -= sure
+        for (of, kept), values in self.kept.items():
+            if of == layer + 1:
+                values.append(m[:, kept].numpy().copy())
+
+    def histogram(self, found: pl.DataFrame) -> list[tuple[Row, Result]]:
+        """Compare the whole table; return its rows that differ or are near-ties, those that it lacks included."""
+        counts = np.zeros(tuple(self.own.shape), np.int64)
+        layer, key, bin_ = (found[name].to_numpy().astype(np.int64) for name in ("layer", "key", "bin"))
+        inside = bin_ < BINS
+        counts[layer[inside] - 1, key[inside], bin_[inside]] = found["n"].to_numpy()[inside]
+        shown = np.zeros(counts.shape[:2], bool)
+        keys = found.select("layer", "key").unique() if self.evidence.config.gallery.keys is not None else None
+        if keys is None:
+            shown[:] = True
+        else:
+            shown[keys["layer"].to_numpy().astype(np.int64) - 1, keys["key"].to_numpy().astype(np.int64)] = True
+        own, low, high = (part.numpy() for part in (self.own, self.own - self.less, self.own + self.more))
+        out = [
+            ({"layer": int(at), "key": int(k), "bin": int(b), "n": 0}, Result(DIFFERS, "there is no such bin"))
+            for at, k, b in zip(layer[~inside], key[~inside], bin_[~inside], strict=True)
+        ]
+        for at in np.argwhere((counts != own) & shown[..., None]):
+            n, right = int(counts[tuple(at)]), int(own[tuple(at)])
+            close = low[tuple(at)] <= n <= high[tuple(at)]
+            row = {"layer": int(at[0]) + 1, "key": int(at[1]), "bin": int(at[2]), "n": n}
+            out.append((row, Result(NEAR_TIE if close else DIFFERS, f"n is {n}, recomputed {right}")))
+        return out
+
+    def percentile(self, row: Row) -> Result:
+        """Check that a row of ``samples`` is at the percentile that it names; its key must have been kept."""
+        m = np.concatenate(self.kept[row["layer"], row["key"]])
+        noise, limits = self.noise[row["layer"]], self.evidence.near.limits
+        most, least = (int((m > bound).sum()) for bound in (-noise, noise))
+        if row["percentile"] not in PERCENTILES or not most:
+            return Result(DIFFERS, "the key has no such percentile")
+        ordered = np.sort(m)[::-1]
+        places = {max(fires - 1, 0) - max(fires - 1, 0) * row["percentile"] // 100 for fires in range(least, most + 1)}
+        right = [float(ordered[place]) for place in sorted(places)]
+        slack = noise + limits.coefficient * max(abs(value) for value in right)
+        if not min(right) - slack <= row["coefficient"] <= max(right) + slack:
+            return Result(
+                DIFFERS, f"percentile {row['percentile']} is {row['coefficient']:.7g}, recomputed {right[0]:.7g}"
+            )
+        return Result(MATCH)

@@ -1,0 +1,278 @@
+"""Check what follows from other tables, the text and the config without running the model: which rows a table has, in
+which order, and every cell that is a function of others.
+
+These checks look at all rows, so a forger who edits one of these cells is always found.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import polars as pl
+
+from ff_memories.audit.evidence import Evidence
+from ff_memories.corpus.prefixes import available
+from ff_memories.corpus.words import Words
+from ff_memories.memories import chosen, coefficient_sample, composition, mutations, trigger_table
+from ff_memories.memories.refinement import kinds
+from ff_memories.memories.targets import targets
+from ff_memories.memories.values import other
+
+Frame = pl.DataFrame
+KEY = ["layer", "key"]
+SHOWN = ("shading", "levels", "promoted", "demoted", "histogram", "samples", "similar")
+
+
+def faults(evidence: Evidence) -> list[str]:
+    """Return what contradicts other tables, the text or the config, each as ``table: what``."""
+    checks: list[tuple[str, Callable[[Evidence], Iterator[str]]]] = [
+        ("mutations", _mutations), ("examples", _examples), ("values", _values), ("composition", _observed),
+        ("refinement", _refinement),
+    ]  # fmt: skip
+    if not evidence.found_here:
+        checks = [("triggers", _triggers), ("firing", _firing), *checks, ("shading", _along), ("promoted", _promoted),
+                  ("similar", _similar), ("samples", _samples), ("histogram", _histogram)]  # fmt: skip
+    return [said for name, check in checks if name in evidence.tables for said in check(evidence)]
+
+
+def counted(evidence: Evidence, step: str) -> dict[str, int] | None:
+    """Return what the table ``counts`` has to say of a measuring step; ``None`` for a step without a rule."""
+    tables, config = evidence.tables, evidence.config
+    (layers, keys), signs = evidence.oracle.keys, evidence.oracle.signs
+    looked_at = signs * chosen.count(config.looked_at, layers, keys // signs)
+    if step == "triggers":
+        return trigger_table.reasons(tables["triggers"], evidence.corpus, config.triggers, looked_at)
+    if step == "mutations":
+        return _drawn(evidence, looked_at).counts
+    if step == "composition":
+        asked = None if evidence.given is not None else config.composition.examples
+        return composition.reasons(tables["refinement"], len(tables["examples"]), asked)
+    return None
+
+
+def _asked(evidence: Evidence) -> Frame:
+    """Return the (layer, key) that the config asks for."""
+    layers, keys = evidence.oracle.keys
+    asked = evidence.looked_at or [(layer, key) for layer in range(1, layers + 1) for key in range(keys)]
+    return pl.DataFrame(asked, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
+
+
+def _shown(evidence: Evidence) -> Frame:
+    """Return the (layer, key) that the gallery shows."""
+    (layers, keys), signs, config = evidence.oracle.keys, evidence.oracle.signs, evidence.config
+    return chosen.in_gallery(config.gallery.keys, _asked(evidence), layers, keys // signs, config.seed)
+
+
+def _same_rows(one: Frame, other: Frame, columns: list[str]) -> bool:
+    plain = lambda frame: frame.select(
+        pl.col(c).cast(pl.String) if c in ("mutation", "of") else pl.col(c).cast(pl.Int64) for c in columns
+    ).sort(columns)
+    return plain(one).equals(plain(other))
+
+
+def _triggers(evidence: Evidence) -> Iterator[str]:
+    found, options = evidence.tables["triggers"], evidence.config.triggers
+    inside = found.filter(pl.col("sentence") < evidence.corpus.train)
+    if len(inside) < len(found):
+        yield "triggers: a sentence is not one of the training text"
+    if len(found.join(_asked(evidence), on=KEY, how="anti")):
+        yield "triggers: not the keys that the config asks for"
+    same, next_one = pl.col("coefficient").diff().over(KEY).fill_null(-1), pl.int_range(pl.len()).over(KEY) + 1
+    place = pl.col("sentence").cast(pl.Int64) * (1 << 16) + pl.col("position")
+    steps = found.select(
+        ((pl.col("rank") == next_one) & (pl.col("rank") <= options.top)).all().alias("ranks"),
+        ((same < 0) | ((same == 0) & (place.diff().over(KEY).fill_null(1) > 0))).all().alias("order"),
+        (pl.col("coefficient") > 0).all().alias("positive"),
+    ).row(0, named=True)
+    if not all(steps.values()):
+        yield "triggers: not in descending order of their coefficients"
+    entry = [*KEY, "sentence"] + ([] if options.per_sentence == "best" else ["position"])
+    if found.select(entry).is_duplicated().any():
+        yield "triggers: a prefix is listed twice"
+    if options.duplicates == "drop" and trigger_table.repeated(inside, evidence.corpus):
+        yield "triggers: two triggers of a key have the same text"
+    if not found["next_token"].equals(_following(evidence, found)):
+        yield "triggers: a next token is not the one in the text"
+
+
+def _following(evidence: Evidence, rows: Frame) -> pl.Series:
+    """Return the token behind each (sentence, position), null at the end of a sentence or outside of the text."""
+    corpus = evidence.corpus
+    sentence, position = (rows[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position"))
+    known = sentence < len(corpus)
+    sentence = np.where(known, sentence, 0)
+    inside = known & (position < corpus.lengths[sentence])
+    token = pl.Series("next_token", corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)])
+    return pl.select(pl.when(pl.Series(inside)).then(token.cast(pl.UInt32)).alias("next_token")).to_series()
+
+
+def _firing(evidence: Evidence) -> Iterator[str]:
+    found, triggers = evidence.tables["firing"], evidence.tables["triggers"]
+    if not _same_rows(found, _asked(evidence), KEY):
+        yield "firing: not the keys that the config asks for"
+    fires = found.filter(pl.col("fired") > 0).select(KEY)
+    if not fires.equals(triggers.select(KEY).unique().sort(KEY)):
+        yield "firing: the keys that fire are not those with triggers"
+    total = int(available(evidence.corpus, evidence.config.triggers.positions).sum())
+    if not (found["prefixes"] == total).all():
+        yield f"firing: the training text has {total:,} prefixes"
+    least = triggers.group_by(KEY).len("listed")
+    if "histogram" in evidence.tables:
+        seen = evidence.tables["histogram"].group_by(KEY).agg(pl.col("n").sum())
+        least = least.join(seen, on=KEY, how="left").with_columns(
+            listed=pl.max_horizontal("listed", pl.col("n").fill_null(0))
+        )
+    if len(found.join(least, on=KEY).filter((pl.col("fired") < pl.col("listed")) | (pl.col("fired") > total))):
+        yield "firing: a key fires less often than its triggers and its histogram show"
+
+
+def _drawn(evidence: Evidence, looked_at: int | None = None) -> mutations.Sample:
+    layers, keys = evidence.oracle.keys
+    options = evidence.config.mutations
+    return mutations.sample(
+        evidence.tables["triggers"], layers, keys, keys_per_layer=options.keys_per_layer, top=options.top,
+        random=options.random, single_token=options.single_token, seed=evidence.config.seed, looked_at=looked_at,
+        words=Words.of(evidence.corpus) if options.unit == "word" else None,
+    )  # fmt: skip
+
+
+def _mutations(evidence: Evidence) -> Iterator[str]:
+    found, again = evidence.tables["mutations"], _drawn(evidence).rows
+    word = evidence.config.mutations.unit == "word"
+    key = [*KEY, "rank", "mutation"]
+    # random tokens are drawn in the order of the triggers, which a near-tie may change where they were found here
+    drawn = [] if evidence.found_here else ["removed", *(["removed_tokens"] if word else [])]
+    if word != ("removed_tokens" in found.columns) or not _same_rows(found, again, key + drawn):
+        yield "mutations: not the keys and tokens that the seed draws"
+    ratio = found["mutated"].cast(pl.Float64) / found["coefficient"].cast(pl.Float64) - 1
+    if ((ratio - found["change"]).abs() > 1e-6 * (1 + found["change"].abs())).any():
+        yield "mutations: a change does not follow from its coefficients"
+    if not evidence.found_here:
+        own = found.join(evidence.tables["triggers"].select(*KEY, "rank", its="coefficient"), on=[*KEY, "rank"])
+        if len(own) < len(found) or not own["coefficient"].equals(own["its"]):
+            yield "mutations: a coefficient is not its trigger's"
+
+
+def _examples(evidence: Evidence) -> Iterator[str]:
+    found, corpus, options = evidence.tables["examples"], evidence.corpus, evidence.config.composition
+    again = evidence.given
+    if again is None:
+        again = composition.sample_examples(
+            corpus.lengths[corpus.train :], corpus.train, examples=options.examples, sample=options.sample,
+            positions=options.positions, seed=evidence.config.seed,
+        )  # fmt: skip
+    if not _same_rows(found, again, ["example", "sentence", "position"]):
+        whose = "that the seed draws" if evidence.given is None else "of composition.sample_file"
+        yield f"examples: not the prefixes {whose}"
+    if not found["next_token"].equals(_following(evidence, found)):
+        yield "examples: a next token is not the one in the text"
+
+
+def _values(evidence: Evidence) -> Iterator[str]:
+    found, config = evidence.tables["values"], evidence.config
+    if not _same_rows(found, _asked(evidence), KEY):
+        yield "values: not the keys that the config asks for"
+    agrees = (found["next_token"] == found["top_token"]).rename("agrees")
+    if not found["agrees"].equals(agrees):
+        yield "values: agrees does not follow from the tokens"
+    if evidence.found_here:
+        return
+    known = targets(evidence.tables["triggers"], evidence.corpus, config.values.target)
+    first = known.filter(pl.col("rank") == 1).select(*KEY, its_next=pl.col("target").cast(pl.UInt32))
+    known = known.drop_nulls("target")
+    suffixes = [s for s in ("", f"_{other(config.values.types)}") if f"top_token{s}" in found.columns]
+    joined = found.join(first, on=KEY, how="left", maintain_order="left")
+    joined = joined.join(known.group_by(KEY).len("its_triggers"), on=KEY, how="left", maintain_order="left")
+    for suffix in suffixes:
+        tops = known.join(found.select(*KEY, top=f"top_token{suffix}"), on=KEY)
+        hits = tops.group_by(KEY).agg((pl.col("target") == pl.col("top")).sum().alias(f"its_agreeing{suffix}"))
+        joined = joined.join(hits, on=KEY, how="left", maintain_order="left")
+    named = {"next_token": "its_next", "triggers": "its_triggers"}
+    named |= {f"agreeing_triggers{suffix}": f"its_agreeing{suffix}" for suffix in suffixes}
+    for column, its in named.items():
+        right = joined[its] if column == "next_token" else joined[its].fill_null(0)
+        if not joined[column].cast(pl.Int64).equals(right.cast(pl.Int64).rename(column)):
+            yield f"values: {column} does not follow from the triggers"
+
+
+def _observed(evidence: Evidence) -> Iterator[str]:
+    layers, _ = evidence.oracle.keys
+    examples = evidence.tables["examples"].select(pl.col("example").cast(pl.Int64))
+    every = examples.join(pl.DataFrame({"layer": range(1, layers + 1)}), how="cross")
+    for name in ("composition", "refinement"):
+        if not _same_rows(evidence.tables[name], every, ["example", "layer"]):
+            yield f"{name}: not a row for every example and layer"
+
+
+def _refinement(evidence: Evidence) -> Iterator[str]:
+    found, tables = evidence.tables["refinement"], evidence.tables
+    if not found["kind"].cast(pl.String).equals(found.select(kind=kinds()).to_series()):
+        yield "refinement: a kind does not follow from its tokens"
+    beside = found.join(tables["composition"], on=["example", "layer"], suffix="_its")
+    beside = beside.join(tables["examples"].select("example", its_model="model_top"), on="example")
+    if not (beside["output_top"].equals(beside["output_top_its"].rename("output_top"))
+            and beside["ffn_top"].equals(beside["ffn_top_its"].rename("ffn_top"))):  # fmt: skip
+        yield "refinement: its predictions are not those of the table composition"
+    if not beside["model_top"].equals(beside["its_model"].rename("model_top")):
+        yield "refinement: model_top is not that of the table examples"
+
+
+def _along(evidence: Evidence) -> Iterator[str]:
+    options, shown = evidence.config.gallery, _shown(evidence)
+    triggers = evidence.tables["triggers"].join(shown, on=KEY, how="semi")
+    for name, most in (("shading", options.shaded), ("levels", options.triggers if options.shaded else 0)):
+        every = triggers.filter(pl.col("rank") <= most).select(
+            *KEY, "rank", pl.int_ranges(1, pl.col("position").cast(pl.Int64) + 1).alias("position")
+        )
+        every = every.explode("position").drop_nulls("position")
+        if not _same_rows(evidence.tables[name], every, [*KEY, "rank", "position"]):
+            yield f"{name}: not a row for every token of the triggers that the config asks for"
+
+
+def _promoted(evidence: Evidence) -> Iterator[str]:
+    shown = _shown(evidence)
+    for name, score in (("promoted", "probability"), ("demoted", "logit")):
+        found = evidence.tables[name]
+        counts = found.group_by(KEY).agg(
+            pl.col("token_rank").sort().eq(pl.int_range(pl.len())).all().alias("ranks"),
+            pl.col("token").n_unique().alias("tokens"), pl.len().alias("n"),
+        )  # fmt: skip
+        n = int(counts["n"].max() or 0)  # type: ignore[arg-type]
+        fewest = evidence.config.gallery.tokens
+        whole = (counts["n"] == n).all() and counts["ranks"].all() and (counts["tokens"] == n).all()
+        if not _same_rows(counts, shown, KEY) or not whole or n > fewest:
+            yield f"{name}: not the keys that the config asks for, each with {fewest} tokens"
+        sign = -1 if name == "promoted" else 1
+        drop = (sign * found[score].cast(pl.Float64)).alias("score")
+        ordered = found.select(*KEY, drop).select(pl.col("score").diff().over(KEY).fill_null(0))
+        slack = evidence.near.limits.probability
+        if (ordered.to_series() < -slack * (found[score].abs() if name == "promoted" else 1)).any():
+            yield f"{name}: not in the order of its {score}"
+
+
+def _similar(evidence: Evidence) -> Iterator[str]:
+    found, shown, neurons = evidence.tables["similar"], _shown(evidence), evidence.oracle.keys[1]
+    neurons //= evidence.oracle.signs
+    memories = shown.with_columns((pl.col("key") % neurons).cast(pl.UInt16)).unique()
+    counts = found.group_by(*KEY, "of").agg(
+        pl.col("place").sort().eq(1 + pl.int_range(pl.len())).all().alias("places"), pl.len().alias("n"),
+        pl.struct("other_layer", "other_key").n_unique().alias("others"),
+    )  # fmt: skip
+    itself = (pl.col("layer") == pl.col("other_layer")) & (pl.col("key") == pl.col("other_key"))
+    most = min(evidence.config.gallery.similar, evidence.oracle.keys[0] * neurons - 1)
+    whole = counts["places"].all() and (counts["n"] <= most).all() and (counts["others"] == counts["n"]).all()
+    if not whole or len(found.filter(itself)) or len(found.join(memories, on=KEY, how="anti")):
+        yield f"similar: not {most} other memories for each that the gallery shows"
+
+
+def _samples(evidence: Evidence) -> Iterator[str]:
+    config = evidence.config
+    own = coefficient_sample.drawn(evidence.corpus, config.gallery.sampled, config.triggers.positions, config.seed)
+    if not set(evidence.tables["samples"]["sentence"]) <= set(own.tolist()):
+        yield "samples: not the sentences that the seed draws"
+
+
+def _histogram(evidence: Evidence) -> Iterator[str]:
+    fires = _shown(evidence).join(evidence.tables["triggers"], on=KEY, how="semi")
+    for name in ("histogram", "samples"):
+        if len(evidence.tables[name].join(fires, on=KEY, how="anti")):
+            yield f"{name}: not the keys that the config asks for"
