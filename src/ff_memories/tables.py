@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import atomic_write
+from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.precision import ROUNDOFF, Precision
 
 PRECISION = "extraction.precision"  # the key in a file's metadata
@@ -380,6 +380,7 @@ def require_precision(path: str | Path, precision: Precision) -> None:
 def read(path: str | Path) -> pl.DataFrame:
     """Read a table and check its columns and types. Raises ``UserError`` naming the file."""
     schema = TABLES[name_of(path)]
+    require_file(path)
     try:
         frame = pl.read_parquet(path)
     except FileNotFoundError:

@@ -33,7 +33,7 @@ def words(results):
     """Return each sentence's words as the corpus has them, by number."""
     corpus = store.read(results / "corpus" / "corpus.safetensors")
     types = read_types(results / "model" / "types.json")
-    return {number: types.words(corpus.sentence(number)) for number in range(len(corpus))}
+    return {number: types.words(corpus.sentence(number).tolist()) for number in range(len(corpus))}
 
 
 def test_triggers_have_the_texts_that_the_run_read(results, tmp_path):

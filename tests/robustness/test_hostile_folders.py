@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -13,14 +14,20 @@ import pytest
 import tiny
 import torch
 import yaml
-from refusing import says
+from laid_out import lay_out
+from pipeline import config, run_steps
+from refusing import model_step as model_of
+from refusing import run_corpus, says
 from running import BIN, ROOT
 from safetensors.torch import load_file, save_file
-from transformers_run import settings_of
+from transformers_run import prepare, settings_of
 
+from ff_memories import api
 from ff_memories.base.errors import UserError
 from ff_memories.inputs import model_folder
 from ff_memories.model import headers
+from ff_memories.patterns.readers import answers
+from ff_memories.patterns.readers.records import Problems
 
 pytestmark = pytest.mark.more
 TEXTS = ["--train", "train.txt", "--validation", "valid.txt"]
@@ -267,6 +274,156 @@ def test_a_model_that_is_not_fetched_is_not_measured_where_no_memory_holds_it(pr
     code, _, megabytes, said = _child(project, "plan", "--configfile", "my.yaml")
     assert code == 2 and "this run does not fit: a layer and the output layer need " in said
     assert megabytes < 700
+
+
+# ------------------------------------------------------------------------------------------------- what is no file
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def device(path):
+    path.symlink_to("/dev/zero")
+
+
+def listening(path):
+    with socket.socket(socket.AF_UNIX) as held:
+        before = os.getcwd()
+        os.chdir(path.parent)  # a socket's path is short
+        held.bind(path.name)
+        os.chdir(before)
+
+
+def directory(path):
+    path.mkdir()
+
+
+KINDS = (pipe, device, listening, directory)
+MODEL = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "special_tokens_map.json")
+
+
+def put(path, kind):
+    """Put what is no file in a file's place."""
+    path.unlink(missing_ok=True)
+    kind(path)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", MODEL)
+def test_only_regular_files_of_a_model_are_opened(project, capsys, where, kind):
+    put(project / "model" / where, kind)
+    said = f"model/{where}: expected a file, found {'a directory' if kind is directory else 'a pipe or a device'}\n"
+    assert said in says(capsys, "init", "my.yaml", "--model", "model", *TEXTS)
+    (project / "my.yaml").write_text(yaml.safe_dump(settings_of()))
+    for name in ("train.txt", "validation.txt"):
+        (project / name).write_text(tiny.WORDS)
+    assert said in says(capsys, "plan", "--configfile", "my.yaml")
+    if where == "special_tokens_map.json":  # no step opens it
+        return
+    assert said in says(capsys, "transformer-model", "--config", "my.yaml", "--files", "model/config.json", *OUT)
+    with pytest.raises(UserError, match="expected a file"):
+        api.load_model("model")
+
+
+OUT = [part for name in ("weights", "description", "info", "types") for part in (f"--{name}", f"out/{name}")]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["model.safetensors.index.json", "model-00001-of-00002.safetensors"])
+def test_only_regular_files_of_shards_are_opened(tmp_path, capsys, monkeypatch, place, kind):
+    monkeypatch.chdir(tmp_path)
+    tiny.save(tmp_path / "model", "llama", shard="250KB")
+    for name in ("train.txt", "valid.txt"):
+        (tmp_path / name).write_text(tiny.WORDS)
+    assert (tmp_path / "model" / place).is_file()
+    put(tmp_path / "model" / place, kind)
+    assert f"{place}: expected a file" in says(capsys, "init", "my.yaml", "--model", "model", *TEXTS)
+
+
+INPUTS = {
+    "model.pt": "--checkpoint",
+    "dict.txt": "--dictionary",
+    "train.txt": "--train",
+    "validation.txt": "--validation",
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [*INPUTS, "my.yaml"])
+def test_only_regular_files_are_opened_as_checkpoint_dictionary_text_or_config(
+    folder, capsys, monkeypatch, name, kind
+):  # fmt: skip
+    monkeypatch.chdir(folder)
+    put(folder / name, kind)
+    said = f"{name}: expected a file, found"
+    given = [part for file, option in INPUTS.items() for part in (option, file)]
+    assert said in says(capsys, "init", "my.yaml", *given, *(["--force"] if name == "my.yaml" else []))
+    if name != "my.yaml":
+        (folder / "my.yaml").write_text(yaml.safe_dump(config()))
+    assert said in says(capsys, "plan", "--configfile", "my.yaml")
+    if name in ("train.txt", "validation.txt"):
+        assert said in says(capsys, *run_corpus(folder))
+    elif name != "my.yaml":
+        assert said in says(capsys, *model_of(folder))
+        with pytest.raises(UserError, match="expected a file, found"):
+            api.load_model("model.pt", "dict.txt")
+    else:
+        for words in ("trace text", "show --layer 1 --key 0", "export hf-dataset --out ds", "fetch", "verify"):
+            assert said in says(capsys, *words.split(), "--configfile", "my.yaml")
+
+
+TABLES = "results/small/tables"
+# What a run made or people sent, and a command that reads it.
+READ = {
+    "results/small/model/info.json": "trace text --configfile my.yaml",
+    "results/small/model/model.json": "trace text --configfile my.yaml",
+    "results/small/model/types.json": "trace text --configfile my.yaml",
+    "results/small/model/model.safetensors": "trace text --configfile my.yaml",
+    "results/small/tables/triggers.parquet": "show --layer 1 --key 0 --top 3 --configfile my.yaml",
+    "results/small/tables/sentences.parquet": f"export sample --examples {TABLES}/examples.parquet --out sample "
+    f"--sentences {TABLES}/sentences.parquet",
+    "results/small/corpus/corpus.safetensors": "export neuronpedia --configfile my.yaml --out np",
+    "someone.csv": "annotate score --files someone.csv --configfile my.yaml",
+    "text.txt": "trace --file text.txt --configfile my.yaml",
+    "triggers.jsonl": "export texts --jsonl triggers.jsonl --out texts",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small run of a gated model."""
+    folder = tmp_path_factory.mktemp("run")
+    settings = prepare(folder, "llama", train=60, validation=30)
+    lay_out(folder, run_steps(folder, settings), "small")
+    return folder
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", [pipe, device, directory])
+@pytest.mark.parametrize("name", READ)
+def test_only_regular_files_are_opened_of_what_a_run_made_or_people_sent(
+    run, tmp_path, monkeypatch, capsys, name, kind
+):
+    here = shutil.copytree(run, tmp_path / "here")
+    monkeypatch.chdir(here)
+    (here / name).parent.mkdir(parents=True, exist_ok=True)
+    put(here / name, kind)
+    assert name.rpartition("/")[2] in says(capsys, *READ[name].split())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", [pipe, device])
+def test_only_regular_files_are_opened_as_answers(tmp_path, kind):
+    for name in ("answers.jsonl", "answers/i0123456789-0123456789.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        put(tmp_path / name, kind)
+    for path in (tmp_path / "answers.jsonl", tmp_path / "answers"):
+        with pytest.raises(UserError, match="expected a file, found a pipe or a device"):
+            answers.read(path, "model", {}, Problems())
 
 
 def _measured(folder, config):

@@ -23,13 +23,16 @@ def wrote(folder: Path) -> None:
 
 
 def require_file(path: str | Path) -> None:
-    """Raise ``UserError`` if a path exists and is not a file: reading a pipe could block forever.
+    """Raise ``UserError`` if a path exists and is not a regular file: opening a pipe could block forever.
 
     A missing path passes; the code that opens it gives a better message.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise UserError(f"{path}: expected a file, found {'a directory' if path.is_dir() else 'a pipe or a device'}")
+        raise UserError(
+            f"{path}: expected a file, found {'a directory' if path.is_dir() else 'a pipe or a device'}",
+            "give the path of a regular file",
+        )
 
 
 @contextmanager

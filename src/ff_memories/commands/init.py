@@ -48,6 +48,8 @@ def run(args: argparse.Namespace) -> None:
     require_file(args.config)
     _refuse_combinations(args)
     for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
+        if path is not None:
+            require_file(path)
         if path is not None and not Path(path).is_file():
             raise UserError(f"{path}: no such file")
     data = config.usual() | {"run": args.config.stem}

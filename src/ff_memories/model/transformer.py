@@ -28,6 +28,7 @@ from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import require_file
 from ff_memories.base.precision import Precision
 from ff_memories.base.seeds import generator
 from ff_memories.model import headers, packed
@@ -309,6 +310,7 @@ def around(
 
 def read_description(path: Path) -> TransformerDescription:
     """Read a model.json. Raises ``UserError`` where it is not that of a model of `transformers`."""
+    require_file(path)
     try:
         return TypeAdapter(TransformerDescription).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError) as error:
