@@ -54,6 +54,7 @@ find_producers_by_path(workflow.rules)
 
 
 onstart:
+    run_.check_outputs()
     if not run_.inside_dvc:  # inside DVC, DVC has compared all inputs with its lock
         refuse_edited(workflow)
 
