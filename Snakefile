@@ -55,6 +55,7 @@ find_producers_by_path(workflow.rules)
 
 onstart:
     run_.check_outputs()
+    keep(run_.config, run_.file)
     if not run_.inside_dvc:  # inside DVC, DVC has compared all inputs with its lock
         refuse_edited(workflow)
 

@@ -17,6 +17,7 @@ from ff_memories.workflow.run import (
     name_inputs,
     use_tools_of_this_environment,
 )
+from ff_memories.workflow.run_names import doubts, keep, refuse_taken
 from snakemake.exceptions import WorkflowError
 
 if workflow.config_settings.config:
@@ -41,7 +42,8 @@ try:
     heed_dvc(run_.inside_dvc, workflow.is_main_process)
     if workflow.is_main_process:
         if not only_read():
-            for line in run_.check_inputs():
+            refuse_taken(run_.config, run_.file)
+            for line in run_.check_inputs() + doubts(run_.config, run_.file):
                 logger.warning(line)
         take_over()
 except UserError as error:

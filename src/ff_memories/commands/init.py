@@ -12,6 +12,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
 from ff_memories.inputs import hub, model_folder
+from ff_memories.workflow import run_names
 from ff_memories.workflow.run import Run
 
 
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace) -> None:
     for setting in args.set:
         _set(data, setting)
     text = render(data)
-    Run(config.yaml_of(text, str(args.config)), str(args.config))
+    run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
+    run_names.refuse_named(run_.config, run_.file)
     write_whole(args.config, text)
     print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
 
