@@ -97,6 +97,7 @@ CONFIGS: dict[str, tuple[dict, str]] = {
     "many types": ({"vocab_size": 10**7}, "model.embed_tokens.weight is (300, 48), by config.json (10000000, 48)"),
     "wide heads": ({"head_dim": 60_000}, "config.json says attention of 4 heads, 240000 wide; no weights are"),
     "many heads": ({"num_attention_heads": 5000}, "config.json says attention of 5000 heads, 60000 wide"),
+    "more groups than heads": ({"num_key_value_heads": 5000}, "config.json says 4 heads of attention in 5000 groups"),
     "two depths": ({"n_layer": 4}, "config.json: contradicts itself: num_hidden_layers 3 and n_layer 4"),
     "an epsilon that is none": ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan; expected a finite number"),
     "a negative epsilon": ({"rms_norm_eps": -1e-5}, "rms_norm_eps is -1e-05; expected a number from 0 to 1"),
@@ -209,6 +210,14 @@ def test_so_does_the_model_step(project, capsys, what):
     found = says(capsys, *model_step(project / "model", project / "out"))
     assert said in found or what in ("an infinite weight", "a weight that is none", "infinite in bfloat16")
     assert not (project / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "opt"])
+def test_learned_positions_are_as_many_as_the_config_says(name, tmp_path):
+    folder = tiny.save(tmp_path / "model", name)
+    edit(folder, **{"n_positions" if name == "gpt2" else "max_position_embeddings": 16_000_000})
+    with pytest.raises(UserError, match=r"weight is \(6[02], 48\), by config.json \(1600000[02], 48\)"):
+        model_folder.check(folder, "auto", "here")
 
 
 @pytest.mark.parametrize("name", tiny.CONFIGS)

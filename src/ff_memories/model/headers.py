@@ -32,6 +32,7 @@ EXPONENT = {  # where all bits of a number's exponent are set, it is infinite or
 TRANSPOSED = ("gpt2",)  # types that store matrices as (inputs, outputs)
 FOUR_TIMES = ("gpt2", "gptj", "falcon", "bloom")  # types with 4 d memories unless their config says otherwise
 EMBEDDINGS = re.compile(r"(^|\.)(wte|embed_tokens|embed_in|word_embeddings)\.weight$")
+POSITIONS = re.compile(r"(^|\.)(wpe|embed_positions)\.weight$")
 AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
 
 
@@ -194,8 +195,14 @@ def _compare(config: dict[str, Any], family: Family, shapes: Mapping[str, tuple[
     across = heads * (config.get("head_dim") or width // heads)
     if across not in {n for shape in first.values() for n in shape}:
         raise UserError(f"{where}: config.json says attention of {heads} heads, {across} wide; no weights are", AGAIN)
+    shared = config.get("num_key_value_heads") or heads
+    if heads % shared:
+        raise UserError(f"{where}: config.json says {heads} heads of attention in {shared} groups", AGAIN)
     last = f"{family.final_norm}.weight"
     _same(next((s for n, s in shapes.items() if f".{last}".endswith(f".{n}")), None), (width,), last, where)
+    for name in (name for name in shapes if POSITIONS.search(name)):
+        rows = told(config_file.POSITIONS) + (2 if kind == "opt" else 0)  # the first two of OPT are never read
+        _same(shapes[name], (rows, width), name, where)
     embedding = next((name for name in shapes if EMBEDDINGS.search(name)), "the embedding of tokens")
     _same(shapes.get(embedding), (vocab, config.get("word_embed_proj_dim") or width), embedding, where)
 
