@@ -54,6 +54,8 @@ find_producers_by_path(workflow.rules)
 
 
 onstart:
+    run_.check_outputs()
+    keep(run_.config, run_.file)
     if not run_.inside_dvc:  # inside DVC, DVC has compared all inputs with its lock
         refuse_edited(workflow)
 
@@ -68,3 +70,5 @@ onsuccess:
         )
     if not run_.inside_dvc and (outcome := run_.outcome()):
         logger.info(outcome)
+    if not run_.inside_dvc and (lines := said(workflow, run_.results, run_.file)):
+        logger.warning(lines)

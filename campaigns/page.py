@@ -123,6 +123,7 @@ HELD = {
     "sources": "downloads: broken connections, failing mirrors, changed files, wrong hashes, bad archives",
     "hostile_checkpoints": "checkpoints that try to run code, fill memory or disk, or lie about their contents",
     "hostile_config": "paths, names and YAML that try to run commands, leave the folder or exhaust memory",
+    "hostile_folders": "folders with a model of `transformers` that lie about sizes, are damaged or hold pipes",
     "hostile_text": "words that try to become markup, formulas, LaTeX commands or terminal codes; huge words and lines",
 }
 

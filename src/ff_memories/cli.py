@@ -89,6 +89,7 @@ def main(argv: list[str] | None = None) -> None:
         )
         run = arguments(words, parser)
         args = parser.parse_args(argv[2:] if list(words) == argv[:2] else argv[1:])
+        _refuse_pipes(args)
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
             end_with(int(snakemake))  # a job that outlived Snakemake would write the same files as the next run's jobs
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
@@ -126,6 +127,14 @@ def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callab
     parser.description = module.__doc__
     module.arguments(parser)
     return module.run
+
+
+def _refuse_pipes(args: argparse.Namespace) -> None:
+    """Raise ``UserError`` for an option that names a pipe, a socket or a device: opening it could block forever."""
+    for given in vars(args).values():
+        for path in given if isinstance(given, list) else [given]:
+            if isinstance(path, Path) and not path.is_dir():
+                files.require_file(path)
 
 
 def overview() -> str:

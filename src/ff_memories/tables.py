@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import atomic_write
+from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.precision import ROUNDOFF, Precision
 
 PRECISION = "extraction.precision"  # the key in a file's metadata
@@ -337,6 +337,9 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32", neurons: int | None = None) -> None:
     """Check a table against its schema and write it atomically, sorted by its key.
 
+    Raises:
+        UserError: a number is none, as what comes of numbers that overflow.
+
     Args:
         precision: if it is not float32, the file's metadata record it.
         neurons: d_m, where keys count both signs; the metadata record it.
@@ -345,6 +348,8 @@ def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32
     if neurons is not None:
         sign = pl.when(pl.col("key").is_not_null()).then(1 - 2 * (pl.col("key") >= neurons).cast(SIGN)).alias("sign")
         frame, said = frame.with_columns(sign, pl.col("key") % neurons), said | {NEURONS: str(neurons)}
+    if odd := [name for name in frame.columns if frame[name].dtype.is_float() and frame[name].is_nan().any()]:
+        raise UserError(f"{path}: NaN in {odd[0]!r}: the model's numbers overflow", "use another checkpoint")
     frame = conform(frame, TABLES[name_of(path)])
     with atomic_write(path) as partial:
         frame.write_parquet(
@@ -397,6 +402,7 @@ def read(path: str | Path, name: str | None = None) -> pl.DataFrame:
     """
     name = name_of(path) if name is None else name
     schema = TABLES[name]
+    require_file(path)
     try:
         frame = pl.read_parquet(path)
     except FileNotFoundError:

@@ -112,11 +112,11 @@ CONFIGS: dict[str, tuple[dict, str]] = {
     "quantised": ({"quantization_config": {"bits": 4}}, "the weights are quantised"),
     "an unknown type": ({"model_type": "gpt99"}, "no causal language model of type 'gpt99'"),
     "no type": ({"model_type": None}, "no JSON object with a model_type"),
-    "other sizes": ({"n_layer": 4}, "missing keys"),
-    "more weights than layers": ({"n_layer": 2}, "unexpected keys"),
-    "another width": ({"n_embd": 52}, "mismatched keys"),
-    "impossible sizes": ({"n_head": 7}, "not a readable gpt2 model"),
-    "a number that is none": ({"n_embd": "many"}, "not a readable gpt2 model"),
+    "other sizes": ({"n_layer": 4}, "config.json says 4 layers, the weights have 3 layers"),
+    "more weights than layers": ({"n_layer": 2}, "config.json says 2 layers, the weights have 3 layers"),
+    "another width": ({"n_embd": 52}, "mlp.c_proj.weight is (160, 48), by config.json (160, 52)"),
+    "impossible sizes": ({"n_head": 7}, "attention of 7 heads, 42 wide; no weights are"),
+    "a number that is none": ({"n_embd": "many"}, "n_embd is many; expected a whole number"),
 }  # fmt: skip
 
 
@@ -141,6 +141,11 @@ def short_of_one(folder):
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
+def short_of_all(folder):
+    weights = load_file(folder / "model.safetensors")
+    save_file({n: w for n, w in weights.items() if "c_attn.bias" not in n}, folder / "model.safetensors")
+
+
 def cut(folder):
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:5000])
 
@@ -149,8 +154,9 @@ FILES = {
     "no config": (lambda f: without(f, "config.json"), "config.json: no such file"),
     "no weights": (lambda f: without(f, "model.safetensors"), "not a readable gpt2 model"),
     "pickled weights": (pickled, "not a readable gpt2 model"),
-    "a weight missing": (short_of_one, "1 missing keys: transformer.h.1.mlp.c_fc.weight"),
-    "cut weights": (cut, "not a readable gpt2 model"),
+    "a weight missing": (short_of_one, "layer 1 lacks mlp.c_fc.weight, which others have"),
+    "a weight missing everywhere": (short_of_all, "3 missing keys: transformer.h.0.attn.c_attn.bias"),
+    "cut weights": (cut, "model.safetensors: cut: 5,000 bytes"),
     "no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: no JSON"),
     "a list": (lambda f: (f / "config.json").write_text("[]"), "no JSON object with a model_type"),
     "nested without end": (lambda f: (f / "config.json").write_text("[" * 10**5), "config.json: no JSON"),

@@ -43,7 +43,7 @@ def test_nulls_stand_where_they_may_and_what_is_no_number_nowhere(tmp_path):
     frame = pl.DataFrame([row | {"verdict": "holds"}], schema=tables.TABLES["sensitivity"].columns)
     tables.write(frame, tmp_path / "sensitivity.parquet")
     assert tables.read(tmp_path / "sensitivity.parquet")["measured"].to_list() == [None]
-    with pytest.raises(ValueError, match="NaN in 'measured'"):
+    with pytest.raises(UserError, match=r"sensitivity\.parquet: NaN in 'measured': the model's numbers overflow"):
         tables.write(frame.with_columns(measured=pl.lit(float("nan"))), tmp_path / "sensitivity.parquet")
 
 

@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import pickle
+import re
 import subprocess
 import time
 import zipfile
@@ -18,6 +19,8 @@ from factories import words, write_checkpoint, write_dictionary
 from pipeline import SMALL, config, run_steps, write_inputs
 from refusing import TYPES, model_step, run_corpus, says
 from running import BIN, ROOT, command
+from safetensors.torch import load_file, save_file
+from transformers_run import prepare
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
@@ -322,7 +325,34 @@ def test_numbers_that_overflow_are_refused(folder, capsys):
             content["model"][f"decoder.layers.{layer}.fc1.weight"].mul_(1e30)
 
     rewrite(folder, blow_up)
-    assert "not finite" in steps_fail(folder, capsys, config())
+    said = steps_fail(folder, capsys, config())
+    found = re.match(r"error: sentences (\d+) to (\d+): numbers that the model computes overflow in float32\n", said)
+    assert found and int(found[1]) < int(found[2])
+
+
+OVERFLOWS = {  # what becomes how many times larger, and what is said to overflow
+    "values": ({"down_proj": 1e37}, "layer 1: squares of coefficients times value lengths overflow in float32"),
+    "values of one layer": ({"2.mlp.down_proj": 1e30}, "layer 3: squares of coefficients times value lengths"),
+    "keys and gates of the last layer": (
+        {"2.mlp.up_proj": 1e25, "2.mlp.gate_proj": 1e25}, ": numbers that the model computes overflow in float32",
+    ),
+    "the output layer": ({"lm_head": 1e38}, "overflow in float32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OVERFLOWS)
+def test_weights_that_overflow_in_a_gated_model_are_refused(tmp_path, capsys, what):
+    changes, why = OVERFLOWS[what]
+    settings = prepare(tmp_path, "llama", train=60, validation=30)
+    path = tmp_path / "model" / "model.safetensors"
+    weights = load_file(path)
+    for part, factor in changes.items():
+        for name in [name for name in weights if part in name]:
+            weights[name] *= factor
+    save_file(weights, path, {"format": "pt"})
+    said = steps_fail(tmp_path, capsys, settings)
+    assert why in said or "does not hold" in said  # the proof of the model's row
+    assert "fix: " in said
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

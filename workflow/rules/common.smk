@@ -8,6 +8,7 @@ from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.workflow.at_work import heed_dvc, take_over
+from ff_memories.workflow.lacking import said, when_nothing_is_done
 from ff_memories.workflow.processes import STARTED_BY
 from ff_memories.workflow.records import refuse_edited
 from ff_memories.workflow.stages import only_read
@@ -17,6 +18,7 @@ from ff_memories.workflow.run import (
     name_inputs,
     use_tools_of_this_environment,
 )
+from ff_memories.workflow.run_names import doubts, keep, refuse_taken
 from snakemake.exceptions import WorkflowError
 
 if workflow.config_settings.config:
@@ -41,8 +43,11 @@ try:
     heed_dvc(run_.inside_dvc, workflow.is_main_process)
     if workflow.is_main_process:
         if not only_read():
-            for line in run_.check_inputs():
+            refuse_taken(run_.config, run_.file)
+            for line in run_.check_inputs() + doubts(run_.config, run_.file):
                 logger.warning(line)
+        if not only_read() and not run_.inside_dvc:
+            when_nothing_is_done(logger, lambda: said(workflow, run_.results, run_.file))
         take_over()
 except UserError as error:
     raise WorkflowError(str(error))

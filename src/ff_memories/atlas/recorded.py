@@ -13,6 +13,7 @@ from ff_memories.atlas.member import PATTERNS, Member
 from ff_memories.atlas.panels import NUMBERS, PANELS
 from ff_memories.atlas.text import Text
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 from ff_memories.claims.register import register
 from ff_memories.exports.published import without_folders
 from ff_memories.model.info import NEEDED
@@ -59,6 +60,7 @@ def read(folder: Path) -> list[Member]:
     """
     path = folder / FILE
     again = "draw that atlas again from its runs, or fetch the file again"
+    require_file(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("version") != VERSION:

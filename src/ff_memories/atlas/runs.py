@@ -16,6 +16,7 @@ from ff_memories.atlas.text import Text
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.files import require_file
 from ff_memories.claims import summary
 from ff_memories.claims.register import register
 from ff_memories.model.info import read_info
@@ -187,6 +188,7 @@ def _claims(folder: Path) -> dict[str, dict[str, Any]]:
     if table.is_file():
         rows = {row["claim"]: row for row in schemas.read(table).iter_rows(named=True)}
     else:
+        require_file(plain)
         try:
             rows = json.loads(plain.read_text(encoding="utf-8"))
             rows = {claim: {"measured": row["measured"], "verdict": row["verdict"]} for claim, row in rows.items()}

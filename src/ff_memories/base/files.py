@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,23 +24,36 @@ def wrote(folder: Path) -> None:
 
 
 def require_file(path: str | Path) -> None:
-    """Raise ``UserError`` if a path exists and is not a file: reading a pipe could block forever.
+    """Raise ``UserError`` if a path exists and is not a regular file: opening a pipe could block forever.
 
     A missing path passes; the code that opens it gives a better message.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise UserError(f"{path}: expected a file, found {'a directory' if path.is_dir() else 'a pipe or a device'}")
+        raise UserError(
+            f"{path}: expected a file, found {'a directory' if path.is_dir() else 'a pipe or a device'}",
+            "give the path of a regular file",
+        )
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; it replaces ``path`` when the block ends without an error."""
+    """Yield a temporary path to write to; it replaces ``path`` when the block ends without an error.
+
+    Raises:
+        OSError: the system refuses to write; libraries that raise errors of their own quote its number.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     try:
-        yield partial
+        partial.touch()
+        try:
+            yield partial
+        except Exception as error:
+            if isinstance(error, OSError) or (said := re.search(r"\(os error (\d+)\)", str(error))) is None:
+                raise
+            raise OSError(int(said[1]), os.strerror(int(said[1])), str(path)) from None
         mask = os.umask(0)
         os.umask(mask)
         partial.chmod(0o666 & ~mask)  # some libraries write files that only their owner can read

@@ -12,6 +12,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
 from ff_memories.inputs import hub, model_folder
+from ff_memories.workflow import run_names
 from ff_memories.workflow.run import Run
 
 
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace) -> None:
     require_file(args.config)
     _refuse_combinations(args)
     for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
+        if path is not None:
+            require_file(path)
         if path is not None and not Path(path).is_file():
             raise UserError(f"{path}: no such file")
     data = config.usual() | {"run": args.config.stem}
@@ -67,7 +70,8 @@ def run(args: argparse.Namespace) -> None:
     for setting in args.set:
         _set(data, setting)
     text = render(data)
-    Run(config.yaml_of(text, str(args.config)), str(args.config))
+    run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
+    run_names.refuse_named(run_.config, run_.file)
     write_whole(args.config, text)
     print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
 

@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> None:
     sources = {kind: run_.source(kind) for kind in ("text", "model", "pipeline")}
     shape, tokens = _shape(run_, sources["model"]), _tokens(run_, sources["text"])
     _refuse_unknown_keys(config, shape)
+    _refuse_wide(shape)
     wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
     archives = sum(_bytes(source) for source in wanting)
     speed = estimate.calibrate(shape, device, config.execution.batch_tokens, args.threads, config.extraction.precision)
@@ -77,6 +78,17 @@ def _refuse_unknown_keys(config: Config, shape: estimate.Shape) -> None:
         found = found or [np.arange(neurons)] * shape.layers
         own = pl.DataFrame(chosen.keys(found, neurons, 1), schema=["layer", "key"], orient="row")
         chosen.in_gallery(config.gallery.keys, own, shape.layers, neurons, config.seed)
+
+
+def _refuse_wide(shape: estimate.Shape) -> None:
+    """Raise ``UserError`` for a model of which this machine cannot hold one layer, on which its speed is measured."""
+    layer = 4 * (4 * shape.model**2 + 2 * shape.keys * shape.model + shape.head * shape.model)
+    if layer > (memory := psutil.virtual_memory().total):
+        raise UserError(
+            f"this run does not fit: a layer and the output layer need {layer / 1e9:,.0f} GB of memory, but this "
+            f"machine has {memory / 1e9:.0f} GB",
+            "use a smaller model, or a larger machine",
+        )
 
 
 def _show(
@@ -137,12 +149,14 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:
-    from ff_memories.model import config_file, transformer  # the library takes seconds to load
+    from ff_memories.model import config_file, headers, transformer  # the library takes seconds to load
 
     if described.exists():
         return transformer.read_description(described)
     path = _model_file(run_, model_folder.CONFIG)
-    return transformer.sizes(config_file.read(path.parent), run_.config.triggers.signs, str(path))
+    plain = config_file.read(path.parent)
+    headers.check(path.parent, plain, str(path.parent))
+    return transformer.sizes(plain, run_.config.triggers.signs, str(path))
 
 
 def _model_file(run_: Run, name: str) -> Path:

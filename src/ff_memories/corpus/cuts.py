@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import atomic_write
+from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.segment import Segmenter
 from ff_memories.corpus.text import paragraphs
@@ -69,6 +69,7 @@ def save(cuts: Cuts, path: str | Path) -> None:
 
 def load(path: str | Path) -> Cuts:
     """Read a shard's cuts. Raises ``UserError`` if the file is damaged."""
+    require_file(path)
     try:
         return Cuts(**load_file(path))
     except (SafetensorError, OSError, TypeError) as error:

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import atomic_write
+from ff_memories.base.files import atomic_write, require_file
 from ff_memories.corpus.sentences import Sentences
 
 
@@ -58,6 +58,7 @@ def read(path: str | Path) -> Corpus:
     """Read a corpus file. Raises ``UserError`` if it is damaged."""
     from safetensors import safe_open
 
+    require_file(path)
     try:
         arrays = load_file(path)
         with safe_open(path, framework="np") as file:

@@ -222,6 +222,7 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
 
 def _json(path: Path) -> dict[str, Any]:
     """Return a JSON file's mapping; an empty one where there is none. Raises ``UserError`` where it is damaged."""
+    require_file(path)
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 from ff_memories.base.progress import Progress
 from ff_memories.inputs.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests, files_of
 
@@ -194,6 +195,7 @@ def _place(path: Path, target: Path) -> None:
 
 
 def _sha256(path: Path) -> str | None:
+    require_file(path)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,17 +1,17 @@
 """A folder with a model of `transformers`: which of its files a run reads, and their digests."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
-from ff_memories.model import config_file, families
+from ff_memories.model import config_file, families, headers
 
-CONFIG, TOKENIZER, INDEX = "config.json", "tokenizer.json", "model.safetensors.index.json"
-SINGLE, PICKLED = "model.safetensors", "pytorch_model.bin"
+CONFIG, TOKENIZER, PICKLED = "config.json", "tokenizer.json", "pytorch_model.bin"
+SINGLE, INDEX = headers.SINGLE, headers.INDEX
 OTHERS = ("tokenizer_config.json", "special_tokens_map.json")  # read where they are there
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
 
@@ -20,12 +20,16 @@ def files_of(folder: str | Path) -> list[str]:
     """Return the names of a folder's files that a run reads, sorted.
 
     Raises:
-        UserError: there is no such folder, or it lacks weights, a shard of them, the config or the tokenizer.
+        UserError: there is no such folder, it lacks weights, a shard of them, the config or the tokenizer, or one of
+            these is not a file.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "give a folder that `transformers` saved a model in")
-    return chosen({path.name for path in folder.iterdir() if path.is_file()}, str(folder), lambda: folder / INDEX)
+    names = chosen({path.name for path in folder.iterdir()}, str(folder), lambda: folder / INDEX)
+    for name in names:
+        require_file(folder / name)
+    return names
 
 
 def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list[str]:
@@ -63,16 +67,17 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
 
 
 def check(folder: Path, start: str, where: str) -> None:
-    """Refuse what the model step would refuse, as far as config.json and the tokenizer tell.
+    """Refuse what the model step would refuse, as far as it shows before a model is built.
 
     Args:
-        folder: has both files; its weights are not looked at.
+        folder: has config.json and the tokenizer. Of safetensors that are there, the headers are read, and small
+            weights as well.
         start: ``model.start``.
         where: the model, for messages.
 
     Raises:
-        UserError: the model's family has no row, config.json names code or experts, the weights are quantised, or the
-            tokenizer is not the model's.
+        UserError: the model's family has no row, config.json names code or experts, the weights are quantised, cut,
+            infinite or not those of config.json, or the tokenizer is not the model's.
     """
     try:
         plain = config_file.read(folder)
@@ -80,19 +85,16 @@ def check(folder: Path, start: str, where: str) -> None:
         types = plain.get("vocab_size")
         tokenizer = Tokenizer.read(folder / TOKENIZER, types if isinstance(types, int) and types > 0 else None)
         start_of(folder, plain, tokenizer, start, str(folder))
+        headers.refuse_odd_numbers(headers.check(folder, plain, str(folder)))
     except UserError as error:
         raise UserError(str(error).replace(str(folder), where)) from None
 
 
 def _shards(index: Path, where: str) -> set[str]:
     try:
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{where}: {INDEX} is not an index of weights ({error})", "fetch the file again") from None
-    for name in shards:
-        if not isinstance(name, str) or "/" in name or not name.endswith(".safetensors"):
-            raise UserError(f"{where}: {INDEX} names {name!r}, which is not a safetensors file beside it", _SAFE)
-    return shards
+        return headers.shards(index)
+    except UserError as error:
+        raise UserError(str(error).replace(str(index.parent), where)) from None
 
 
 def digests(folder: str | Path, names: Iterable[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching
+from ff_memories.memories import batching, finite
 from ff_memories.memories.refinement import kinds
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
@@ -216,7 +216,7 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, besi
     last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
     given, residuals, updates, fires, effective = [], [], [], [], []
     x = decoder.embed(batch)
-    for layer in decoder.layers:
+    for number, layer in enumerate(decoder.layers, 1):
         if beside:
             given.append(x[last])
         seen = layer(x, batch)
@@ -225,6 +225,9 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, besi
         updates.append(seen.update[last])
         m = seen.coefficients[last]
         energies = (m * layer.values[: m.shape[1]].float().norm(dim=1)).square()
+        finite.require(f"layer {number}: memory coefficients", m)
+        finite.require(f"layer {number}: residuals and updates", residuals[-1], updates[-1])
+        finite.require(f"layer {number}: squares of coefficients times value lengths", energies)
         fires.append(_active(m, energies, memories, decoder.signs))
         effective.append(effective_memories(energies))
     r, y = torch.stack(residuals, 1), torch.stack(updates, 1)

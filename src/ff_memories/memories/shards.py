@@ -8,7 +8,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import atomic_write
+from ff_memories.base.files import atomic_write, require_file
 from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
 
 
@@ -26,6 +26,7 @@ def save(best: TopTriggers, path: str | Path) -> None:
 
 def load(path: str | Path) -> TopTriggers:
     """Read the lists of a shard. Raises ``UserError`` when the file is missing or damaged."""
+    require_file(path)
     try:
         with safe_open(path, framework="pt") as file:
             shape = json.loads(file.metadata()["shape"])

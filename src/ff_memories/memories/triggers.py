@@ -7,11 +7,10 @@ import numpy as np
 import torch
 
 from ff_memories.base import seeds
-from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching
+from ff_memories.memories import batching, finite
 from ff_memories.memories.checkpoints import Checkpoint
 from ff_memories.memories.firing import fired
 from ff_memories.memories.topk import Entries, TopTriggers
@@ -126,11 +125,8 @@ def run_batch(
             own = fired(coefficients, rows.weights, decoder.signs)
             counts[index, columns[index].names(torch.arange(len(own), device=own.device))] = own
         x = seen.output
-    if not torch.isfinite(seen.residual).all():
-        raise UserError(
-            f"the model's numbers are not finite in sentences {part.sentences[0]} to {part.sentences[-1]}",
-            "the weights overflow in float32: use another checkpoint",
-        )
+    place = f"sentences {min(part.sentences)} to {max(part.sentences)}: numbers that the model computes"
+    finite.require(place, seen.residual, seen.coefficients.amax(), seen.coefficients.amin())
     best.fired += counts
 
 

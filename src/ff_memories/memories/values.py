@@ -8,7 +8,7 @@ import torch
 
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import chosen
+from ff_memories.memories import chosen, finite
 from ff_memories.memories.targets import targets as targets
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
@@ -67,6 +67,7 @@ def value_predictions(
                         parts[name].append(np.zeros(len(wanted[part]), kind))
                 progress.step(len(wanted[part]))
     grids = [np.concatenate(parts[name]).reshape(target.shape) for name in names]
+    finite.require("predictions of values", *(torch.from_numpy(grids[i]) for i in (1, 4)))
     return {"all": Predicted(*grids[:3]), "trained": Predicted(*grids[3:])}
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 from ff_memories.model.converted import Description, Weights
 
 
@@ -52,6 +53,7 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
     Raises ``UserError`` if it is damaged, would run code, or holds more than its size on the disk.
     """
     path = Path(path)
+    require_file(path)
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint", "check model.checkpoint, or pull it with: dvc pull")
     loaded = _unpickle(path)
@@ -68,6 +70,7 @@ def load_tensors(path: Path) -> Weights:
 
 
 def _unpickle(path: Path) -> Any:
+    require_file(path)
     try:
         _check_zip(path)
         with torch.serialization.safe_globals(_ALLOWED), warnings.catch_warnings(action="ignore"):

@@ -3,34 +3,58 @@
 import json
 import re
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 
 LARGEST = 1 << 20  # bytes
+SAVED = "give the config.json that was saved with the model"
 EXPERTS = re.compile(r"(num_local|num|n_routed|moe_num)_experts")
 CODE = re.compile(r"auto_map|custom_pipelines|.*(attn|experts)_implementation.*")
+
+# Sizes, each under all of its names: whole numbers from 1 to the largest. A layer's number fits one byte of a table.
+DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+WIDTH = ("hidden_size", "n_embd", "n_embed", "d_model")
+KEYS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+HEADS = ("num_attention_heads", "n_head")
+VOCAB = ("vocab_size",)
+POSITIONS = ("max_position_embeddings", "n_positions")
+SIZES = {
+    **dict.fromkeys(DEPTH, 255),
+    **dict.fromkeys((*WIDTH, "word_embed_proj_dim"), 1 << 17),
+    **dict.fromkeys(KEYS, 1 << 20),
+    **dict.fromkeys((*HEADS, "num_key_value_heads", "num_kv_heads", "head_dim"), 1 << 16),
+    **dict.fromkeys((*VOCAB, *POSITIONS, "n_ctx", "seq_length"), 1 << 24),
+}
+EPSILON = re.compile(r".*(_|^)(eps|epsilon)")
+POSITIVE = ("rope_theta", "rotary_emb_base", "attn_logit_softcapping", "final_logit_softcapping",
+            "query_pre_attn_scalar")  # fmt: skip
 
 
 def read(folder: Path) -> dict[str, Any]:
     """Return the content of a folder's config.json.
 
     Raises:
-        UserError: there is none, it is no JSON object, it names code, or the weights are quantised.
+        UserError: there is none, it is no JSON object, it names code, a number in it is out of range, or the weights
+            are quantised.
     """
     path = folder / "config.json"
+    require_file(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file", "give the folder that `transformers` saved the model in")
     if path.stat().st_size > LARGEST:
-        raise UserError(f"{path}: larger than {LARGEST >> 20} MiB, which no config.json is")
+        raise UserError(f"{path}: larger than {LARGEST >> 20} MiB, which no config.json is", SAVED)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        entries = list(_entries(content))
     except (ValueError, RecursionError) as fault:
-        raise UserError(f"{path}: no JSON ({fault})") from None
+        raise UserError(f"{path}: no JSON ({fault})", SAVED) from None
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise UserError(f"{path}: no JSON object with a model_type", "give the config.json that `transformers` saved")
-    for key, value in _entries(content):
+    for key, value in entries:
         if not value or isinstance(value, bool):
             continue
         if CODE.fullmatch(key):
@@ -42,7 +66,49 @@ def read(folder: Path) -> dict[str, Any]:
                 f"{path}: a mixture of experts ({key}: {value}); which memories exist depends on the token",
                 "use a dense model",
             )
+    check_numbers(content, str(path))
     return content
+
+
+def check_numbers(content: dict[str, Any], where: str) -> None:
+    """Raise ``UserError`` for a size that no model has, or a number that is none; ``where``: the file, for messages."""
+    for key, value in _entries(content):
+        for number in _flat(value):
+            if isinstance(number, float) and not isfinite(number):
+                raise _odd(where, key, number, "a finite number")
+        if value is None:
+            continue
+        whole, plain = type(value) is int, type(value) in (int, float)
+        if key in SIZES and not (whole and 1 <= value <= SIZES[key]):
+            raise _odd(where, key, value, f"a whole number from 1 to {SIZES[key]:,}")
+        if EPSILON.fullmatch(str(key)) and not (plain and 0 <= value < 1):
+            raise _odd(where, key, value, "a number from 0 to 1")
+        if key in POSITIVE and not (plain and value > 0):
+            raise _odd(where, key, value, "a number above 0")
+
+
+def size(content: dict[str, Any], names: tuple[str, ...], where: str) -> int:
+    """Return a size that a config has under one of several names. Raises ``UserError`` where it is missing."""
+    found = {name: content[name] for name in names if content.get(name) is not None}
+    if not found:
+        raise UserError(f"{where}: {names[0]} is missing", SAVED)
+    if len(set(found.values())) > 1:
+        said = " and ".join(f"{name} {value}" for name, value in found.items())
+        raise UserError(f"{where}: contradicts itself: {said}", SAVED)
+    return int(next(iter(found.values())))
+
+
+def _odd(where: str, key: str, value: object, wanted: str) -> UserError:
+    return UserError(f"{where}: {key} is {str(value)[:40]}; expected {wanted}", SAVED)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """Yield a value, or the values of a list and of the lists within it."""
+    if isinstance(value, list):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
 
 
 def _entries(content: Any) -> Iterator[tuple[str, Any]]:

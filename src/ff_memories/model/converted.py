@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import atomic_write
+from ff_memories.base.files import atomic_write, require_file
 
 Weights = dict[str, torch.Tensor]
 
@@ -51,6 +51,7 @@ def write(description: Description, weights: Weights, weights_path: str | Path, 
 
 def read_description(path: str | Path) -> Description:
     """Read a converted model's description. Raises ``UserError`` where it is none."""
+    require_file(path)
     try:
         description = TypeAdapter(Description).validate_json(Path(path).read_bytes(), strict=True)
     except ValidationError as error:
@@ -64,6 +65,8 @@ def read_description(path: str | Path) -> Description:
 
 def load(weights_path: str | Path, description_path: str | Path) -> tuple[Description, Weights]:
     """Load a converted model. Raises ``UserError`` when a file is missing or damaged."""
+    for path in (weights_path, description_path):
+        require_file(path)
     try:
         description = TypeAdapter(Description).validate_json(Path(description_path).read_bytes(), strict=True)
         with safe_open(weights_path, framework="pt") as file:

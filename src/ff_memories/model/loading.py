@@ -8,6 +8,7 @@ import torch
 
 from ff_memories.base import arithmetic, gpu_locks
 from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import require_file
 from ff_memories.base.parameters import Execution
 from ff_memories.base.precision import Precision
 from ff_memories.model.decoder import Decoder, LanguageModel
@@ -99,6 +100,7 @@ def on_cpu(weights: Path, description: Path) -> LanguageModel:
 
 def is_transformer(description: Path) -> bool:
     """Say whether a model.json is of a model of `transformers`. Raises ``UserError`` where it is not readable."""
+    require_file(description)
     try:
         return "model_type" in json.loads(description.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError) as error:

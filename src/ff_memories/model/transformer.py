@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import require_file
 from ff_memories.base.precision import Precision
 from ff_memories.base.seeds import generator
-from ff_memories.model import packed
+from ff_memories.model import headers, packed
 from ff_memories.model.converted import Description
 from ff_memories.model.decoder import Batch, Seen
 from ff_memories.model.families import Family, row
@@ -60,6 +62,7 @@ class TransformerDescription(Description):
 
 
 MASK = re.compile(r"\.attn\.(bias|masked_bias)$")  # of causal attention: older versions saved it with GPT-J
+CONSTANTS = 1 << 28  # bytes that a model's masks and positions may take, however small it is
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input
 
 
@@ -307,6 +310,7 @@ def around(
 
 def read_description(path: Path) -> TransformerDescription:
     """Read a model.json. Raises ``UserError`` where it is not that of a model of `transformers`."""
+    require_file(path)
     try:
         return TypeAdapter(TransformerDescription).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError) as error:
@@ -331,6 +335,9 @@ def load_weights(
     Raises:
         UserError: a weight is missing, unexpected or of another shape: `transformers` would draw it at random.
     """
+    stored = headers.check(folder, config, str(folder))
+    if stored:  # without any, the library names the files that it looked for
+        _refuse_larger(_without_weights(config, architecture, str(folder)), stored, str(folder))
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -429,15 +436,35 @@ def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescript
         UserError: there is no row for the model, or the config is not that of such a model.
     """
     family = row(config, where)
+    model = _without_weights(config, family.architecture, where)
+    found = describe(model, config, family, 0, signs, sys.maxsize)
+    return replace(found, parameters=sum(p.numel() for p in model.parameters()))
+
+
+def _without_weights(config: dict[str, Any], architecture: str, where: str) -> Any:
+    """Return a model with names and shapes alone. Raises ``UserError`` where the config is not that of such a model."""
     try:
         with torch.device("meta"):
-            model = getattr(transformers, family.architecture)._from_config(_class_config(config))
+            return getattr(transformers, architecture)._from_config(_class_config(config))
     except (ValueError, RuntimeError, LookupError, TypeError, AttributeError, ArithmeticError,
             StrictDataclassError) as error:  # fmt: skip
         first = (str(error) or type(error).__name__).splitlines()[0][:300]
         raise UserError(f"{where}: not the config of a {config['model_type']} model ({first})") from None
-    found = describe(model, config, family, 0, signs, sys.maxsize)
-    return replace(found, parameters=sum(p.numel() for p in model.parameters()))
+
+
+def _refuse_larger(model: Any, stored: dict[str, headers.Part], where: str) -> None:
+    """Raise ``UserError`` for a model with far more weights than its files hold, or with absurdly large constants."""
+    wanted, held = sum(p.numel() for p in model.parameters()), sum(prod(part.shape) for part in stored.values())
+    if wanted > 2 * held:  # of fewer, those that are missing are named once the others are loaded
+        raise UserError(
+            f"{where}: config.json describes {wanted:,} weights, the files hold {held:,}",
+            "give the folder with all weights that `transformers` saved with this config.json",
+        )
+    if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
+        raise UserError(
+            f"{where}: config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has",
+            "give the config.json that was saved with the model",
+        )
 
 
 def own_weights(model: Any) -> dict[str, torch.Tensor]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import UNK, Dictionary
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
@@ -32,6 +33,7 @@ def target(record: str) -> str:
 
 def targets(path: Path) -> Counter[str]:
     """Return how often each target occurs in a key's file. Raises ``UserError`` if the file is missing."""
+    require_file(path)
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:

@@ -21,10 +21,17 @@ def take_over() -> None:
     """Remove the locks of a Snakemake that was killed in this folder, unless another one may be running here.
 
     If one may be, the records of the killed ones stay, so a later run can tell that their locks are stale.
+
+    Raises:
+        UserError: this folder may not be written to.
     """
-    RUNNING.mkdir(parents=True, exist_ok=True)
     own = RUNNING / name(os.getpid())
-    own.touch()
+    try:
+        RUNNING.mkdir(parents=True, exist_ok=True)
+        own.touch()
+    except OSError as error:
+        where = error.filename or RUNNING
+        raise UserError(f"{where}: {error.strerror}", "run in a folder that you may write to") from None
     atexit.register(own.unlink, missing_ok=True)
     others = [path for path in RUNNING.iterdir() if path != own]
     if others and not any(_at_work(path.name) for path in others):

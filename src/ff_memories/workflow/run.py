@@ -80,6 +80,16 @@ class Run:
             sample.check(Path(given))
         return missing
 
+    def check_outputs(self) -> None:
+        """Raise ``UserError`` if the run's folder, one in it or one above it may not be written to."""
+        above = [Path("results"), Path(self.results)]
+        inside = [path for path in above[1].iterdir() if path.is_dir()] if above[1].is_dir() else []
+        for folder in [*above, *inside]:
+            if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+                raise UserError(
+                    f"{folder}: no permission to write to it", f"run chmod -R u+w {folder}, or run in another folder"
+                )
+
     @property
     def named(self) -> list[tuple[str, str]]:
         """The files that the config names by path, each with its key; no rule makes them."""

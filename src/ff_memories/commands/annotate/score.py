@@ -13,7 +13,7 @@ from ff_memories import tables
 from ff_memories.base.annotators import ANNOTATOR, PEOPLE
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import csv_text
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import require_file, write_whole
 from ff_memories.config import read_yaml
 from ff_memories.patterns import annotation_plan, pairs, scoring
 from ff_memories.patterns.readers import study
@@ -78,6 +78,7 @@ def _once(paths: Iterable[Path]) -> list[Path]:
     found: dict[tuple[str, bytes], Path] = {}
     for path in paths:
         named = path.name if path.suffix.lower() == ".jsonl" else path.suffix.lower()  # doccano's name the annotator
+        require_file(path)
         try:
             found.setdefault((named, path.read_bytes()), path)
         except OSError:  # which the reader reports

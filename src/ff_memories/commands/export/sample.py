@@ -13,17 +13,19 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.files import write_whole
 from ff_memories.corpus import sample, texts
+from ff_memories.exports import run_types
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", required=True, help="the run's table sentences; its text files must be here")
+    run_types.argument(parser)
     parser.add_argument("--examples", required=True, help="the run's table examples")
     parser.add_argument("--out", required=True, type=Path, help="folder to write to")
 
 
 def run(args: argparse.Namespace) -> None:
     sentences, examples = tables.read(args.sentences), tables.read(args.examples)
-    read = texts.of_sentences(sentences)
+    read = texts.of_sentences(sentences, run_types.of(args))
     for split in ("train", "validation"):
         numbers = sentences.filter(pl.col("split") == split)["sentence"]
         write_whole(args.out / f"{split}.txt", "".join(read[number] + "\n" for number in numbers))

@@ -7,6 +7,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.base.options import whole
 from ff_memories.corpus.texts import of_sentences
+from ff_memories.exports import run_types
 from ff_memories.model.info import read_info
 from ff_memories.released.trigger_files import jsonl
 
@@ -14,6 +15,7 @@ from ff_memories.released.trigger_files import jsonl
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--triggers", required=True, help="the run's table triggers")
     parser.add_argument("--sentences", required=True, help="the run's table sentences; its text files must be here")
+    run_types.argument(parser)
     parser.add_argument("--info", required=True, help="the model's info.json")
     parser.add_argument("--top", type=whole(), default=50, help="triggers per key; missing ones are filled with zeros")
     parser.add_argument(
@@ -24,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     info, triggers = read_info(args.info), tables.read(args.triggers)
-    texts = of_sentences(tables.read(args.sentences))
+    texts = of_sentences(tables.read(args.sentences), run_types.of(args))
     dims = range(info["keys"]) if args.dims is None else args.dims
     if unknown := [dim for dim in dims if not 0 <= dim < info["keys"]]:
         raise UserError(f"--dims {unknown[0]}: the model's dimensions are 0 to {info['keys'] - 1}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ff_memories.base.annotators import TYPES
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
 from ff_memories.patterns.forms.prompts import EXAMPLES
 from ff_memories.patterns.readers.records import Problems, Record, Shown, check
 from ff_memories.patterns.sample import FEWEST
@@ -83,6 +84,7 @@ def _folder(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
         if (name := NAME.fullmatch(file.stem)) is None:
             problems.add(str(file), "not named after an item", "give an answer the name of its prompt")
             continue
+        require_file(file)
         try:
             yield str(file), name[1], file.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
@@ -90,6 +92,7 @@ def _folder(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
 
 
 def _lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
+    require_file(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

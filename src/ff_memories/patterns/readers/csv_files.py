@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ff_memories.base.escaping import csv_text
+from ff_memories.base.files import require_file
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers.records import QUOTES, Judgement, Problems, Record, parse_ranks
 
@@ -80,6 +81,7 @@ def _ending(line: str) -> str | None:
 
 
 def _text(path: str | Path, problems: Problems) -> str | None:
+    require_file(path)
     content = Path(path).read_bytes()
     for said, found in (
         ("a renamed spreadsheet file", content.startswith(b"PK\3\4")),

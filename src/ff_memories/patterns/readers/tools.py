@@ -16,6 +16,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from ff_memories.base.annotators import TYPES
+from ff_memories.base.files import require_file
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers.records import Problems, Record
 
@@ -200,6 +201,7 @@ def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Record] = (
 
 def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]:
     """Read a user's JSONL export from doccano. Examples without labels are not annotated."""
+    require_file(path)
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
@@ -251,6 +253,7 @@ def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> b
 
 
 def _json(path: str | Path, problems: Problems) -> Any:
+    require_file(path)
     text = Path(path).read_bytes()
     if not text.strip():
         problems.add(str(path), "the file is empty", "export it again, or remove the file")
