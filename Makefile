@@ -71,6 +71,7 @@ docs: .venv/.docs models
 docs-pages: .venv/.tests
 	for page in atlas_pictures commands config deviations families readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
 	$(BIN)/python -m campaigns.page
+	$(BIN)/python -m campaigns.forgery page
 
 # run everything that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes, in parts that can be resumed
 gpu-campaign: .venv/.tests inputs

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.settle import Settler
 from ff_memories.audit.sides import Side
 from ff_memories.audit.spread import Spread
+from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.config import load
 from ff_memories.tables import TABLES
@@ -103,7 +104,7 @@ class Project:
         self._again: dict[frozenset[str], tuple[Path, rebuild.Again]] = {}
 
     def again(
-        self, folder: Path, wanted: set[str], files: dict[str, Path], configfile: Path | None, cores: int
+        self, folder: Path, wanted: set[str], files: Mapping[str, Path], configfile: Path | None, cores: int
     ) -> rebuild.Again:
         """Make files again, once: every forged copy has the same inputs."""
         key = frozenset(wanted)
@@ -256,7 +257,7 @@ def whole_rows(frame: pl.DataFrame, key: list[str], how: str, rng: np.random.Gen
         if not frame.schema[name].is_integer():
             continue
         new = frame[at].with_columns((pl.col(name).max() + 0).alias(name))
-        for value in range(int(frame[name].max()) + 2):  # type: ignore[arg-type]
+        for value in range(int(frame[name].cast(pl.Int64).to_numpy().max()) + 2):
             new = new.with_columns(pl.lit(value).cast(frame.schema[name]).alias(name))
             if len(new.join(frame, on=key, how="anti")):
                 return pl.concat([frame, new]).sort(key, maintain_order=True)
@@ -308,13 +309,13 @@ def forge_cells(kind: str, folder: Path, seed: int, only: Callable[[int], bool] 
             table = sides.table_of(f"{name}.parquet") or ""
             try:
                 said = project.says(project.forged(name, file)).answer
-            except (compare.UserError, pl.exceptions.PolarsError) as error:
+            except (UserError, pl.exceptions.PolarsError) as error:
                 said = f"refused: {str(error).splitlines()[0]}"
             try:
                 read = tables.read(file, table)
                 ordered = tables.in_order(file, table)
                 means, chance_ = project.audited(name, read, wrong) if ordered else ("all rows", 1.0)
-            except compare.UserError:
+            except UserError:
                 means, chance_ = "refused", 1.0
             found.append({
                 "run": kind, "table": name, "column": column, "how": how, "compare": said.partition(":")[0],
@@ -353,7 +354,6 @@ def _column(name: str) -> Callable[[pl.DataFrame, pl.Expr, pl.Expr], pl.DataFram
 
 
 _last, _first = pl.col("mutation") == "last", pl.col("mutation") == "first"
-_half = lambda frame: pl.lit(frame["layer"].max() / 2)  # type: ignore[operator]
 EDITS: dict[str, list[tuple[str, Callable[[pl.DataFrame, pl.Expr, pl.Expr], pl.DataFrame], pl.Expr, Any]]] = {
     "mutations": [
         ("the last token's removal changes nothing", _mutations, _last, pl.col("coefficient")),
@@ -482,13 +482,112 @@ def _tried(project: Project, best: dict, fresh: list[str]) -> dict:
     }  # fmt: skip
 
 
+# ------------------------------------------------------------------------------------------------------------ the page
+
+HEAD = """\
+# Forgeries
+
+Can [`compare`](equality.md) or [`verify`](verify.md) be fooled? We changed every column of every recorded table of
+three small runs, and turned verdicts by editing as few rows as we could. This page is made from what the commands said.
+
+    python -m campaigns.forgery cells --seed {seed}
+    python -m campaigns.forgery verdicts --seed {seed}
+    python -m campaigns.forgery page
+"""
+ABOUT_CELLS = """
+## Changed cells
+
+In each column, one cell got a plausible other value; one cell changed by its last bit (a whole number or a choice, by
+one); all cells were shuffled; or all got another plausible value. In each table, a row was left out or added, or two
+neighbours changed places. Every forged file was compared with the original, and audited as if its maker had rehashed it
+and rebuilt what follows.
+
+The last bit of a number, and one count of `fired`, are below the tolerance that [equality](equality.md) states, so
+`compare` may call them equal. "By sample" is the probability that `verify` finds the forgery, for the rows that were
+wrong; other forgeries are always found.
+"""
+ABOUT_VERDICTS = """
+## Turned verdicts
+
+For each claim that the run judges, the forger tried {edits} edits of the tables behind it, on {shares} shares of the
+rows, in the run or in its untrained models, and kept the one that turns the verdict with the fewest wrong rows; what
+follows within the table was made to fit. "Found" counts {times} audits of {few} rows a table, with other seeds, beside
+the probability expected for that many; the last column is the probability with the {rows} rows that `verify` draws.
+"""
+
+
+def page() -> str:
+    """Return docs/forgeries.md."""
+    from campaigns.page import table
+
+    held = json.loads(OUT.read_text(encoding="utf-8"))
+    out = [HEAD.format(seed=held["seed"]), ABOUT_CELLS]
+    cells_ = held["cells"]
+    wrong = [row for row in cells_ if row["compare"] in ("equal", "identical") and not row["tolerated"]]
+    fine = sum(row["tolerated"] for row in cells_)
+    columns = len({(row["table"], row["column"]) for row in cells_ if row["column"]})
+    out.append(
+        f"\n{len(cells_):,} changes of {columns} columns; {fine:,} of them below a tolerance. Wrong cells that "
+        f"`compare` called equal: **{len(wrong)}**.\n\n"
+    )
+    rows_ = []
+    for kind in KINDS:
+        for how in (*CELLS, *ROWS):
+            own = [row for row in cells_ if row["run"] == kind and row["how"] == how]
+            said = [sum(row["compare"] == answer for row in own) for answer in ("different", "refused", "equal")]
+            judged = [row for row in own if not row["tolerated"]]
+            sure = sum(row["chance"] == 1 for row in judged)
+            sample = [row["chance"] for row in judged if 0 < row["chance"] < 1]
+            never = [row for row in judged if not row["chance"]]
+            rows_.append([
+                kind, how, *said, sure, f"{len(sample)} ({min(sample):.2f} and more)" if sample else 0, len(never)
+            ])  # fmt: skip
+    heads = [
+        "run",
+        "change",
+        "`compare`: different",
+        "refused",
+        "equal",
+        "`verify`: always found",
+        "by sample",
+        "not found",
+    ]
+    out.append(table(heads, rows_))
+    never = sorted({(sides.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
+                    for row in cells_ if not row["chance"] and not row["tolerated"]})  # fmt: skip
+    if never:
+        out.append("\n`verify` does not find changes of these cells, on which no verdict rests:\n\n")
+        out.append(table(["table", "column", "why"], [list(map(str, row)) for row in never]))
+    if wrong:
+        out.append(
+            table(["run", "table", "column", "change"], [[w["run"], w["table"], w["column"], w["how"]] for w in wrong])
+        )
+    out.append(ABOUT_VERDICTS.format(edits=sum(map(len, EDITS.values())), shares=len(SHARES), times=TIMES,
+                                     few=FEWER.rows, rows=Aim().rows) + "\n")  # fmt: skip
+    rows_ = [
+        [row["run"], row["claim"], f"{row['from']} → {row['to']}", f"{row['whose']}: {row['table']}", row["what"],
+         f"{row['wrong']:,} of {row['population']:,}",
+         "all rows are checked" if row["for_sure"] else f"{row['found']} of {row['times']} ({row['chance_few']:.2f})",
+         f"{row['chance']:.3f}"]
+        for row in held["verdicts"] if row["to"]
+    ]  # fmt: skip
+    out.append(table(["run", "claim", "verdict", "edited", "so that", "wrong rows", "found", "probability"], rows_))
+    stays = [f"{row['claim']} ({row['run']})" for row in held["verdicts"] if not row["to"]]
+    if stays:
+        out.append(f"\nNo edit that we tried turns {', '.join(stays)}.\n")
+    return "".join(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("cells", "verdicts"))
+    parser.add_argument("what", choices=("cells", "verdicts", "page"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", nargs="+", choices=KINDS, default=list(KINDS))
     arguments = parser.parse_args()
     out = OUT.resolve()
+    if arguments.what == "page":
+        (ROOT / "docs" / "forgeries.md").write_text(page(), encoding="utf-8")
+        return
     for kind in arguments.runs:
         with tempfile.TemporaryDirectory(prefix="forgery-") as folder:
             if arguments.what == "cells":

@@ -19,6 +19,7 @@ from projects import configure, due, files, publish, restored, run
 from ff_memories import tables
 from ff_memories.audit import compare, equality
 from ff_memories.audit.sides import has_rule
+from ff_memories.workflow.config_of import config_of
 from ff_memories.workflow.stages import SHARED
 
 pytestmark = pytest.mark.more
@@ -275,11 +276,11 @@ def test_the_configs_are_found_by_the_runs_folders(recomputed, forged):
     """A run whose config is no default one is judged by its own model."""
     folder = recomputed / "config"
     settings = yaml.safe_load((folder / "config.yaml").read_text())
-    own = compare.config_of("small", recomputed)
-    assert own == folder / "config.yaml" and compare.config_of("none", recomputed) is None
+    own = config_of("small", recomputed)
+    assert own == folder / "config.yaml" and config_of("none", recomputed) is None
     (folder / "other.yaml").write_text(yaml.safe_dump(settings | {"seed": 99}))
     try:
-        assert compare.config_of("small", recomputed) == folder / "config.yaml"  # the one that dvc.lock names
+        assert config_of("small", recomputed) == folder / "config.yaml"  # the one that dvc.lock names
     finally:
         (folder / "other.yaml").unlink()
 

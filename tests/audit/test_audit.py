@@ -12,8 +12,9 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit.audit import LEFT_OUT, READ, ROWS, SPREAD, audit
+from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
 from ff_memories.audit.evidence import Evidence
+from ff_memories.audit.rows import ROWS
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
 from ff_memories.base.errors import UserError

@@ -14,10 +14,10 @@ from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
 from ff_memories.audit import equality
-from ff_memories.audit.audit import LEFT_OUT, READ, ROWS, SPREAD, audit
+from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
 from ff_memories.audit.evidence import Evidence, reference
-from ff_memories.audit.rows import recomputed
+from ff_memories.audit.rows import ROWS, recomputed
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.seen import Seen
 from ff_memories.audit.structure import faults

@@ -11,9 +11,10 @@ import yaml
 from projects import run
 
 from ff_memories import tables
-from ff_memories.audit.audit import LEFT_OUT, ROWS, SPREAD
+from ff_memories.audit.audit import LEFT_OUT, SPREAD
 from ff_memories.audit.baselines import LABELS, PERPLEXITY
 from ff_memories.audit.baselines import ROWS as SAMPLED
+from ff_memories.audit.rows import ROWS
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import verified, verify
 from ff_memories.cli import main

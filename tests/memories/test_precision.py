@@ -15,9 +15,10 @@ from second_device import SecondDevice, another_job, tf32
 
 from ff_memories import api, tables
 from ff_memories.audit import compare, equality, tolerances
-from ff_memories.audit.audit import LEFT_OUT, READ, ROWS, SPREAD, audit
+from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
 from ff_memories.audit.compare import MEASURED
 from ff_memories.audit.evidence import Evidence
+from ff_memories.audit.rows import ROWS
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
 from ff_memories.base.errors import UserError

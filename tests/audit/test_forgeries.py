@@ -1,0 +1,82 @@
+"""A forger edits tables, rebuilds what follows, rehashes and deletes the logs: what `compare` and `verify` say of it."""
+
+import json
+import shutil
+
+import polars as pl
+import pytest
+from projects import run
+from running import ROOT
+
+from campaigns import forgery
+from ff_memories import tables
+from ff_memories.claims.register import register
+
+UNTRAINED = ("untrained-1", "untrained-2", "untrained-3")
+VERDICTS = ("K1", "K2", "K4", "K5")
+
+
+def verdicts(folder):
+    found = tables.read(folder / "tables/claims.parquet")
+    return dict(found.select("claim", "verdict").iter_rows())
+
+
+@pytest.mark.more
+def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(recorded_run, tmp_path):
+    """Removing a token changes nothing in the untrained models, so claims seem to hold by training."""
+    project = tmp_path / "project"
+    shutil.copytree(recorded_run, project, symlinks=True)
+    results = project / "results/planted"
+    before = verdicts(results)
+    for model in UNTRAINED:
+        path = results / "baselines" / model / "mutations.parquet"
+        frame = tables.read(path)
+        same = pl.col("coefficient")
+        tables.write(frame.with_columns(mutated=same, change=pl.lit(0, pl.Float32)), path)
+    run(project, "snakemake", "--cores", "2")
+    shutil.rmtree(results / "logs")
+    run(project, "dvc", "commit", "--force", "--quiet")
+    after = verdicts(results)
+    turned = [claim for claim in VERDICTS if (before[claim], after[claim]) == ("holds_as_untrained", "holds")]
+    assert turned, (before, after)
+    done = run(project, "ff-memories", "verify", "--certificate", "certificate.json", check=False)
+    assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("NOT VERIFIED")
+    made = json.loads((project / "certificate.json").read_text())
+    assert made["parts"]["record"]["faults"] == made["parts"]["files"]["faults"] == []
+    assert any(fault.startswith("baselines, mutations, untrained-") for fault in made["parts"]["audit"]["faults"])
+
+
+@pytest.mark.more
+def test_the_certificate_says_of_every_verdict_what_it_rests_on(recorded_run, tmp_path):
+    project = tmp_path / "project"
+    shutil.copytree(recorded_run, project, symlinks=True)
+    done = run(project, "ff-memories", "verify", "--certificate", "certificate.json", check=False)
+    assert done.stdout.splitlines()[-1].startswith("VERIFIED in"), done.stdout
+    found = json.loads((project / "certificate.json").read_text())["parts"]["verdicts"]["verdicts"]
+    assert found.keys() == {claim.id for claim in register()}
+    assert "rows" in found["K1"]["rests_on"]["mutations"]
+    assert "rows of the baselines mutations" in found["K1"]["rests_on"]["baselines mutations"]
+    people = "people's answers, which cannot be recomputed"
+    assert all(said for rests in found.values() for said in rests["rests_on"].values())
+    assert people in found["K6"]["rests_on"]["annotations"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", forgery.KINDS)
+def test_no_wrong_cell_is_equal_and_none_that_a_verdict_rests_on_is_verified(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = forgery.forge_cells(kind, tmp_path / "run", 2, lambda number: number % 23 == 5)
+    assert len(found) > 20
+    assert [row for row in found if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
+    beside = [row for row in found if not row["chance"] and not row["tolerated"]]
+    assert all(row["table"].startswith("sensitivity/") or row["table"] == "tables/firing" for row in beside), beside
+
+
+def test_the_recorded_campaign_found_no_wrong_equal():
+    held = json.loads(forgery.OUT.read_text(encoding="utf-8"))
+    assert {row["run"] for row in held["cells"]} == set(forgery.KINDS)
+    assert [row for row in held["cells"] if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
+    for row in held["verdicts"]:
+        if row["to"] and not row["for_sure"]:
+            assert abs(row["found"] / row["times"] - row["chance_few"]) < 0.35, row
+    assert (ROOT / "docs" / "forgeries.md").read_text(encoding="utf-8") == forgery.page()
