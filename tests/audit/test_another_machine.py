@@ -19,6 +19,7 @@ from projects import configure, due, files, publish, restored, run
 from ff_memories import tables
 from ff_memories.audit import compare, equality
 from ff_memories.audit.sides import has_rule
+from ff_memories.base.errors import UserError
 from ff_memories.workflow.config_of import config_of
 from ff_memories.workflow.stages import SHARED
 
@@ -305,6 +306,36 @@ def test_without_the_model_an_open_decision_does_not_pass(recomputed, forged, tm
     monkeypatch.chdir(tmp_path / "elsewhere")
     found = compare.compare(Path("results/small"), forged)
     assert found.answer == "different" and compare.NOT_TOLD in found.different[0]
+
+
+UNREADABLE = {
+    "a column more": (lambda frame: frame.with_columns(more=pl.lit(1)), "does not have the columns of the table"),
+    "another version's columns": (lambda frame: frame.drop("next_token"), "does not have the columns of the table"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_table_of_another_version_ends_in_one_line(forged, name):
+    how, says = UNREADABLE[name]
+    path = forged / "tables/triggers.parquet"
+    how(tables.read(path)).write_parquet(path)
+    with pytest.raises(UserError, match=says) as error:
+        compare.compare(Path("results/small"), forged)
+    assert "triggers.parquet" in str(error.value)
+
+
+def test_an_empty_table_is_different(forged):
+    change(forged, "triggers", lambda found: found.update(triggers=found["triggers"].clear()))
+    found = compare.compare(Path("results/small"), forged)
+    assert found.answer == "different"
+    assert "1,714 of 1,714 rows" in found.different[0] or "rows differ" in found.different[0], found.different[:2]
+
+
+def test_runs_of_two_models_are_refused(forged):
+    info = json.loads((forged / "model/info.json").read_text())
+    (forged / "model/info.json").write_text(json.dumps(info | {"checkpoint_sha256": "0" * 64}))
+    with pytest.raises(UserError, match="are runs of two models"):
+        compare.compare(Path("results/small"), forged)
 
 
 def test_every_column_of_every_table_has_a_rule():

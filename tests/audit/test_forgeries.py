@@ -1,4 +1,4 @@
-"""A forger edits tables, rebuilds what follows, rehashes and deletes the logs: what `compare` and `verify` say of it."""
+"""A forger edits tables, rebuilds what follows, rehashes and deletes the logs: what `compare` and `verify` say."""
 
 import json
 import shutil
@@ -10,7 +10,9 @@ from running import ROOT
 
 from campaigns import forgery
 from ff_memories import tables
+from ff_memories.base import machine
 from ff_memories.claims.register import register
+from ff_memories.workflow import lock
 
 UNTRAINED = ("untrained-1", "untrained-2", "untrained-3")
 VERDICTS = ("K1", "K2", "K4", "K5")
@@ -47,6 +49,21 @@ def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(r
 
 
 @pytest.mark.more
+def test_a_log_that_claims_forged_untrained_models_excuses_nothing(recorded_run, tmp_path):
+    project = tmp_path / "project"
+    shutil.copytree(recorded_run, project, symlinks=True)
+    path = project / "results/planted/baselines/untrained-1/mutations.parquet"
+    frame = tables.read(path)
+    tables.write(frame.with_columns(mutated=pl.col("coefficient"), change=pl.lit(0, pl.Float32)), path)
+    made = {path.relative_to(project).as_posix(): lock.digest(path)}
+    (project / "results/planted/logs/forged.log").write_text(f"{machine.MADE}{json.dumps(made)}\n")
+    done = run(project, "ff-memories", "verify", "--only", "files", "recomputed", check=False)
+    assert done.returncode == 1
+    assert "others were computed here" in done.stdout and "FAIL recomputed   different from the record" in done.stdout
+    assert "! baselines/untrained-1/mutations, layer" in done.stdout
+
+
+@pytest.mark.more
 def test_the_certificate_says_of_every_verdict_what_it_rests_on(recorded_run, tmp_path):
     project = tmp_path / "project"
     shutil.copytree(recorded_run, project, symlinks=True)
@@ -65,7 +82,7 @@ def test_the_certificate_says_of_every_verdict_what_it_rests_on(recorded_run, tm
 @pytest.mark.parametrize("kind", forgery.KINDS)
 def test_no_wrong_cell_is_equal_and_none_that_a_verdict_rests_on_is_verified(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = forgery.forge_cells(kind, tmp_path / "run", 2, lambda number: number % 23 == 5)
+    found = forgery.forge_cells(kind, forgery.make(kind, tmp_path / "run"), 2, lambda number: number % 23 == 5)
     assert len(found) > 20
     assert [row for row in found if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
     beside = [row for row in found if not row["chance"] and not row["tolerated"]]

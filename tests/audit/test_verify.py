@@ -182,7 +182,8 @@ def test_what_is_not_here_is_no_fault_if_it_can_be_made_again(here):
     assert found.faults == []
     assert "results/planted/report/table1.html" in found.data["absent"]
     (here / table("values")).unlink()
-    assert f"{table('values')}: missing; run dvc pull to get it" in check("files")["files"].faults
+    said = f"{table('values')}: missing; run dvc pull to get it, or snakemake -- {table('values')} to make it"
+    assert said in check("files")["files"].faults
 
 
 def test_without_the_corpus_the_audit_cannot_be_made_and_says_so(here):

@@ -175,7 +175,9 @@ def test_files_that_are_none_are_refused(tmp_path, name, content, message):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json", "a.jsonl"])
-@pytest.mark.parametrize("make, said", [(Path.mkdir, "Is a directory"), (Path.touch, "empty"), (None, "No such file")])
+@pytest.mark.parametrize(
+    "make, said", [(Path.mkdir, "expected a file, found a directory"), (Path.touch, "empty"), (None, "No such file")]
+)
 def test_a_file_that_is_none_is_refused_by_name(tmp_path, name, make, said):
     if make:
         make(tmp_path / name)

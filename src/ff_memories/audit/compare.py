@@ -7,7 +7,7 @@ from others must be what each run's own tables give (``made_again``).
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,12 +133,16 @@ def compared(
     precisions = _precision(a), _precision(b)
     limits = tolerances.of(coarser(precisions))
     if a.digests == b.digests and a.digests:
-        return Comparison(True, _same(a, limits), precisions=precisions)
-    frames: dict[equality.Side, equality.Tables] = {side: _read(own) for side, own in both.items()}
-    outcomes = equality.compare(frames["a"], frames["b"], limits)
+        found = {name.removeprefix("tables/"): outcome for name, outcome in _same(a, limits, set()).items()}
+        return Comparison(True, found, precisions=precisions)
+    frames: dict[equality.Side, equality.Tables] = {side: Frames(own) for side, own in both.items()}
+    todo = _differing(a, b)
+    outcomes = _same(a, limits, todo)
+    outcomes |= equality.compare(_only(frames["a"], todo), _only(frames["b"], todo), limits)
+    outcomes = {name: outcomes[name] for name in equality.in_order(outcomes)}
     for side, own in both.items():
         for name, file in own.tables().items():
-            if name in outcomes and not tables.in_order(file, outcomes[name].table):
+            if name in todo and not tables.in_order(file, outcomes[name].table):
                 outcomes[name].different.append(f"{name}: its rows are not in the order of their key ({side.upper()})")
     config = configfile or config_of(a.run) or config_of(b.run)
     run = _here(config)
@@ -157,17 +161,43 @@ def compared(
     return out
 
 
-def _same(side: Side, limits: tolerances.Tolerances) -> dict[str, Outcome]:
-    """Return outcomes of tables with the same bytes in both runs."""
+class Frames(Mapping[str, pl.DataFrame]):
+    """A run's tables by name, read when they are asked for."""
+
+    def __init__(self, side: Side):
+        self.files, self.read = side.tables(), dict[str, pl.DataFrame]()
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        if name not in self.read:
+            self.read[name] = tables.read(self.files[name], sides.table_of(f"{name}.parquet"))
+        return self.read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+def _differing(a: Side, b: Side) -> set[str]:
+    """Return the tables to compare: those with other bytes, and those measured on triggers that differ."""
+    names = a.tables().keys() | b.tables().keys()
+    found = {name for name in names if a.digests.get(f"{name}.parquet") != b.digests.get(f"{name}.parquet")}
+    return found | ({f"tables/{name}" for name in equality.ALONG} & names if "tables/triggers" in found else set())
+
+
+def _only(frames: equality.Tables, names: set[str]) -> equality.Tables:
+    return {name: frames[name] for name in frames if name in names}
+
+
+def _same(side: Side, limits: tolerances.Tolerances, but: set[str]) -> dict[str, Outcome]:
+    """Return outcomes of the tables with the same bytes in both runs: all ``but`` some."""
     found = {}
     for name, file in side.tables().items():
-        rows = pl.scan_parquet(file).select(pl.len()).collect().item()
-        found[name.removeprefix("tables/")] = Outcome(name, (rows, rows), limits)
+        if name not in but:
+            rows = pl.scan_parquet(file).select(pl.len()).collect().item()
+            found[name] = Outcome(name, (rows, rows), limits)
     return found
-
-
-def _read(side: Side) -> dict[str, pl.DataFrame]:
-    return {name: tables.read(file, sides.table_of(f"{name}.parquet")) for name, file in side.tables().items()}
 
 
 def _here(config: Path | None) -> Run | None:

@@ -150,16 +150,21 @@ class Outcome:
         return " ".join(f"{column} {row[column]}" for column in TABLES[self.table].key if column in row)
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return tables with measurements before what follows from them."""
+    place = {name: number for number, name in enumerate(RULES)}
+    return sorted(names, key=lambda name: (place.get(Outcome(name, (0, 0), FLOAT32).table, 0), name))
+
+
 def compare(a: Tables, b: Tables, limits: Tolerances = FLOAT32) -> dict[str, Outcome]:
     """Compare the tables of two runs, named by their files. Return {name: its outcome}, measurements first.
 
     A table that one run lacks counts as different.
     """
     out: dict[str, Outcome] = {}
-    place = {name: number for number, name in enumerate(RULES)}
     empty = pl.DataFrame(schema={"layer": pl.UInt8, "key": pl.UInt16, "rank": pl.UInt16})
     moved = empty
-    for name in sorted(a.keys() | b.keys(), key=lambda name: (place.get(Outcome(name, (0, 0), limits).table, 0), name)):
+    for name in in_order(a.keys() | b.keys()):
         out[name] = found = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))), limits)
         if name not in a or name not in b:
             found.different.append(f"{name.removeprefix('tables/')}: only one of the runs has this table")

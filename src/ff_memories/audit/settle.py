@@ -58,8 +58,8 @@ class Settler:
     def _both(self, first: Evidence, folder: str, **more: pl.DataFrame) -> dict[Side, Evidence]:
         out = {}
         for side in SIDES:
-            own = {name.rpartition("/")[2]: frame for name, frame in self.tables[side].items()
-                   if name.rpartition("/")[0] == folder}  # fmt: skip
+            names = [name for name in self.tables[side] if name.rpartition("/")[0] == folder]
+            own = {name.rpartition("/")[2]: self.tables[side][name] for name in names}
             out[side] = replace(first, tables=own | more)
             out[side].near = Closeness(self.limits)
         return out

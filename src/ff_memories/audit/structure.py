@@ -1,7 +1,7 @@
-"""Check what follows from other tables, the text and the config without running the model: which rows a table has, in
-which order, and every cell that is a function of others.
+"""Check what follows from other tables, the text and the config, without running the model.
 
-These checks look at all rows, so a forger who edits one of these cells is always found.
+That is which rows a table has, in which order, and every cell that others determine. These checks look at all rows,
+so a forger who edits one of these cells is always found.
 """
 
 from collections.abc import Callable, Iterator

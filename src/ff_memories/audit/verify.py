@@ -21,6 +21,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.config import load
 from ff_memories.report.wording import counted
 from ff_memories.workflow import consistency, environment, lock, rebuild
+from ff_memories.workflow.configfile import option
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import DEFAULT, SHARED
 
@@ -145,7 +146,8 @@ def _files(check: Check) -> Part:
     remade = {path for task in check.again[0] for path in task.makes}
     faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     absent = sorted(recorded.keys() - present)
-    faults += [f"{p}: missing; run dvc pull to get it" for p in absent if p not in remade and SHARED.search(p)]
+    again = f"run dvc pull to get it, or snakemake{option(check.configfile)} -- FILE to make it"
+    faults += [f"{p}: missing; {again.replace('FILE', p)}" for p in absent if p not in remade and SHARED.search(p)]
     private = [path for path in absent if path not in remade and not SHARED.search(path)]
     notes = [f"missing, to be rebuilt below: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
     notes += [f"missing, because it is never shared: {_some(private)}"] if private else []
