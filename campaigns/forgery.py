@@ -292,6 +292,12 @@ def trials(project: Project, rng: np.random.Generator) -> Iterator[tuple[str, st
                 yield name, "", how, changed, [0]
 
 
+def _wrong(forged: pl.DataFrame, own: pl.DataFrame) -> list[int]:
+    """Return the numbers of the rows that the original table lacks."""
+    rows_ = forged.with_row_index("forged row").join(own, on=own.columns, how="anti", nulls_equal=True)
+    return rows_["forged row"].to_list()
+
+
 def tolerated(table: str, column: str, how: str) -> bool:
     """Return whether a change is below the column's tolerance, so that `compare` may call it equal."""
     dtype = (TABLES[table].columns | TABLES[table].optional).get(column)
@@ -316,6 +322,7 @@ def forge_cells(kind: str, made: Path, seed: int, only: Callable[[int], bool] = 
             try:
                 read = tables.read(file, table)
                 ordered = tables.in_order(file, table)
+                wrong = _wrong(read, tables.read(project.own.tables()[name], table)) or wrong
                 means, chance_ = project.audited(name, read, wrong) if ordered else ("all rows", 1.0)
             except UserError:
                 means, chance_ = "refused", 1.0
@@ -535,7 +542,7 @@ def page() -> str:
         f"`compare` called equal: **{len(wrong)}**.\n\n"
     )
     rows_ = []
-    for kind in KINDS:
+    for kind in held["every"]:
         for how in (*CELLS, *ROWS):
             own = [row for row in cells_ if row["run"] == kind and row["how"] == how]
             said = [sum(row["compare"] == answer for row in own) for answer in ("different", "refused", "equal")]
@@ -575,7 +582,9 @@ def page() -> str:
          f"{row['chance']:.3f}"]
         for row in held["verdicts"] if row["to"]
     ]  # fmt: skip
-    out.append(table(["run", "claim", "verdict", "edited", "so that", "wrong rows", "found", "probability"], rows_))
+    out.append(
+        table(["run", "claim", "verdict", "edited", "with the effect", "wrong rows", "found", "probability"], rows_)
+    )
     stays = [f"{row['claim']} ({row['run']})" for row in held["verdicts"] if not row["to"]]
     if stays:
         out.append(f"\nNo edit that we tried turns {', '.join(stays)}.\n")

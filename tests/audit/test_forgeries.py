@@ -35,6 +35,7 @@ def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(r
         frame = tables.read(path)
         same = pl.col("coefficient")
         tables.write(frame.with_columns(mutated=same, change=pl.lit(0, pl.Float32)), path)
+    shutil.rmtree(project / ".snakemake")  # whose records would give the edit away
     run(project, "snakemake", "--cores", "2")
     shutil.rmtree(results / "logs")
     run(project, "dvc", "commit", "--force", "--quiet")
@@ -91,7 +92,7 @@ def test_no_wrong_cell_is_equal_and_none_that_a_verdict_rests_on_is_verified(kin
 
 def test_the_recorded_campaign_found_no_wrong_equal():
     held = json.loads(forgery.OUT.read_text(encoding="utf-8"))
-    assert {row["run"] for row in held["cells"]} == set(forgery.KINDS)
+    assert {row["run"] for row in held["cells"]} == held["every"].keys() <= forgery.KINDS.keys()
     assert [row for row in held["cells"] if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
     for row in held["verdicts"]:
         if row["to"] and not row["for_sure"]:

@@ -192,7 +192,9 @@ def _spread(evidence: Evidence, drawn: np.ndarray) -> Iterator[Said]:
         yield SPREAD, f"{SPREAD}, {place(SPREAD, row)}", result
     yield from ((SPREAD, SPREAD, Result()) for _ in range(len(table) - len(odd)))
     for row, (where, result) in zip(rows, look(evidence, OF_SPREAD, drawn), strict=True):
-        result = closeness.together([result, spread.percentile(row)]) if result.state != DIFFERS else result
+        if result.state != DIFFERS:
+            said = spread.lacking(row["layer"], row["key"], evidence.tables[OF_SPREAD])
+            result = closeness.together([result, spread.percentile(row), Result(DIFFERS, said) if said else Result()])
         yield OF_SPREAD, f"{OF_SPREAD}, {where}", result
 
 

@@ -177,9 +177,7 @@ def _labels(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator[
     vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
     closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
     judged = distance.label(distance.compositions(frames["refinement"], config.seed), types.types, closer)
-    gap = pl.col("coefficient").shift(1).over("layer", "key") - pl.col("coefficient")
-    near = listed.filter(gap <= tolerances.of(config.precision).tie * pl.col("coefficient"))
-    close = set(near.select("layer", "key").iter_rows())
+    close = _near_ties(listed, corpus, tolerances.of(config.precision).tie)
     for name, again in (("annotations", found), ("pattern_labels", labelled), ("distance_labels", judged)):
         again = tables.conform(again, tables.TABLES[name])
         key, recorded = list(tables.TABLES[name].key), frames[name]
@@ -193,3 +191,16 @@ def _labels(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator[
             yield name, f"{model} {where}", Result(NEAR_TIE if tie else DIFFERS, "not the label that the proxy gives")
         for _ in range(len(recorded) - len(wrong)):
             yield name, model, Result()
+
+
+def _near_ties(listed: pl.DataFrame, corpus: Corpus, tie: float) -> set[tuple[int, int]]:
+    """Return the (layer, key) with neighbouring triggers of almost equal coefficients and unlike texts."""
+    before = [pl.col(name).shift(1).over("layer", "key").alias(f"before_{name}") for name in ("sentence", "position")]
+    gap = pl.col("coefficient").shift(1).over("layer", "key") - pl.col("coefficient")
+    near = listed.with_columns(*before, gap=gap).filter(pl.col("gap") <= tie * pl.col("coefficient"))
+    text = lambda sentence, position: corpus.sentence(sentence)[:position].tobytes()
+    return {
+        (row["layer"], row["key"])
+        for row in near.iter_rows(named=True)
+        if text(row["sentence"], row["position"]) != text(row["before_sentence"], row["before_position"])
+    }

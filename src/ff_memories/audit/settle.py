@@ -115,7 +115,8 @@ class Settler:
     def _of_sample(self, outcome: Outcome, evidence: dict[Side, Evidence], progress: Progress) -> None:
         for side in SIDES:
             opened = outcome.open[side]
-            keys = [(row["layer"], row["key"]) for row in opened] if outcome.table == "samples" else []
+            both = [row for rows_ in outcome.open.values() for row in rows_] if outcome.table == "samples" else []
+            keys = sorted({(row["layer"], row["key"]) for row in both})
             spread = Spread(evidence[side], keys)
             if outcome.table == "histogram":
                 for row, result in spread.histogram(evidence[side].tables["histogram"]):
@@ -123,6 +124,9 @@ class Settler:
                         outcome.differs([row], f"{result.says} ({side.upper()})")
                 progress.step(len(opened))
                 continue
+            for layer, key in keys:
+                if said := spread.lacking(layer, key, evidence[side].tables["samples"]):
+                    outcome.differs([{"layer": layer, "key": key}], f"{said} ({side.upper()})")
             for row in opened:
                 for result in (rows.recomputed("samples", evidence[side], row), spread.percentile(row)):
                     if result.state == DIFFERS:

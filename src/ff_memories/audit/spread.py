@@ -130,3 +130,24 @@ class Spread:
                 DIFFERS, f"percentile {row['percentile']} is {row['coefficient']:.7g}, recomputed {right[0]:.7g}"
             )
         return Result(MATCH)
+
+    def lacking(self, layer: int, key: int, found: pl.DataFrame) -> str:
+        """Say which percentile a key's rows of ``samples`` lack; nothing if none. The key must have been kept.
+
+        Of percentiles that fall on one prefix, or on equal coefficients, the table may have the first alone.
+        """
+        m = np.concatenate(self.kept[layer, key])
+        noise = self.noise[layer]
+        fires = int((m > 0).sum())
+        if not int((m > noise).sum()):
+            return ""
+        ordered, before = np.sort(m)[::-1], None
+        known = set(found.filter((pl.col("layer") == layer) & (pl.col("key") == key))["percentile"])
+        for percentile in PERCENTILES:
+            value = float(ordered[fires - 1 - (fires - 1) * percentile // 100])
+            slack = noise + self.evidence.near.limits.coefficient * abs(value)
+            if percentile in known:
+                before = value
+            elif before is None or abs(value - before) > slack:
+                return f"the key lacks its percentile {percentile}"
+        return ""
