@@ -10,6 +10,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.audit.evidence import At
+from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.register import register
 from ff_memories.claims.verdicts import check_of
@@ -18,7 +19,7 @@ from ff_memories.model.info import read_info
 from ff_memories.workflow.run import Run
 
 BASELINE = "baselines "  # in front of a table of untrained models
-PEOPLE = "people's answers, which cannot be recomputed"
+PEOPLE = "annotators' answers, which cannot be recomputed"
 JUDGED_BY_PEOPLE = ("annotations", "pattern_labels", "distance_labels")
 
 
@@ -56,10 +57,14 @@ def verdicts(run: Run, at: At, how: Mapping[str, str]) -> dict[str, Rests]:
     found = {}
     claims = tables.read(at(run.table("claims"))).select("claim", "verdict", "baseline")
     read = behind(run, at)
+    people = any(
+        bool((tables.read(at(run.table(name)))["annotator"] != ANNOTATOR).any())
+        for name in JUDGED_BY_PEOPLE
+        if at(run.table(name)).is_file()
+    )
     for claim, verdict, baseline in claims.iter_rows():
         own = sorted(read[claim])
         names = [*own, *(BASELINE + name for name in own if baseline is not None)]
-        people = bool(run.annotations)
         found[claim] = Rests(
             verdict,
             {name: f"{how[name]}; {PEOPLE}" if people and name in how and name in JUDGED_BY_PEOPLE else how.get(name)
