@@ -496,8 +496,9 @@ def _tried(project: Project, best: dict, fresh: list[str]) -> dict:
 HEAD = """\
 # Forgeries
 
-Can [`compare`](equality.md) or [`verify`](verify.md) be fooled? We changed every column of every recorded table of
-three small runs, and turned verdicts by editing as few rows as we could. This page is made from what the commands said.
+Can [`compare`](equality.md) or [`verify`](verify.md) be fooled? We changed columns of the recorded tables of small
+runs, and turned verdicts by editing as few rows as we could. This page is made from what the commands said. The
+commands below name the runs; with `--every 3`, every third of the changes described here was tried.
 
 {cells}
     python -m campaigns.forgery verdicts --seed {seed}

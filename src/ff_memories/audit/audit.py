@@ -35,7 +35,6 @@ from ff_memories.workflow.run import Run
 READ = (*ROWS, "firing", "histogram")  # tables that the audit needs
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 STRUCTURE, SPREAD, OF_SPREAD = "structure", "histogram", "samples"
-COUNTS = ("triggers", "mutations", "composition")  # steps whose counts no other step can make again
 AT_ONCE = 100  # rows of one piece of work
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 OF_BASELINES = "baselines"
@@ -201,7 +200,7 @@ def _spread(evidence: Evidence, drawn: np.ndarray) -> Iterator[Said]:
 def contradictions(evidence: Evidence, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
     said = structure.faults(evidence)
-    for step in COUNTS:
+    for step in structure.COUNTS:
         again = tables.conform(tables.counts(step, structure.counted(evidence, step) or {}), tables.TABLES["counts"])
         if not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
             said.append(f"counts/{step}: not what the tables say")

@@ -21,7 +21,6 @@ from ff_memories.workflow import rebuild
 from ff_memories.workflow.config_of import option_of
 
 Again = Callable[[Path, set[str], Mapping[str, Path], Path | None, int], rebuild.Again]
-MEASURED = ("triggers", "mutations", "composition")  # steps with counts, which only the model can repeat
 
 
 def check(
@@ -40,7 +39,7 @@ def check(
         for outcome in todo.values():
             outcome.different.append(f"{outcome.name.removeprefix('tables/')}: {NOT_TOLD}")
         return
-    counts = {name for name in todo if name.startswith("counts/") and name.partition("/")[2] in MEASURED}
+    counts = {name for name in todo if name.startswith("counts/") and name.partition("/")[2] in structure.COUNTS}
     labels = {name for name in todo if name.startswith("baselines/")}
     for name in counts:
         _counts(todo[name], settler)

@@ -19,7 +19,7 @@ from ff_memories.memories.values import other
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]
-SHOWN = ("shading", "levels", "promoted", "demoted", "histogram", "samples", "similar")
+COUNTS = ("triggers", "mutations", "composition")  # steps that run the model and count what they skip
 
 
 def faults(evidence: Evidence) -> list[str]:
