@@ -77,7 +77,7 @@ docs-pages: .venv/.tests
 gpu-campaign: .venv/.tests inputs
 	$(BIN)/python -m campaigns.gpu
 
-# write which sources make which step rerun; tests/workflow/test_closures.py compares
+# write which modules each step can reach; tests/workflow/test_closures.py compares
 closures: .venv/.tests
 	PYTHONPATH=tests/tools $(BIN)/python tests/workflow/test_closures.py > tests/data/closures.txt
 

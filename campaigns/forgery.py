@@ -1,18 +1,23 @@
 """Change cells of recorded tables, and turn verdicts: what `compare` and `verify` say of each.
 
     python -m campaigns.forgery cells --seed 1
+    python -m campaigns.forgery files --seed 1
     python -m campaigns.forgery verdicts --seed 1
 
 Three small runs, of a fairseq checkpoint, an ungated and a gated model of `transformers`, are made by Snakemake. Cells:
 in each column of each table, one cell is changed by more than its tolerance and one by its last bit, all cells are
-shuffled, and all get another plausible value; rows are left out, added and swapped. Verdicts: for each claim that the
-run judges, a forger edits the fewest rows that turn it, and all else follows. docs/forgeries.md is made from what it
-finds.
+shuffled, and all get another plausible value; rows are left out, added and swapped. Files: verdicts and figures that
+tables do not give, alone and beside a cell within its tolerance, another precision, numbers that are not finite.
+Verdicts: for each claim that the run judges, a forger edits the fewest rows that turn it, and all else follows.
+docs/forgeries.md is made from what it finds.
 """
 
 import argparse
+import dataclasses
 import json
+import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -30,13 +35,12 @@ from scipy.stats import hypergeom
 
 from campaigns import ROOT
 from ff_memories import tables
-from ff_memories.audit import baselines, compare, equality, rests, rows, sides, structure
-from ff_memories.audit.closeness import DIFFERS
+from ff_memories.audit import audit, baselines, compare, equality, reading, rests, rows, sides, structure
+from ff_memories.audit.closeness import DIFFERS, NEAR_TIE
 from ff_memories.audit.evidence import Evidence
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.settle import Settler
 from ff_memories.audit.sides import Side
-from ff_memories.audit.spread import Spread
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.config import load
@@ -48,6 +52,7 @@ OUT = ROOT / "docs" / "data" / "faults" / "forgery.json"
 KINDS = {"fairseq": None, "ungated": "gpt2", "gated": "llama"}
 CELLS = ("one cell", "the last bit", "all cells shuffled", "another value in all rows")
 ROWS = ("a row left out", "a row added", "two rows swapped")
+NEAR = "a near-tie"
 LOOKED_AT = 5  # changed rows of a table that the audit's check is tried on
 
 
@@ -101,13 +106,16 @@ class Project:
             self.own = own
         self.rebuilt = {path for task in rebuild.tasks()[0] for path in task.makes}
         self.scratch = Path(tempfile.mkdtemp(prefix="forgery-"))
-        self._again: dict[frozenset[str], tuple[Path, rebuild.Again]] = {}
+        self._again: dict[Any, tuple[Path, rebuild.Again]] = {}
 
     def again(
         self, folder: Path, wanted: set[str], files: Mapping[str, Path], configfile: Path | None, cores: int
     ) -> rebuild.Again:
-        """Make files again, once: every forged copy has the same inputs."""
-        key = frozenset(wanted)
+        """Make files again, once from the same inputs, which most forged copies have."""
+        inputs = {path: file for path, file in files.items() if path not in wanted}
+        known = {f"{self.run.results}/{path}": file for path, file in self.own.files.items()}
+        other = {path: lock.digest(file) for path, file in inputs.items() if known.get(path, Path(path)) != file}
+        key = frozenset(wanted), frozenset(other.items())
         if key not in self._again:
             kept = Path(tempfile.mkdtemp(dir=self.scratch))
             self._again[key] = kept, rebuild.again(kept, wanted, files, configfile, cores)
@@ -118,13 +126,11 @@ class Project:
                 (folder / path).symlink_to(kept / path)
         return found
 
-    def forged(self, name: str, file: Path) -> Side:
-        """Return the run with another file for one of its tables."""
-        path = f"{name}.parquet"
-        return Side(
-            Path("forged"), self.own.run, self.own.files | {path: file},
-            self.own.digests | {path: lock.digest(file)},
-        )  # fmt: skip
+    def forged(self, files: Mapping[str, Path]) -> Side:
+        """Return the run with other files, or folders, by their paths below the run's folder."""
+        digests = {path: lock.content(file) for path, file in files.items()}
+        whole = {path: file for path, file in files.items() if file.is_file()}
+        return Side(Path("forged"), self.own.run, self.own.files | whole, self.own.digests | digests)
 
     def says(self, forged: Side) -> compare.Comparison:
         """Compare the run with a forged copy."""
@@ -135,41 +141,58 @@ class Project:
         return Evidence.read(self.run, (*rows.ROWS, "firing", "histogram"))
 
     @cache  # noqa: B019
+    def drawn(self, model: str) -> baselines.Baseline:
+        return baselines.Baseline.of(self.run, model)
+
+    @cache  # noqa: B019
     def baseline(self, model: str) -> Evidence:
         folder = self.run.path("baselines", model)
-        return baselines.evidence(
-            self.run, model, {name: tables.read(f"{folder}/{name}.parquet") for name in baselines.ROWS}
-        )
+        frames = {name: tables.read(f"{folder}/{name}.parquet") for name in (*baselines.ROWS, *baselines.LABELS)}
+        known = self.drawn(model).evidence(frames)
+        return dataclasses.replace(known, tables=known.tables | frames)
 
-    def audited(self, name: str, changed: pl.DataFrame, wrong: list[int]) -> tuple[str, float]:
-        """Return how `verify` finds a forged table whose maker rehashed it, and with what probability."""
-        if f"{self.run.results}/{name}.parquet" in self.rebuilt:
+    @cached_property
+    def behind(self) -> set[str]:
+        """The tables that verdicts rest on."""
+        return set().union(*rests.behind(self.run, Path).values())
+
+    def audited(self, name: str, file: Path, changed: pl.DataFrame, wrong: list[int]) -> tuple[str, float]:
+        """Return how `verify` finds a forged table whose maker rehashed it, and with what probability.
+
+        ``a near-tie``: the model itself does not tell the cells from the recorded ones, within the tolerance.
+        """
+        path = f"{self.run.results}/{name}.parquet"
+        if path in self.rebuilt:
             return "rebuilt", 1.0
         folder, _, table = name.rpartition("/")
-        if folder == "counts":
-            return "all rows", 1.0
+        at = lambda asked: file if asked == path else Path(asked)
         if folder.startswith("baselines/"):
-            if table in baselines.LABELS:
+            model = folder.partition("/")[2]
+            forged = _with(self.baseline(model), table, changed)
+            if baselines.contradictions(forged, self.run, model, at):
                 return "all rows", 1.0
-            known = self.baseline(folder.partition("/")[2])
-        elif folder == "tables" and table != "firing":
-            known = self.evidence
-        else:
-            known = self.evidence
-            if folder != "tables":
-                return "not checked: no verdict rests on it", 0.0
-        forged = _with(known, table, changed)
-        if structure.faults(forged):
-            return "all rows", 1.0
-        if table == "histogram":
-            odd = Spread(forged).histogram(changed)
-            return ("all rows", 1.0) if any(r.state == DIFFERS for _, r in odd) else ("not found", 0.0)
-        if table not in rows.ROWS:
-            return "not found", 0.0
+            if table in baselines.LABELS:
+                said = {result.state for _, _, result in baselines.labelled(self.drawn(model), forged.tables)}
+                return ("all rows", 1.0) if DIFFERS in said else (NEAR if NEAR_TIE in said else "not found", 0.0)
+        elif folder == "counts":
+            said = audit.contradictions(self.evidence, self.run, at)
+            return ("all rows", 1.0) if said else ("the tables say so", 0.0)
+        elif folder == "tables":
+            forged = _with(self.evidence, table, changed)
+            if audit.contradictions(forged, self.run, at):
+                return "all rows", 1.0
+            if table in ("firing", audit.SPREAD):
+                odd = any(result.state == DIFFERS for *_, result in audit.spread_of(forged, np.arange(0)))
+                return ("all rows", 1.0) if odd else ("within the bounds that the text shows", 0.0)
+        if table not in rows.ROWS:  # of sensitivity/
+            return "not checked: it takes as long as the run", 0.0
         tried = wrong[:: max(1, len(wrong) // LOOKED_AT)][:LOOKED_AT]
-        states = [_row(forged, table, changed.row(i, named=True)) for i in tried]
-        share = sum(states) / max(1, len(states))
-        return "a sample", chance(len(changed), round(share * len(wrong)))
+        states = _rows(forged, table, tried)
+        if states and all(state == NEAR_TIE for state in states) and len(states) == len(wrong):
+            return NEAR, 0.0
+        share = states.count(DIFFERS) / max(1, len(states))
+        found = chance(len(changed), round(share * len(wrong)))
+        return ("a sample", found) if found else ("no row that was tried differs", 0.0)
 
 
 def chance(population: int, wrong: int, rows_: int = Aim().rows) -> float:
@@ -178,19 +201,19 @@ def chance(population: int, wrong: int, rows_: int = Aim().rows) -> float:
 
 
 def _with(known: Evidence, table: str, changed: pl.DataFrame) -> Evidence:
-    import dataclasses
-
     return dataclasses.replace(known, tables=known.tables | {table: changed})
 
 
-def _row(evidence: Evidence, table: str, row: dict[str, Any]) -> bool:
-    found = rows.recomputed(table, evidence, row)
-    if found.state != DIFFERS and table == "samples":
+def _rows(evidence: Evidence, table: str, numbers: list[int]) -> list[str]:
+    """Return what `verify` says of rows that it looks at."""
+    if table == audit.OF_SPREAD:
         try:
-            found = Spread(evidence, [(row["layer"], row["key"])]).percentile(row)
-        except (KeyError, ValueError, IndexError):
-            return True
-    return found.state == DIFFERS
+            said = audit.spread_of(evidence, np.array(numbers, np.int64))
+            return [result.state for what, _, result in said if what == audit.OF_SPREAD]
+        except audit.BROKEN:
+            return [DIFFERS] * len(numbers)
+    frame = evidence.tables[table]
+    return [rows.recomputed(table, evidence, frame.row(i, named=True)).state for i in numbers]
 
 
 # --------------------------------------------------------------------------------------------------------- the changes
@@ -264,9 +287,9 @@ def whole_rows(frame: pl.DataFrame, key: list[str], how: str, rng: np.random.Gen
     return None
 
 
-def written(frame: pl.DataFrame, file: Path, like: Path) -> None:
-    """Write a table as its step does, but in the order that it has, and without a check."""
-    meta = {k: v for k, v in pl.read_parquet_metadata(like).items() if not k.startswith("ARROW")}
+def written(frame: pl.DataFrame, file: Path, like: Path, more: Mapping[str, str] | None = None) -> None:
+    """Write a table as its step does, but in the order that it has, and without a check; ``more``: metadata."""
+    meta = {k: v for k, v in pl.read_parquet_metadata(like).items() if not k.startswith("ARROW")} | dict(more or {})
     file.parent.mkdir(parents=True, exist_ok=True)
     frame.write_parquet(file, compression="zstd", metadata=meta or None)
 
@@ -298,6 +321,14 @@ def _wrong(forged: pl.DataFrame, own: pl.DataFrame) -> list[int]:
     return rows_["forged row"].to_list()
 
 
+def _lacking(forged: pl.DataFrame, own: pl.DataFrame) -> list[int]:
+    """Return the numbers of the rows whose key has lost a row."""
+    if not {"layer", "key"} <= set(own.columns):
+        return []
+    lost = own.join(forged, on=own.columns, how="anti", nulls_equal=True)
+    return forged.with_row_index("forged row").join(lost, on=["layer", "key"], how="semi")["forged row"].to_list()
+
+
 def tolerated(table: str, column: str, how: str) -> bool:
     """Return whether a change is below the column's tolerance, so that `compare` may call it equal."""
     dtype = (TABLES[table].columns | TABLES[table].optional).get(column)
@@ -316,24 +347,102 @@ def forge_cells(kind: str, made: Path, seed: int, only: Callable[[int], bool] = 
             written(changed, file, project.own.tables()[name])
             table = sides.table_of(f"{name}.parquet") or ""
             try:
-                said = project.says(project.forged(name, file)).answer
+                said = project.says(project.forged({f"{name}.parquet": file})).answer
             except (UserError, pl.exceptions.PolarsError) as error:
                 said = f"refused: {str(error).splitlines()[0]}"
             try:
-                read = tables.read(file, table)
-                ordered = tables.in_order(file, table)
-                wrong = _wrong(read, tables.read(project.own.tables()[name], table)) or wrong
-                means, chance_ = project.audited(name, read, wrong) if ordered else ("all rows", 1.0)
+                read = reading.read(file, table)
+                if read.equals(tables.read(project.own.tables()[name], table)):
+                    continue  # a shuffle that gave back every row
+                wrong = (
+                    _wrong(read, tables.read(project.own.tables()[name], table))
+                    or wrong
+                    or _lacking(read, tables.read(project.own.tables()[name], table))
+                )
+                means, chance_ = project.audited(name, file, read, wrong)
             except UserError:
                 means, chance_ = "refused", 1.0
             found.append({
                 "run": kind, "table": name, "column": column, "how": how, "compare": said.partition(":")[0],
                 "verify": means, "chance": round(chance_, 4), "wrong": len(wrong),
-                "tolerated": tolerated(table, column, how),
+                "tolerated": tolerated(table, column, how) or means == NEAR,
+                "rests": table in project.behind,
             })  # fmt: skip
             progress.step(1)
     shutil.rmtree(project.scratch)
     return found
+
+
+# ----------------------------------------------------------------------------------------------------------- the files
+
+LAST_BIT = "tables/triggers.parquet"  # a coefficient in it is changed by its last bit
+
+
+def forge_files(kind: str, made: Path, seed: int) -> list[dict]:
+    """Forge whole files of a small run; return what was said of each."""
+    project, found = Project(made), []
+    todo = list(file_trials(project, np.random.default_rng(seed)))
+    with Progress(len(todo), "files", kind) as progress:
+        for path, what, files in todo:
+            try:
+                said = project.says(project.forged(files)).answer
+            except UserError:
+                said = "refused"
+            found.append({"run": kind, "file": path, "what": what, "compare": said,
+                          "verify": _of_file(project, path, files[path])})  # fmt: skip
+            progress.step(1)
+    shutil.rmtree(project.scratch)
+    return found
+
+
+def _of_file(project: Project, path: str, file: Path) -> str:
+    """Return how `verify` finds a forged file whose maker rehashed it."""
+    if f"{project.run.results}/{path}" in project.rebuilt:
+        return "rebuilt"
+    try:
+        name = path.removesuffix(".parquet")
+        return project.audited(name, file, reading.read(file, sides.table_of(path)), [0])[0]
+    except UserError:
+        return "refused"
+
+
+def file_trials(project: Project, rng: np.random.Generator) -> Iterator[tuple[str, str, dict[str, Path]]]:
+    """Yield (the forged file, what was done to it, all forged files by their paths below the run's folder)."""
+    scratch, results = project.scratch / "files", Path(project.run.results)
+    held = project.own.files[LAST_BIT]
+    cell = scratch / "triggers.parquet"
+    changed = cells(pl.read_parquet(held), "coefficient", "the last bit", rng)
+    if changed is None:
+        raise ValueError("the run has no triggers")
+    written(changed, cell, held)
+    figure = next(path for path in project.own.files if path.startswith("figures/") and path.endswith(".csv"))
+    for path in ("claims.json", "claims", "report/claims.tex", figure):
+        to = scratch / path
+        to.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (results / path).is_dir() else shutil.copy)(results / path, to)
+        _turn(sorted(to.glob("*.json"))[0] if to.is_dir() else to)
+        yield path, "another verdict or number", {path: to}
+        yield path, "the same, beside a coefficient that differs in its last bit", {path: to, LAST_BIT: cell}
+    frame = pl.read_parquet(held)
+    for number in (math.inf, -math.inf, math.nan):
+        odd = frame.with_columns(pl.when(pl.int_range(pl.len()) == 0).then(number).otherwise("coefficient")
+                                 .cast(pl.Float32).alias("coefficient"))  # fmt: skip
+        written(odd, file := scratch / f"{number}.parquet", held)
+        yield LAST_BIT, f"one coefficient is {number}", {LAST_BIT: file}
+    every = {}
+    for name in structure.MEASURED:
+        if (path := f"tables/{name}.parquet") in project.own.files:
+            file = every[path] = scratch / "rounded" / f"{name}.parquet"
+            like = project.own.files[path]
+            written(pl.read_parquet(like), file, like, {tables.PRECISION: "bfloat16"})
+    yield LAST_BIT, "all tables state bfloat16, so tolerances are wide", every
+
+
+def _turn(file: Path) -> None:
+    """Change the first verdict, or else the first number, of a text file."""
+    text = file.read_text(encoding="utf-8")
+    turned = re.sub(r"holds_as_untrained|holds\\_as\\_untrained|holds|fails", "measured", text, count=1)
+    file.write_text(turned if turned != text else re.sub(r"\d(?=\D*$)", lambda m: str((int(m[0]) + 1) % 10), text))
 
 
 # -------------------------------------------------------------------------------------------------------- the verdicts
@@ -472,7 +581,8 @@ def _tried(project: Project, best: dict, fresh: list[str]) -> dict:
     for evidence, frame, changed in zip(known, best["frames"], best["changed"], strict=True):
         forged = _with(evidence, table, frame)
         for_sure |= bool(structure.faults(forged))
-        right.append([i for i in changed if not _row(forged, table, frame.row(i, named=True))])
+        states = _rows(forged, table, changed)
+        right.append([i for i, state in zip(changed, states, strict=True) if state != DIFFERS])
     # of a baseline's tables, all four models are one population
     population = best["population"] * (len(fresh) + 1) // len(fresh) if whose == "untrained" else best["population"]
     wrong = best["wrong"] - sum(map(len, right))
@@ -501,6 +611,7 @@ runs, and turned verdicts by editing as few rows as we could. This page is made 
 commands below name the runs; with `--every 3`, every third of the changes described here was tried.
 
 {cells}
+    python -m campaigns.forgery files --seed {seed}
     python -m campaigns.forgery verdicts --seed {seed}
     python -m campaigns.forgery page
 """
@@ -513,8 +624,17 @@ neighbours changed places. Every forged file was compared with the original, and
 and rebuilt what follows.
 
 The last bit of a number, and one count of `fired`, are below the tolerance that [equality](equality.md) states, so
-`compare` may call them equal. "By sample" is the probability that `verify` finds the forgery, for the rows that were
-wrong; other forgeries are always found.
+`compare` may call them equal; so is a rank or a count that hangs on two numbers which are equal to that tolerance.
+"By sample" is the probability that `verify` finds the forgery, for the rows that were wrong; other forgeries are always
+found.
+"""
+ABOUT_FILES = """
+## Files
+
+Verdicts and figures that the tables don't give, alone and beside a table that differs within its tolerance; numbers
+that aren't finite; metadata that ask for wide tolerances. The columns of the runs have the answer of `compare`, the
+last one how `verify` finds the file if its maker rehashed it.
+
 """
 ABOUT_VERDICTS = """
 ## Turned verdicts
@@ -565,15 +685,24 @@ def page() -> str:
         "not found",
     ]
     out.append(table(heads, rows_))
-    never = sorted({(sides.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
-                    for row in cells_ if not row["chance"] and not row["tolerated"]})  # fmt: skip
-    if never:
-        out.append("\n`verify` does not find changes of these cells, on which no verdict rests:\n\n")
-        out.append(table(["table", "column", "why"], [list(map(str, row)) for row in never]))
+    near = sum(row["verify"] == NEAR for row in cells_)
+    out.append(f"\nOf those below a tolerance, {near} hang on a near-tie that the model shows.\n")
+    never = [row for row in cells_ if not row["chance"] and not row["tolerated"]]
+    for rests_, says in ((False, "no verdict rests"), (True, "verdicts rest")):
+        listed = sorted({(sides.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
+                         for row in never if row["rests"] == rests_})  # fmt: skip
+        if listed:
+            out.append(f"\n`verify` does not find changes of these cells, on which {says}:\n\n")
+            out.append(table(["table", "column", "why"], [list(map(str, row)) for row in listed]))
     if wrong:
+        out.append("\n`compare` calls these wrong cells equal:\n\n")
         out.append(
             table(["run", "table", "column", "change"], [[w["run"], w["table"], w["column"], w["how"]] for w in wrong])
         )
+    files = held.get("files", [])
+    if files:
+        out.append(ABOUT_FILES)
+        out.append(table(["file", "change", *held["every"], "`verify`"], _of_files(files, list(held["every"]))))
     out.append(ABOUT_VERDICTS.format(edits=sum(map(len, EDITS.values())), shares=len(SHARES), times=TIMES,
                                      few=FEWER.rows, rows=Aim().rows) + "\n")  # fmt: skip
     rows_ = [
@@ -592,9 +721,20 @@ def page() -> str:
     return "".join(out)
 
 
+def _of_files(rows_: list[dict], kinds: list[str]) -> list[list[str]]:
+    """Return a row for each forged file: what `compare` says of it in each run, and what `verify` says."""
+    found = []
+    plain = lambda row: (re.sub(r"figure\d+", "figure", row["file"]), row["what"])
+    for file, what in dict.fromkeys(map(plain, rows_)):
+        own = {row["run"]: row for row in rows_ if plain(row) == (file, what)}
+        said = [own[kind]["compare"] if kind in own else "" for kind in kinds]
+        found.append([f"`{file}`", what, *said, ", ".join(dict.fromkeys(row["verify"] for row in own.values()))])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("cells", "verdicts", "page"))
+    parser.add_argument("what", choices=("cells", "files", "verdicts", "page"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--of", type=Path, help="a project with such a run, instead of a new one")
     parser.add_argument("--every", type=int, default=1, help="try only every n-th change of a cell")
@@ -609,10 +749,12 @@ def main() -> None:
             if arguments.what == "cells":
                 made = arguments.of or make(kind, Path(folder))
                 found = forge_cells(kind, made, arguments.seed, lambda n: n % arguments.every == 0)
+            elif arguments.what == "files":
+                found = forge_files(kind, arguments.of or make(kind, Path(folder)), arguments.seed)
             else:
                 found = forge_verdicts(kind, Path(folder), arguments.seed, 0)
         held = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {"cells": [], "verdicts": []}
-        held[arguments.what] = [row for row in held[arguments.what] if row["run"] != kind] + found
+        held[arguments.what] = [row for row in held.get(arguments.what, []) if row["run"] != kind] + found
         held["seed"] = arguments.seed
         if arguments.what == "cells":
             held.setdefault("every", {})[kind] = arguments.every

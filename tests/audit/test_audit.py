@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -12,12 +13,15 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
+from ff_memories.audit import baselines, structure
+from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit, contradictions
+from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
 from ff_memories.audit.evidence import Evidence
-from ff_memories.audit.rows import ROWS
+from ff_memories.audit.rows import ROWS, recomputed
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
 from ff_memories.base.errors import UserError
+from ff_memories.patterns import proxy
 from ff_memories.workflow.run import Run
 
 TYPES = words(44)
@@ -39,10 +43,13 @@ RUNS = {
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
 
 
-def evidence(folder, changes, options):
-    """A small run's evidence, from its files as ``pipeline`` leaves them."""
+def evidence(folder, changes, options, never=()):
+    """A small run's evidence, from its files as ``pipeline`` leaves them; ``never``: types that are never trained."""
     settings = config(**changes)
     write_inputs(folder, TYPES, **options)
+    counts = (line.split() for line in (folder / "dict.txt").read_text().splitlines())
+    lines = (f"{word} {0 if word in never else count}\n" for word, count in counts)
+    (folder / "dict.txt").write_text("".join(lines))
     lines = (folder / "validation.txt").read_text().splitlines()[:5]
     given = [{"text": line, "random_pos": min(n, len(line.split()))} for n, line in enumerate(lines, 1)]
     (folder / "sample.jsonl").write_text("".join(json.dumps(record) + "\n" for record in given))
@@ -69,8 +76,26 @@ def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    return evidence(tmp_path_factory.mktemp("sound"), {}, {})
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("sound")
+
+
+@pytest.fixture(scope="module")
+def sound(folder):
+    return evidence(folder, {}, {})
+
+
+def files_of(folder, **other):
+    """Return where the files of a small run lie; ``other``: those of some tables."""
+
+    def at(path):
+        if not path.startswith("results/"):
+            return folder / path
+        if "/tables/" in path and Path(path).stem in other:
+            return other[Path(path).stem]
+        return folder / "out" / ("counts" if "/counts/" in path else "") / Path(path).name
+
+    return at
 
 
 def tampered(sound, table, change, row=5):
@@ -150,6 +175,93 @@ def test_rows_that_name_nothing_are_found(sound):
     assert "does not exist" in next(f for f in audit(lost, ALL, ["triggers"])).differ[0]
 
 
+def test_numbers_that_cannot_be_end_in_a_row_that_differs(sound):
+    nothing = tampered(sound, "mutations", lambda r: {"coefficient": 0.0})
+    (said,) = next(f for f in audit(nothing, ALL, ["mutations"])).differ
+    assert "cannot be recomputed from what it says (float division by zero)" in said
+    for changed in ({"position": -1}, {"sentence": None}):
+        row = sound.tables["samples"].row(0, named=True) | changed
+        assert recomputed("samples", sound, row).state == DIFFERS
+
+
+@pytest.mark.parametrize("part", ["histogram", "sentences"])
+def test_a_table_that_names_a_memory_that_does_not_exist_ends_in_a_fault(sound, part):
+    lost = tampered(sound, "triggers", lambda r: {"key": 5000}, row=0)
+    assert any(
+        "cannot be recomputed from what the tables say" in line for f in audit(lost, ALL, [part]) for line in f.differ
+    )
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
+def test_a_damaged_perplexity_ends_in_one_line(sound, tmp_path, content):
+    for name in (*baselines.ROWS, *baselines.LABELS):
+        pl.DataFrame(schema=tables.TABLES[name].columns).write_parquet(tmp_path / f"{name}.parquet")
+    (tmp_path / "perplexity.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"perplexity\.json: "):
+        list(baselines.recompute(Run(config()), "untrained-1", {}, lambda path: tmp_path / Path(path).name))
+
+
+@pytest.fixture(scope="module")
+def baseline(sound, folder):
+    """The small run's model on the sample of its text."""
+    return baselines.Baseline.of(Run(config()), "same_sample", files_of(folder))
+
+
+def states(baseline, frames):
+    return {
+        name: [r.state for n, _, r in baselines.labelled(baseline, frames) if n == name] for name in baselines.LABELS
+    }
+
+
+class Odd:
+    """An annotator to whom the triggers that end in an odd token are a pattern."""
+
+    def annotate(self, key):
+        members = frozenset(i for i, prefix in enumerate(key.prefixes) if prefix[-1] % 2)
+        return [("shallow", "ends in an odd token", SimpleNamespace(members=members))]
+
+
+def test_only_labels_of_another_order_of_tied_triggers_are_excused(baseline, sound, monkeypatch):
+    monkeypatch.setattr(proxy.Annotator, "of", lambda *_: Odd())
+    refinement = {"refinement": sound.tables["refinement"]}
+    known = baselines.Labels(baseline, refinement["refinement"])
+    assert {state for of in states(baseline, known.made | refinement).values() for state in of} == {MATCH}
+    unlike = lambda key, i: key.prefixes[i][-1] % 2 != key.prefixes[i + 1][-1] % 2
+    key = next(key for key in known.keys.values() if unlike(key, 0))
+    text = list(key.prefixes)
+    text[:2] = text[1], text[0]
+    keys = [dataclasses.replace(key, prefixes=tuple(text)) if one == key else one for one in known.keys.values()]
+    swapped = known.made | known._of(keys) | refinement
+    # the two triggers are no near-tie
+    assert states(baseline, swapped)["pattern_labels"].count(DIFFERS) == 2
+    # they are one
+    own = (pl.col("layer") == key.layer) & (pl.col("key") == key.key) & (pl.col("rank") <= 2)
+    alike = pl.when(own).then(pl.col("coefficient").first().over("layer", "key")).otherwise("coefficient")
+    near = dataclasses.replace(baseline, listed=baseline.listed.with_columns(coefficient=alike))
+    found = states(near, swapped)
+    assert found["pattern_labels"].count(NEAR_TIE) == 2 and DIFFERS not in found["pattern_labels"]
+    # no order gives these labels
+    labels = swapped["pattern_labels"]
+    at = (pl.col("layer") == key.layer) & (pl.col("key") == key.key) & (pl.col("rank") == 3)
+    wrong = pl.when(at).then(pl.lit("semantic")).otherwise(pl.col("label").cast(pl.String)).cast(labels.schema["label"])
+    found = states(near, swapped | {"pattern_labels": labels.with_columns(label=wrong)})
+    assert found["pattern_labels"].count(DIFFERS) == 3 and NEAR_TIE not in found["pattern_labels"]
+    # near-ties excuse no more than a few keys
+    monkeypatch.setattr(baselines, "FEW", -1)
+    assert NEAR_TIE not in states(near, swapped)["pattern_labels"]
+
+
+def test_only_near_ties_change_places_in_an_order():
+    texts = [(token,) for token in range(4)]
+    said = lambda numbers, n=4: ["".join("abcd"[x] for (x,) in one) for one in baselines.orders(numbers, texts, n, 0.1)]
+    assert said([4.0, 3.0, 2.0, 1.0]) == ["abcd"]
+    assert said([4.0, 3.9, 2.0, 1.0]) == ["abcd", "bacd"]
+    assert said([4.0, 3.9, 2.0, 1.99], 3) == ["abc", "abd", "bac", "bad"]
+    assert said([1.0, 0.95, 0.88, 0.1]) == ["abcd", "acbd", "bacd"]  # the first and the third are no near-tie
+    same = list(baselines.orders([1.0] * 4, [(0,)] * 4, 4, 0.1))
+    assert same == [((0,),) * 4]
+
+
 def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
     other = copy.copy(sound)
     other.tables = sound.tables | {
@@ -167,6 +279,114 @@ def test_counts_and_samples_that_contradict_other_tables_are_found(sound):
         "samples": sound.tables["samples"].with_columns(sentence=pl.lit(len(sound.corpus), pl.UInt32)),
     }
     assert tables_of(faults(other)) == ["firing", "samples"]
+
+
+def test_a_key_that_fires_less_often_than_in_the_sample_is_found(sound):
+    assert not next(f for f in audit(sound, ALL, ["histogram"]) if f.what == "histogram").differ
+    other, first = copy.copy(sound), sound.tables["histogram"].filter(pl.col("n") > 0).row(0, named=True)
+    this = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
+    counted = sound.tables["histogram"].filter(this)["n"].sum()
+    fired = pl.when(this).then(counted - 1).otherwise("fired").cast(pl.UInt64).alias("fired")
+    other.tables = sound.tables | {"firing": sound.tables["firing"].with_columns(fired)}
+    (said,) = next(f for f in audit(other, ALL, ["histogram"]) if f.what == "histogram").differ
+    assert said.startswith(f"firing, layer {first['layer']} key {first['key']}: fires {counted - 1} times, recomputed")
+
+
+def test_a_file_that_no_step_writes_so_contradicts_its_order_or_its_precision(sound, folder, tmp_path):
+    run, table = Run(config()), sound.tables["mutations"]
+    assert contradictions(sound, run, files_of(folder)) == []
+    swapped = [1, 0, *range(2, len(table))]
+    for name, made, precision, says in (
+        ("swapped", table[swapped], "float32", "its rows are not in the order of their key"),
+        ("twice", pl.concat([table[:1], table]), "float32", "or one has several rows"),
+        ("rounded", table, "bfloat16", "its file states that it was measured in bfloat16, but the config says float32"),
+    ):
+        said = {} if precision == "float32" else {tables.PRECISION: precision}
+        made.write_parquet(tmp_path / f"{name}.parquet", metadata=said or None)
+        faults_ = contradictions(sound, run, files_of(folder, mutations=tmp_path / f"{name}.parquet"))
+        assert len(faults_) == 1 and faults_[0].startswith("mutations: ") and says in faults_[0]
+
+
+def test_tables_whose_counts_cannot_be_contradict_their_counts(sound, folder):
+    """With more keys than there are, fewer than none are missing."""
+    other = copy.copy(sound)
+    triggers = sound.tables["triggers"]
+    more = [triggers.with_columns(layer=pl.lit(layer, pl.UInt8)) for layer in range(10, 20)]
+    other.tables = sound.tables | {"triggers": pl.concat([triggers, *more])}
+    assert structure.counts_again(other, "triggers") is None
+    assert "counts/triggers: not what the tables say" in contradictions(other, Run(config()), files_of(folder))
+
+
+def test_a_baselines_file_out_of_order_contradicts_it(sound, folder, tmp_path):
+    own = dataclasses.replace(sound, tables={}, found_here=True)
+    for name in (*baselines.ROWS, *baselines.LABELS):
+        schema = tables.TABLES[name]
+        frame = sound.tables.get(name, pl.DataFrame(schema=schema.columns))
+        frame.reverse().write_parquet(tmp_path / f"{name}.parquet")
+    said = baselines.contradictions(own, Run(config()), "untrained-1", lambda path: tmp_path / Path(path).name)
+    assert tables_of(said) == list(baselines.ROWS)
+
+
+def test_a_key_that_the_histogram_leaves_out_is_found(tmp_path):
+    given = evidence(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
+    first = given.tables["histogram"].row(0, named=True)
+    gone = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
+    given.tables |= {name: given.tables[name].filter(~gone) for name in ("histogram", "samples")}
+    said = next(f for f in audit(given, ALL, ["histogram"]) if f.what == "histogram").differ
+    assert said and all(f"layer {first['layer']} key {first['key']} " in line for line in said)
+
+
+@pytest.mark.parametrize("table", ["promoted", "demoted", "similar"])
+def test_rows_of_the_gallery_that_are_left_out_are_found(sound, table):
+    found, place = sound.tables[table], "place" if table == "similar" else "token_rank"
+    first = found.row(0, named=True)
+    own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
+    for left in (
+        found.clear(), found.filter(pl.col(place) < found[place].max()), found.filter(~own),
+        found.filter(~own | (pl.col(place) < found[place].max())),
+    ):  # fmt: skip
+        other = copy.copy(sound)
+        other.tables = sound.tables | {table: left}
+        assert tables_of(faults(other)) == [table]
+
+
+def test_a_memory_like_few_others_has_fewer_similar_ones(sound):
+    """A table of as many as there are similar ones passes, though fewer than asked for."""
+    first = sound.tables["similar"].row(0, named=True)
+    own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"]) & (pl.col("of") == first["of"])
+    few = sound.tables["similar"].filter(~own | (pl.col("place") <= 2))
+    units, signed = sound.units(first["of"])
+    here = (first["layer"] - 1) * sound.oracle.keys[1] + first["key"]
+    others = units.clone()
+    cosines = units @ units[here]
+    cosines[here] = -1
+    worse = cosines.argsort(descending=True)[2:]
+    others[worse] = units[here] * -1  # all but two point the other way
+    others[here] = units[here]
+    other = copy.copy(sound)
+    other.tables, other._units = sound.tables | {"similar": few}, {**sound._units, first["of"]: (others, signed)}
+    assert faults(other) == []
+
+
+@pytest.mark.parametrize(
+    "changes, never", [({}, TYPES[:20]), ({"values__projection": "head"}, ())], ids=["never", "head"]
+)
+def test_a_rank_is_recomputed_though_its_target_is_never_trained_or_not_in_the_head(changes, never, tmp_path):
+    given = evidence(tmp_path, changes, {}, never)
+    without = pl.col("next_token").is_not_null() & pl.col("next_token_rank").is_null()
+    rows = given.tables["values"].filter(pl.col("next_token").is_in(given.never) | without)
+    assert 0 < len(rows) < len(given.tables["values"])
+    for row in given.tables["values"].to_dicts():
+        assert recomputed("values", given, row).state == MATCH
+    for row in rows.to_dicts():
+        for column in ("next_token_rank", "next_token_rank_trained"):
+            others = (row[column] + 1, row[column] - 1, None) if row[column] is not None else (0, 40)
+            for rank in others:
+                assert recomputed("values", given, row | {column: rank}).state == DIFFERS
+
+
+def test_an_empty_table_is_not_said_to_match():
+    assert ALL.statement(0, 0, 0, "rows of similar match") == "0 rows of similar match: there are none"
 
 
 def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):

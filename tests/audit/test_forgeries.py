@@ -70,7 +70,9 @@ def test_the_certificate_says_of_every_verdict_what_it_rests_on(recorded_run, tm
     shutil.copytree(recorded_run, project, symlinks=True)
     done = run(project, "ff-memories", "verify", "--certificate", "certificate.json", check=False)
     assert done.stdout.splitlines()[-1].startswith("VERIFIED in"), done.stdout
-    found = json.loads((project / "certificate.json").read_text())["parts"]["verdicts"]["verdicts"]
+    parts = json.loads((project / "certificate.json").read_text())["parts"]
+    assert parts["audit"]["seed_was"] == "drawn"
+    found = parts["verdicts"]["verdicts"]
     assert found.keys() == {claim.id for claim in register()}
     assert "rows" in found["K1"]["rests_on"]["mutations"]
     assert "rows of the baselines mutations" in found["K1"]["rests_on"]["baselines mutations"]
@@ -87,12 +89,29 @@ def test_no_wrong_cell_is_equal_and_none_that_a_verdict_rests_on_is_verified(kin
     assert [row for row in found if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
     beside = [row for row in found if not row["chance"] and not row["tolerated"]]
     assert all(row["table"].startswith("sensitivity/") or row["table"] == "tables/firing" for row in beside), beside
+    assert not any(row["rests"] for row in beside), beside
+
+
+SAYS = {"rebuilt", "all rows", "refused"}  # what `verify` finds for sure
+
+
+@pytest.mark.long
+def test_no_forged_file_is_equal_or_verified(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = forgery.forge_files("fairseq", forgery.make("fairseq", tmp_path / "run"), 2)
+    assert {row["file"] for row in found} >= {"claims.json", "claims", "report/claims.tex", forgery.LAST_BIT}
+    assert {row["compare"] for row in found} == {"different", "refused"}, found
+    assert {row["verify"] for row in found} == SAYS, found
 
 
 def test_the_recorded_campaign_found_no_wrong_equal():
     held = json.loads(forgery.OUT.read_text(encoding="utf-8"))
     assert {row["run"] for row in held["cells"]} == held["every"].keys() <= forgery.KINDS.keys()
     assert [row for row in held["cells"] if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
+    assert not [row for row in held["cells"] if row["rests"] and not row["chance"] and not row["tolerated"]]
+    assert {row["run"] for row in held["files"]} == forgery.KINDS.keys()
+    assert {row["compare"] for row in held["files"]} == {"different", "refused"}
+    assert {row["verify"] for row in held["files"]} == SAYS
     for row in held["verdicts"]:
         if row["to"] and not row["for_sure"]:
             assert abs(row["found"] / row["times"] - row["chance_few"]) < 0.35, row

@@ -23,10 +23,10 @@ def command(*arguments, cwd=ROOT, check=True, **env):
     return done
 
 
-def snakemake(folder, *arguments, check=True):
+def snakemake(folder, *arguments, check=True, **env):
     """Run the project's Snakefile on the run described by my.yaml in another folder."""
     return command("snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile",
-                   folder / "my.yaml", "--cores", "2", *arguments, cwd=folder, check=check)  # fmt: skip
+                   folder / "my.yaml", "--cores", "2", *arguments, cwd=folder, check=check, **env)  # fmt: skip
 
 
 def change(folder, path, value):

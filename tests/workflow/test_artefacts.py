@@ -54,7 +54,7 @@ def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_
     locks = []
     for folder, tool in (
         (copy, ["snakemake", "-q", "all"]),
-        (tmp_path / "other", ["dvc", "repro", "-q", "--force-downstream"]),
+        (tmp_path / "other", ["dvc", "repro", "-q"]),
     ):
         configure(folder, "figures.figure4.width", 300)
         assert steps(folder, *tool) == {"figure4", "figure_pages", "report"}
@@ -67,7 +67,7 @@ def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_
 def test_how_many_shards_there_are_changes_nothing(copy):
     configure(copy, "execution.shards", 3)
     assert not due(copy)
-    assert "up to date" in run(copy, "dvc", "status").stdout
+    assert "up to date" in run(copy, "dvc", "status", "dvc.yaml").stdout
 
 
 def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(published, tmp_path):
@@ -75,7 +75,7 @@ def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(pub
     shutil.copytree(published, folder, symlinks=True)
     shard, source = f"{RESULTS}/shards/1-of-2.safetensors", folder / "src/ff_memories/steps/trigger_shard.py"
     whole = source.read_text()
-    source.write_text(whole + "# edited\n")
+    source.write_text(whole.replace("checkpoint_seconds: float = 60", "checkpoint_seconds: float = 50"))
     run(folder, "snakemake", "-q", "all", "--", shard)
     source.write_text(whole)
     assert due(folder)
@@ -166,7 +166,9 @@ def test_dvc_shows_every_figure_on_one_page(fresh, tmp_path):
 
 def test_dvc_draws_what_a_step_is_made_of(fresh):
     drawn = run(fresh, "dvc", "dag", "mutations").stdout
-    assert set(re.findall(r"[\w.]{3,}", drawn)) == {"corpus", "model", "triggers", "mutations"}
+    assert set(re.findall(r"[\w.]{3,}", drawn)) == {
+        "corpus", "model", "triggers", "mutations", "workflow", "sources", "dvc.yaml"
+    }  # fmt: skip
     whole = run(fresh, "dvc", "dag", "--mermaid").stdout
     node = {name: number for number, name in re.findall(r'(node\d+)\["(.+?)"\]', whole)}
     assert f"{node['mutations']}-->{node['figure-figure3']}" in whole

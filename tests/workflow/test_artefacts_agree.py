@@ -1,4 +1,7 @@
-"""The whole matrix: after every kind of change, Snakemake and DVC run the same steps and leave the same lock."""
+"""The whole matrix: after every kind of change, Snakemake and DVC run what follows from it and leave the same lock.
+
+Where a step's output comes out unchanged, DVC stops, and Snakemake goes on.
+"""
 
 import os
 import time
@@ -48,8 +51,13 @@ def replace_by_hand(folder, name, content):
 
 
 def source(folder):
-    append(folder, "src/ff_memories/steps/claims.py", "\n# edited\n")
+    edit(folder, "src/ff_memories/steps/claims.py", "json.dumps(found, indent=1)", "json.dumps(found, indent=2)")
     backdate(folder, "src/ff_memories/steps/claims.py")
+
+
+def comment(folder):
+    append(folder, "src/ff_memories/tables.py", "\n# edited\n")
+    edit(folder, "src/ff_memories/config.py", "number of triggers per key", "triggers per key")
 
 
 def reads_more(folder):
@@ -68,6 +76,7 @@ LIGHT = {
         {"mutations", "figure3", "baselines"} | LATE, {"values", "triggers", "composition"}, 0,
     ),
     "a source of one step, backdated": (source, LATE, FIGURES, 0),
+    "a comment and a help text": (comment, set(), FIGURES | LATE, 0),
     "time stamps alone": (touch, set(), FIGURES | LATE, 0),
     "an output deleted": (lambda f: (f / RESULTS / "claims.json").unlink(), LATE, FIGURES, 1),
     "an intermediate deleted": (
@@ -82,7 +91,8 @@ LIGHT = {
 }  # fmt: skip
 HEAVY = {
     "a shared source": (
-        lambda f: append(f, "src/ff_memories/tables.py", "\n# edited\n"), {"corpus", "values"} | LATE, set(), 0,
+        lambda f: edit(f, "src/ff_memories/tables.py", "compression_level=9", "compression_level=1"),
+        {"corpus", "values"} | LATE, set(), 0,
     ),
     "the validation text": (
         lambda f: append(f, "validation.txt", "red cat sings .\n"), {"corpus", "composition"} | LATE, {"model"}, 0,
@@ -104,7 +114,7 @@ def pairs():
 @pytest.mark.parametrize("name, cache", ROWS)
 def test_both_tools_agree_in_both_orders(fresh, tmp_path, pairs, name, cache):
     change, must, must_not, restore = {**LIGHT, **HEAVY}[name]
-    snakemake, repro = ["snakemake", "-q", "all"], ["dvc", "repro", "-q", "--force-downstream"]
+    snakemake, repro = ["snakemake", "-q", "all"], ["dvc", "repro", "-q"]
     pair = pairs.pop(cache, None) or [relinked(fresh, tmp_path / str(n), cache) for n in range(2)]
     ran, locks = [], []
     for folder, first, second in zip(pair, (snakemake, repro), (repro, snakemake), strict=True):
@@ -116,7 +126,7 @@ def test_both_tools_agree_in_both_orders(fresh, tmp_path, pairs, name, cache):
         locks.append((folder / "dvc.lock").read_bytes())
         assert steps(folder, *second) == set()
         assert (folder / "dvc.lock").read_bytes() == locks[-1]
-    assert ran[0] == ran[1]
+    assert ran[1] <= ran[0] and bool(ran[1]) == bool(must)
     assert must <= ran[0]
     assert not must_not & ran[0]
     assert locks[0] == locks[1]
@@ -131,7 +141,7 @@ def by_ann(folder):
 
 
 def test_both_tools_notice_a_file_of_annotations_and_that_it_is_gone(fresh, tmp_path):
-    snakemake, repro = ["snakemake", "-q", "all"], ["dvc", "repro", "-q", "--force-downstream"]
+    snakemake, repro = ["snakemake", "-q", "all"], ["dvc", "repro", "-q"]
     name, table, figure = "annotations/planted/Ann.csv", "tables/annotations.parquet", "figures/figure2.svg"
     locks = []
     for first, second in ((snakemake, repro), (repro, snakemake)):

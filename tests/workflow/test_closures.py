@@ -1,11 +1,10 @@
 """Steps as they are declared: their command lines are their rules', and only what a step needs makes it due.
 
-``data/closures.txt`` lists, for every step, the modules and data files whose change makes it due, by room. Growth of it
-is to be seen in a diff; ``make closures`` writes it.
+``data/closures.txt`` lists, for every step, the modules with code that it can reach and the data files, by room. Growth
+of it is to be seen in a diff; ``make closures`` writes it.
 """
 
 import argparse
-import ast
 import gc
 import subprocess
 import sys
@@ -21,9 +20,8 @@ from running import ROOT
 from ff_memories import declaration
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
-from ff_memories.workflow import sources as module_sources
 from ff_memories.workflow import stages
-from ff_memories.workflow.sources import sources
+from ff_memories.workflow.meaning.reached import modules, reached
 
 LIST = ROOT / "tests" / "data" / "closures.txt"
 STEPS = declaration.names()
@@ -32,11 +30,19 @@ ORDER_ONLY = {  # inputs that a rule waits for or whose change makes it due, and
     "corpus": {"golden"},
     "sensitivity_part": {"judged", "model", "others", "inputs"},
 }
-MODEL = "src/ff_memories/model/decoder.py"
+MODEL = "model/decoder.py"
 RUN_THE_MODEL = {
     "baseline-model", "composition", "distance", "gallery-tables", "golden", "mutations", "projection-seeds", "proxy",
     "released", "sensitivity-part", "transformer-model", "trigger-shard", "values",
 }  # fmt: skip
+
+
+def sources(step):
+    """Return the files with code or data that a step can reach, by their path in the package."""
+    found = reached(step.replace("-", "_"), {})
+    known = modules()
+    files = {known[label.partition(":")[0]] for label in found.code} | set(found.data.values())
+    return sorted(path.relative_to(ROOT / "src/ff_memories").as_posix() for path in files)
 
 
 def listing() -> str:
@@ -44,8 +50,8 @@ def listing() -> str:
     lines = []
     for step in STEPS:
         rooms = defaultdict(list)
-        for file in sources(step.replace("-", "_")):
-            *room, name = Path(file).relative_to("src/ff_memories").parts
+        for file in sources(step):
+            *room, name = Path(file).parts
             rooms["/".join(room)].append(name.removesuffix(".py"))
         lines.append(step)
         for room, names in rooms.items():
@@ -78,7 +84,7 @@ def test_what_makes_a_step_due_is_what_the_list_says():
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_runs_no_model_does_not_depend_on_how_it_is_run(step):
-    assert (MODEL in sources(step.replace("-", "_"))) == (step in RUN_THE_MODEL)
+    assert (MODEL in sources(step)) == (step in RUN_THE_MODEL)
 
 
 def test_every_rule_runs_a_step_as_it_is_declared(monkeypatch):
@@ -234,14 +240,3 @@ def test_a_step_that_runs_no_model_and_merges_no_lists_does_without_torch():
 
 if __name__ == "__main__":
     sys.stdout.write(listing())
-
-
-def test_imports_are_found_by_their_words_as_the_parser_finds_them():
-    for path in module_sources._modules().values():
-        known, names = module_sources._modules(), set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        assert set(module_sources._imports(path)) == names & set(known), path

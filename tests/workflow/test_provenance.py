@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from running import command
 
 from ff_memories.base.errors import UserError
@@ -36,7 +37,7 @@ def test_a_stage_has_all_that_its_outputs_follow_from(here):
     drawn = {f"results/planted/tables/{table}.parquet" for table in DRAWN["figure4"].tables}
     assert figure.inputs.keys() == drawn | {"results/planted/model/info.json"}
     assert all(md5 == lock.digest(path) for path, md5 in {**figure.inputs, **figure.outputs}.items())
-    assert "src/ff_memories/figures/draw.py" in figure.sources
+    assert figure.code == yaml.safe_load(Path("sources.yaml").read_text())["figure-figure4"]
     assert figure.environment == environment.digest()
     assert figure.jobs[0].seconds > 0
     assert figure.jobs[0].ended.endswith("+00:00")
@@ -57,7 +58,7 @@ def test_why_ends_at_the_raw_inputs(here, capsys):
         "rule values",
         "$ ff-memories step trigger-shard",
         "config keys",
-        "source files",
+        "code ",
         "took ",
         "on processor",
     ):

@@ -12,7 +12,7 @@ from running import ROOT, change, command, snakemake
 
 from ff_memories import tables
 from ff_memories.figures.registry import FIGURES, title
-from ff_memories.workflow.sources import sources
+from ff_memories.workflow.meaning.reached import reached
 
 PROFILES = ("profiles/default", "workflow/profiles/slurm")
 
@@ -187,16 +187,17 @@ def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
         assert all(path.startswith("results/mine/") for out in stage["outs"] for path in out)
 
 
-def test_a_steps_sources_are_what_it_imports():
-    assert "src/ff_memories/memories/mutations.py" in sources("mutations")
-    assert not any("figures" in name or "claims" in name for name in sources("mutations"))
-    assert "src/ff_memories/figures/paper_values.toml" in sources("figure")
+def test_a_steps_code_is_what_it_can_reach():
+    found = reached("mutations", {})
+    assert "ff_memories.memories.mutations:sample" in found.code and not found.data
+    assert not any("figures" in name or "claims" in name for name in found.code)
+    assert "figures/paper_values.toml" in reached("figure", {}).data
 
 
 @pytest.mark.parametrize("step", ["model", "corpus", "trigger_shard", "triggers", "values", "composition", "patterns"])
 def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(step):
-    late = ("/claims/", "/report/", "/exports/", "/figures/")
-    assert not [name for name in sources(step) if any(part in name for part in late)]
+    late = ("claims", "report", "exports", "figures")
+    assert not [name for name in reached(step, {}).code if name.split(".")[1] in late]
 
 
 @pytest.mark.workflow

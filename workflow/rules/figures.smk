@@ -33,12 +33,12 @@ rule figure:
         "../envs/environment.yaml"
     params:
         **run_.step_by(
+            "figure",
             lambda wildcards: (
-                "figure",
                 "seed",
                 f"figures.{wildcards.figure}",
                 *DRAWN[wildcards.figure].sections,
-            )
+            ),
         ),
         out=lambda wildcards: run_.path("figures", wildcards.figure),
         caption=lambda wildcards: DRAWN[wildcards.figure].caption,

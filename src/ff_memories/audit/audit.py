@@ -19,7 +19,7 @@ import psutil
 import torch
 
 from ff_memories import tables
-from ff_memories.audit import baselines, closeness, structure
+from ff_memories.audit import baselines, closeness, reading, structure
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.evidence import At, Evidence
 from ff_memories.audit.rows import ROWS, look, place
@@ -38,6 +38,8 @@ STRUCTURE, SPREAD, OF_SPREAD = "structure", "histogram", "samples"
 AT_ONCE = 100  # rows of one piece of work
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 OF_BASELINES = "baselines"
+# what reading tables may raise that name what does not exist, or numbers that cannot be
+BROKEN = (LookupError, ArithmeticError, ValueError, TypeError, pl.exceptions.PolarsError)
 
 
 @dataclass
@@ -113,7 +115,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
         The findings; contradictions between tables; and the library that the reference model is of.
     """
     corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
-    frames = {name: tables.read(at(run.table(name))) for name in READ}
+    frames = {name: reading.read(at(run.table(name))) for name in READ}
     works, sizes = _works(corpus, run.resolved["triggers"]["positions"], frames, aim, (*ROWS, LEFT_OUT, SPREAD))
     del frames
     more, others = _of_baselines(run, aim, at)
@@ -171,9 +173,20 @@ def _findings(said: Iterable[Said], sizes: Mapping[str, int]) -> list[Finding]:
 
 
 def _run(evidence: Evidence, work: Work) -> list[Said]:
-    """Do a piece of work on the run's own tables."""
+    """Do a piece of work on the run's own tables; those that cannot be read together are a fault."""
+    try:
+        return _done(evidence, work)
+    except BROKEN as error:
+        return [(work.what, work.what, _broken(error))]
+
+
+def _broken(error: Exception) -> Result:
+    return Result(DIFFERS, f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})")
+
+
+def _done(evidence: Evidence, work: Work) -> list[Said]:
     if work.what == SPREAD:
-        return list(_spread(evidence, work.rows))
+        return list(spread_of(evidence, work.rows))
     if work.what == LEFT_OUT:
         with torch.inference_mode():
             unlisted = Unlisted(evidence)
@@ -181,15 +194,18 @@ def _run(evidence: Evidence, work: Work) -> list[Said]:
     return [(work.what, f"{work.what}, {where}", result) for where, result in look(evidence, work.what, work.rows)]
 
 
-def _spread(evidence: Evidence, drawn: np.ndarray) -> Iterator[Said]:
-    """Recompute the whole table ``histogram``, and some rows of ``samples``."""
+def spread_of(evidence: Evidence, drawn: np.ndarray) -> Iterator[Said]:
+    """Recompute the whole table ``histogram``, the bounds of ``firing``, and some rows of ``samples``."""
     rows = evidence.tables[OF_SPREAD][drawn.tolist()].to_dicts()
     spread = Spread(evidence, [(row["layer"], row["key"]) for row in rows])
     table = evidence.tables[SPREAD]
     odd = spread.histogram(table)
     for row, result in odd:
         yield SPREAD, f"{SPREAD}, {place(SPREAD, row)}", result
-    yield from ((SPREAD, SPREAD, Result()) for _ in range(len(table) - len(odd)))
+    fires = spread.firing(evidence.tables["firing"])
+    for row, result in fires:
+        yield SPREAD, f"firing, {place('firing', row)}", result
+    yield from ((SPREAD, SPREAD, Result()) for _ in range(len(table) - len(odd) - len(fires)))
     for row, (where, result) in zip(rows, look(evidence, OF_SPREAD, drawn), strict=True):
         if result.state != DIFFERS:
             said = spread.lacking(row["layer"], row["key"], evidence.tables[OF_SPREAD])
@@ -199,10 +215,11 @@ def _spread(evidence: Evidence, drawn: np.ndarray) -> Iterator[Said]:
 
 def contradictions(evidence: Evidence, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
-    said = structure.faults(evidence)
+    said = list(structure.as_written({name: at(run.table(name)) for name in READ}, evidence.config.precision))
+    said += structure.faults(evidence)
     for step in structure.COUNTS:
-        again = tables.conform(tables.counts(step, structure.counted(evidence, step) or {}), tables.TABLES["counts"])
-        if not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
+        again = structure.counts_again(evidence, step)
+        if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
             said.append(f"counts/{step}: not what the tables say")
     return said
 
@@ -215,17 +232,24 @@ def _own(settings: str, file: str, at: At) -> tuple[Run, Evidence]:
 
 def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
     """Do a piece of work, in a process that keeps what it has read; ``settings``: the config as JSON."""
-    if work.what.startswith(OF_BASELINES):
-        run, model, out = Run(json.loads(settings), file), work.what.partition(" ")[2], []
-        for table, where, result in baselines.recompute(run, model, work.others, at):
-            what = STRUCTURE if table == STRUCTURE else f"{OF_BASELINES} {table}"
-            out.append((what, f"{OF_BASELINES}, {table}, {where}", result))
-        return out
-    run, evidence = _own(settings, file, at)
-    if work.what == STRUCTURE:
-        parts = (said.partition(": ") for said in contradictions(evidence, run, at))
-        return [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
-    return _run(evidence, work)
+    try:
+        if work.what.startswith(OF_BASELINES):
+            return _of_baseline(Run(json.loads(settings), file), work, at)
+        run, evidence = _own(settings, file, at)
+        if work.what == STRUCTURE:
+            parts = (said.partition(": ") for said in contradictions(evidence, run, at))
+            return [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
+        return _run(evidence, work)
+    except BROKEN as error:
+        return [(STRUCTURE, "tables" if work.what == STRUCTURE else work.what, _broken(error))]
+
+
+def _of_baseline(run: Run, work: Work, at: At) -> list[Said]:
+    model, out = work.what.partition(" ")[2], []
+    for table, where, result in baselines.recompute(run, model, work.others, at):
+        what = STRUCTURE if table == STRUCTURE else f"{OF_BASELINES} {table}"
+        out.append((what, f"{OF_BASELINES}, {table}, {where}", result))
+    return out
 
 
 def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> Iterator[tuple[Work, list[Said]]]:
@@ -245,6 +269,6 @@ def _one_thread() -> None:
 def _workers(run: Run, cores: int) -> int:
     """Return how many processes audit a run side by side, each with models of its own in memory."""
     parameters = read_info(run.path("model", "info.json")).get("parameters", 0)
-    if parameters < SMALL:
+    if not isinstance(parameters, int) or parameters < SMALL:
         return 1
     return max(1, min(cores, psutil.virtual_memory().available // (24 * parameters)))

@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ff_memories.audit.verify import TOLERATED, Part, faultless, unchecked, verified
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.verify import TOLERATED, Part, faultless, smaller, unchecked, verified
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
+from ff_memories.report.wording import counted
 from ff_memories.workflow import lock
 
 SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
@@ -35,7 +37,14 @@ def verdict(parts: list[Part], seconds: float) -> str:
         return f"NO FAULT FOUND in {duration(seconds)}, but not all was checked{lacking}"
     again = next((part for part in parts if part.name == "recomputed"), None)
     said = f", recomputed: {'; '.join([again.line, again.data['summary']])}," if again else ""
-    return f"VERIFIED{said} in {duration(seconds)}"
+    return f"VERIFIED{_with_few(parts)}{said} in {duration(seconds)}"
+
+
+def _with_few(parts: list[Part]) -> str:
+    rows = smaller(parts)
+    if rows is None:
+        return ""
+    return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {Aim().rows})"
 
 
 def certificate(parts: list[Part], seconds: float, run: str, scope: str, configfile: Path | None) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def certificate(parts: list[Part], seconds: float, run: str, scope: str, configf
     return {
         "certificate": "ff-memories verify",
         "version": 2,
-        "verdict": "verified" if verified(parts) else "not verified",
+        "verdict": f"verified{_with_few(parts)}" if verified(parts) else "not verified",
         "faultless": faultless(parts),
         "not_checked": unchecked(parts),
         "run": run,

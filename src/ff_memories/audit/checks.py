@@ -1,7 +1,7 @@
 """Recompute rows of the measured tables from the model and the text: one function per table."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -76,34 +76,42 @@ def value(evidence: Evidence, row: Row) -> Result:
     if listed is None:
         return _value(evidence, row, said, None, [])
     targets = _targets(evidence, listed)
-    known = [target for target in targets if target is not None]
-    found = _value(evidence, row, said, targets[0], known)
+    found = _value(evidence, row, said, targets[0], targets)
     if found.state == DIFFERS and evidence.found_here:
         near = evidence.candidates({**row, "rank": 1})
-        others = [_value(evidence, row, said, targets[other["rank"] - 1], known) for other in near[1:]]
+        others = [_value(evidence, row, said, targets[other["rank"] - 1], targets) for other in near[1:]]
         return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else found
     return found
 
 
-def _value(evidence: Evidence, row: Row, said: torch.Tensor, first: int | None, known: list[int]) -> Result:
-    """Check a row of ``values``, given its value's log p, its first trigger's target and those that are known."""
+def _value(
+    evidence: Evidence, row: Row, said: torch.Tensor, first: int | None, targets: Sequence[int | None]
+) -> Result:
+    """Check a row of ``values``, given its value's log p, its first trigger's target, and those of all its triggers."""
     results = [
         compare.same("next_token", row["next_token"], first),
-        _count(evidence, row, "triggers", len(known)),
+        _count(evidence, row, "triggers", targets, lambda target: target is not None),
     ]
     for types, suffix in suffixes(evidence, row, "top_token"):
-        results += _predicted(evidence, row, evidence.among(types, said), first, known, suffix)
+        results += _predicted(evidence, row, types, said, first, targets, suffix)
     return compare.together(results)
 
 
-def _count(evidence: Evidence, row: Row, column: str, found: int) -> Result:
-    """Compare a count of triggers, some of which may be others where a list ends in near-ties."""
-    near, said = evidence.unsure.get((row["layer"], row["key"]), 0), row.get(column)
-    return (
-        Result(DIFFERS, f"{column} is missing")
-        if said is None
-        else compare.within(column, said, found, found - near, found + near)
-    )
+def _count(
+    evidence: Evidence, row: Row, column: str, targets: Sequence[int | None], counts: Callable[[int | None], bool]
+) -> Result:
+    """Compare a count of triggers, by their targets; where a list ends in near-ties, others may be in it."""
+    if (recorded := row.get(column)) is None:
+        return Result(DIFFERS, f"{column} is missing")
+    found = sum(map(counts, targets))
+    if (ends := evidence.unsure.get((row["layer"], row["key"]))) is None:
+        return compare.within(column, recorded, found, found, found)
+    sure = sum(map(counts, targets[: -ends.inside]))
+    may = [*targets[-ends.inside :], *_targets(evidence, ends.beyond)]
+    fit = sum(map(counts, may))
+    low, high = max(0, ends.inside - (len(may) - fit)), min(ends.inside, fit)
+    low, high = (low, high) if ends.whole else (0, ends.inside)
+    return compare.within(column, recorded, found, sure + low, sure + high)
 
 
 def suffixes(evidence: Evidence, row: Row, column: str) -> Iterator[tuple[str, str]]:
@@ -115,28 +123,34 @@ def suffixes(evidence: Evidence, row: Row, column: str) -> Iterator[tuple[str, s
 
 
 def _predicted(
-    evidence: Evidence, row: Row, said: torch.Tensor, first: int | None, known: list[int], suffix: str
-) -> list[Result]:
-    """Compare a value's prediction with the columns that have the given suffix."""
-    top = row["top_token" + suffix]
+    evidence: Evidence, row: Row, types: str, every: torch.Tensor, first: int | None, targets: Sequence[int | None],
+    suffix: str,
+) -> list[Result]:  # fmt: skip
+    """Compare a value's prediction among some ``types`` with the columns that have the given suffix.
+
+    ``every``: log p of all types.
+    """
+    said, top = evidence.among(types, every), row["top_token" + suffix]
     named = lambda column: (column + suffix, row[column + suffix])
     results = [
         evidence.near.top(*named("top_token"), said),
         evidence.near.probability(*named("top_probability"), float(said.max().exp())),
         compare.same(*named("agrees"), None if first is None else first == top),
-        _count(evidence, row, "agreeing_triggers" + suffix, known.count(top)),
+        _count(evidence, row, "agreeing_triggers" + suffix, targets, lambda target: target == top),
     ]
     if evidence.folds is not None:
-        alike = lambda token: bool(evidence.folds[token] == evidence.folds[top])
+        alike = lambda token: token is not None and bool(evidence.folds[token] == evidence.folds[top])
         agrees = None if first is None else alike(first)
         results += [  # a table without these columns is not this run's
             compare.same("agrees_folded" + suffix, row.get("agrees_folded" + suffix), agrees),
-            _count(evidence, row, "agreeing_triggers_folded" + suffix, sum(map(alike, known))),
+            _count(evidence, row, "agreeing_triggers_folded" + suffix, targets, alike),
         ]
-    if first is None:
-        results.append(compare.same(*named("next_token_rank"), None))
-    elif first < len(said) and said[first] > -torch.inf:  # with the head alone, rarer words have no rank
-        results.append(evidence.near.rank(*named("next_token_rank"), said, first))
+    if first is None or first >= len(said) or row["next_token_rank" + suffix] is None:
+        without = first is None or first >= len(said)  # with the head alone, rarer words have no rank
+        results.append(compare.same(*named("next_token_rank"), None if without else "a number"))
+    else:  # a target that is never trained has its place among those that are
+        ranked = said.index_copy(0, torch.tensor([first]), every[first : first + 1])
+        results.append(evidence.near.rank(*named("next_token_rank"), ranked, first))
     return results
 
 

@@ -6,7 +6,6 @@ from others must be what each run's own tables give (``made_again``).
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import equality, made_again, sides, tolerances
+from ff_memories.audit import at_hand, equality, made_again, reading, sides, tolerances
 from ff_memories.audit.equality import Outcome
 from ff_memories.audit.made_again import Again
 from ff_memories.audit.settle import NOT_TOLD as NOT_TOLD
 from ff_memories.audit.settle import SIDES, Settler
 from ff_memories.audit.sides import Side
+from ff_memories.audit.structure import MEASURED as MEASURED
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.config import load
@@ -28,11 +28,6 @@ from ff_memories.report.wording import counted
 from ff_memories.workflow import rebuild
 from ff_memories.workflow.config_of import config_of
 from ff_memories.workflow.run import Run
-
-MEASURED = (  # tables whose files name the precision that they were measured in
-    "triggers", "firing", "promoted", "demoted", "shading", "levels", "histogram", "samples", "similar", "mutations",
-    "values", "examples", "composition", "refinement", "control",
-)  # fmt: skip
 
 
 @dataclass
@@ -43,7 +38,7 @@ class Comparison:
         identical: whether all files have the same bytes.
         tables: {table: its outcome}, such as ``triggers`` and ``baselines/untrained-1/values``.
         others: differences of files that are no tables, and of files that only one of the runs has.
-        drawn: number of figures and pages that differ because their tables do.
+        drawn: number of figures, pages and lists of verdicts that differ because their tables do.
         precisions: the precisions of A and B.
         claims: (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have.
         verdicts: number of claims with the same verdict in both.
@@ -109,10 +104,7 @@ def compare(a: Path, b: Path, configfile: Path | None = None) -> Comparison:
 
 def _refuse_unlike(a: Side, b: Side) -> None:
     """Raise ``UserError`` for runs of two models."""
-    found = []
-    for side in (a, b):
-        file = side.files.get("model/info.json")
-        found.append({} if file is None else json.loads(file.read_text(encoding="utf-8")))
+    found = [at_hand.info(side) for side in (a, b)]
     one, other = ([info.get(name) for name in ("scope", "checkpoint_sha256", "model_sha256")] for info in found)
     if all(found) and one != other:
         raise UserError(
@@ -145,15 +137,17 @@ def compared(
             if name in todo and not tables.in_order(file, outcomes[name].table):
                 outcomes[name].different.append(f"{name}: its rows are not in the order of their key ({side.upper()})")
     config = configfile or config_of(a.run) or config_of(b.run)
-    run = _here(config)
     out = Comparison(False, {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()})
     out.precisions = precisions
-    _others(out, a, b)
-    known = settler(run, frames, limits)
+    out.others += _of_other_precision(a, b, precisions, configfile)
+    drawn = _others(out, a, b)
     if not out.different:  # else the answer is known, without the model
+        run, not_told = _here(config, (a, b))
+        known = settler(run, frames, limits, not_told)
         known.settle(outcomes)
-    if not out.different:
-        made_again.check(outcomes, both, known, config, again)
+        if not out.different:
+            out.others += made_again.check(outcomes, both, known, config, again, drawn)
+    out.drawn = len(drawn)
     if all("tables/claims" in frames[side] for side in SIDES):
         claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
         claims = claims.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
@@ -169,7 +163,7 @@ class Frames(Mapping[str, pl.DataFrame]):
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         if name not in self.read:
-            self.read[name] = tables.read(self.files[name], sides.table_of(f"{name}.parquet"))
+            self.read[name] = reading.read(self.files[name], sides.table_of(f"{name}.parquet"))
         return self.read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -195,24 +189,25 @@ def _same(side: Side, limits: tolerances.Tolerances, but: set[str]) -> dict[str,
     found = {}
     for name, file in side.tables().items():
         if name not in but:
-            rows = pl.scan_parquet(file).select(pl.len()).collect().item()
+            rows = reading.rows_of(file)
             found[name] = Outcome(name, (rows, rows), limits)
     return found
 
 
-def _here(config: Path | None) -> Run | None:
-    """Return the run of a config if its model and its text are here to recompute rows from."""
+def _here(config: Path | None, both: tuple[Side, Side]) -> tuple[Run | None, str]:
+    """Return the run of a config if the recorded model and text are here to recompute rows from, and else why not."""
     if config is None:
-        return None
+        return None, NOT_TOLD
     run = Run(load(config).model_dump(), str(config))
-    needed = [*run.model_files, run.dictionary, run.path("corpus", "corpus.safetensors"), run.table("sentences")]
-    needed += [run.path("model", f"model.{end}") for end in ("safetensors", "json")]
-    return run if all(map(os.path.exists, needed)) else None
+    if at_hand.lacking(run) is not None:
+        return None, NOT_TOLD
+    said = at_hand.odd(run, config, both)
+    return (run, NOT_TOLD) if said is None else (None, f"different, or a near-tie: {said}, so nothing was recomputed")
 
 
-def _others(found: Comparison, a: Side, b: Side) -> None:
-    """Compare the files that are no tables. Figures and pages differ only if a table does."""
-    moved = any(any(outcome.cells.values()) for outcome in found.tables.values())
+def _others(found: Comparison, a: Side, b: Side) -> list[str]:
+    """Compare the files that are no tables; return those that differ and that may follow from tables that differ."""
+    moved, drawn = any(any(outcome.cells.values()) for outcome in found.tables.values()), []
     for path in sorted(a.digests.keys() | b.digests.keys()):
         table = sides.table_of(path)
         if not sides.has_rule(path):
@@ -223,17 +218,21 @@ def _others(found: Comparison, a: Side, b: Side) -> None:
             found.others.append(f"{path}: only one of the runs has this file")
         elif a.digests[path] != b.digests[path]:
             if sides.DRAWN.match(path) and moved:
-                found.drawn += 1
+                drawn.append(path)
             elif not (sides.NUMBERS.match(path) and _alike(a.files.get(path), b.files.get(path))):
                 found.others.append(f"{path}: differs, but the tables that it follows from are the same"
                                     if sides.DRAWN.match(path) else f"{path}: differs")  # fmt: skip
+    return drawn
 
 
 def _alike(one: Path | None, other: Path | None) -> bool:
     """Return whether two JSON files have the same keys and texts, and numbers that agree to 1e-4."""
     if one is None or other is None:
         return False
-    return _near(*(json.loads(path.read_text(encoding="utf-8")) for path in (one, other)))
+    try:
+        return _near(*(json.loads(path.read_text(encoding="utf-8")) for path in (one, other)))
+    except ValueError:  # no JSON
+        return False
 
 
 def _near(one: Any, other: Any) -> bool:
@@ -248,12 +247,28 @@ def _near(one: Any, other: Any) -> bool:
 
 def _precision(side: Side) -> Precision:
     """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
-    found = {tables.precision_of(path): name for name, path in side.tables().items()
+    found = {reading.precision_of(path): name for name, path in side.tables().items()
              if name.removeprefix("tables/") in MEASURED}  # fmt: skip
     if len(found) > 1:
         names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run snakemake")
     return next(iter(found), "float32")
+
+
+def _of_other_precision(
+    a: Side, b: Side, stated: tuple[Precision, Precision], configfile: Path | None
+) -> Iterator[str]:
+    """Yield which run states another precision than its config; the limits follow from what the files state.
+
+    A run without a config must state that of the other run.
+    """
+    configs = [configfile or config_of(side.run) for side in (a, b)]
+    wanted = [None if config is None else load(config).extraction.precision for config in configs]
+    for side, says, own, other in zip((a, b), stated, wanted, reversed(wanted), strict=True):
+        right = own or other or stated[0]
+        if says != right:
+            whose = f"its config says {right}" if own else f"the other run is in {right}, and no config says otherwise"
+            yield f"{side.given}: its tables state that they were measured in {says}, but {whose}"
 
 
 def page(found: Comparison) -> Iterator[str]:
@@ -269,9 +284,11 @@ def page(found: Comparison) -> Iterator[str]:
         if outcome.exchanged and not outcome.different:
             state += f"; {counted(outcome.exchanged, 'row', 'rows')} exchanged at near-ties"
             state += f" (largest gap {outcome.gap:.1g})" if outcome.gap else ""
+        if outcome.tied:
+            state += f"; {counted(outcome.tied, 'label hangs', 'labels hang')} on near-ties"
         if outcome.settled:
             state += f"; {counted(outcome.settled, 'row', 'rows')} recomputed in float64"
-            state += f" ({100 * outcome.excused:.2g} %, at most {outcome.most:,.0f} rows)"
+            state += f" ({100 * outcome.excused:.2g} %, at most {outcome.most:,.0f} {outcome.unit})"
         yield f"{name:18} {rows}: {state}"
         for column, differ in outcome.cells.items():
             if differ:
@@ -282,7 +299,8 @@ def page(found: Comparison) -> Iterator[str]:
         yield from _first(outcome.different)
     yield from _first(found.others)
     if found.drawn:
-        yield f"{found.drawn} figures and pages differ, because tables do (ff-memories verify draws them again)"
+        how = "" if found.different else "; each is what its own run's tables give"
+        yield f"{counted(found.drawn, 'other file differs', 'other files differ')}, because tables do{how}"
     number = lambda value: "none" if value is None else f"{value:.6g}"
     for claim, one, other, verdict, its in found.claims:
         if one != other or verdict != its:
@@ -300,7 +318,9 @@ def _first(lines: list[str]) -> Iterator[str]:
 
 def data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain data."""
-    names = ("rows", "cells", "within", "exchanged", "gap", "largest", "settled", "excused", "follows", "different")
+    names = (
+        "rows", "cells", "within", "exchanged", "gap", "largest", "settled", "excused", "tied", "follows", "different",
+    )  # fmt: skip
     return {
         "answer": found.answer,
         "precisions": found.precisions,

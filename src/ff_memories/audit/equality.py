@@ -108,7 +108,10 @@ class Outcome:
         different: the differences in words.
         exchanged: number of places in ranked lists at which the runs have other entries.
         settled: number of open rows that a recomputation found equal.
+        triggers: number of triggers that a table of ``ALONG`` has rows of.
+        of_triggers: number of triggers that the settled rows of such a table are of.
         gap: the largest relative gap between the scores of exchanged entries, recomputed.
+        tied: number of labels, of both runs, that another order of near-ties gives.
     """
 
     name: str
@@ -123,6 +126,9 @@ class Outcome:
     exchanged: int = 0
     settled: int = 0
     gap: float = 0.0
+    tied: int = 0
+    triggers: int = 0
+    of_triggers: int = 0
 
     @property
     def table(self) -> str:
@@ -134,14 +140,35 @@ class Outcome:
         return max(map(len, self.open.values()))
 
     @property
+    def open_triggers(self) -> int:
+        """Number of triggers that these rows are of, in a table of ``ALONG``."""
+        return max(len({(row["layer"], row["key"], row["rank"]) for row in rows}) for rows in self.open.values())
+
+    @property
+    def unit(self) -> str:
+        """What near-ties may change only a share of: rows, or triggers in tables with several rows of each."""
+        return "triggers" if self.table in ALONG else "rows"
+
+    @property
     def excused(self) -> float:
-        """The share of rows that differ by more than a number within its tolerance, and still count as equal."""
-        return self.settled / max(1, *self.rows)
+        """The share of rows, or triggers, that differ by more than a tolerance allows, and still count as equal."""
+        return (self.of_triggers if self.table in ALONG else self.settled) / max(1, self.size)
+
+    @property
+    def size(self) -> int:
+        """Number of rows, or of triggers."""
+        return self.triggers if self.table in ALONG else max(self.rows)
 
     @property
     def most(self) -> float:
-        """The largest number of rows that may differ so."""
-        return max(self.limits.excused, OFTEN.get(self.table, 0.0)) * max(self.rows) + FEW
+        """The largest number of rows, or triggers, that may differ so."""
+        return max(self.limits.excused, OFTEN.get(self.table, 0.0)) * self.size + FEW
+
+    def close(self) -> None:
+        """Count the open rows as settled, unless one of them is a difference."""
+        if not self.different:
+            self.settled, self.of_triggers = self.opened, self.open_triggers if self.table in ALONG else 0
+        self.open = {"a": [], "b": []}
 
     def differs(self, rows: Iterable[dict[str, Any]], says: str) -> None:
         self.different += [f"{self.name.removeprefix('tables/')}, {self.place(row)}: {says}" for row in rows]
@@ -174,12 +201,15 @@ def compare(a: Tables, b: Tables, limits: Tolerances = FLOAT32) -> dict[str, Out
             _statistics(found, a[name], b[name])
         else:
             own = moved if name.startswith("tables/") and found.table in ALONG else empty
+            if found.table in ALONG:
+                found.triggers = max(t.select("layer", "key", "rank").n_unique() for t in (a[name], b[name]))
             exchanged = _rows(found, a[name], b[name], own)
             if name == "tables/triggers":
                 moved = exchanged
-        if found.opened > found.most:
+        opened = found.open_triggers if found.table in ALONG else found.opened
+        if opened > found.most:
             found.different.append(
-                f"{name.removeprefix('tables/')}: {found.opened:,} of {max(found.rows):,} rows differ in what numbers "
+                f"{name.removeprefix('tables/')}: {opened:,} of {found.size:,} {found.unit} differ in what numbers "
                 f"decide, and rounding explains at most {found.most:,.0f}"
             )
             found.open = {"a": [], "b": []}
@@ -225,7 +255,8 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
         "b": [*b.join(unsure, on=key, how="semi").iter_rows(named=True), *(only[1].to_dicts() if opened else ())],
     }
     sure = both.join(unsure, on=key, how="anti")
-    most = _most(pl.concat([a, b])) if COEFFICIENT in rules.values() and "layer" in shared else None
+    odd: list[pl.DataFrame] = []
+    most = _most(a, b) if COEFFICIENT in rules.values() and "layer" in shared else None
     for column in shared:
         if column in key or column in entry or column in decided:
             continue
@@ -234,7 +265,14 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
             out.cells[column] = len(wrong)
             out.differs(wrong.iter_rows(named=True), f"{column} differs")
         else:  # scores of ranked lists agree place by place, whatever entry they are of
-            _numbers(out, both if SCORES.get(out.table) == column else sure, column, rule, most)
+            wrong = _numbers(out, both if SCORES.get(out.table) == column else sure, column, rule, most)
+            if out.table in ALONG and out.name.startswith("baselines/"):
+                odd.append(wrong.select(key))  # whose triggers no table tells, and near-ties may change places
+            else:
+                out.differs(wrong.iter_rows(named=True), f"{column} differs")
+    if odd and len(at := pl.concat(odd).unique()):
+        out.open["a"] += a.join(at, on=key, how="semi").to_dicts()
+        out.open["b"] += b.join(at, on=key, how="semi").to_dicts()
     for side in (a, b) if out.table == "mutations" else ():
         ratio = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1
         wrong = side.filter((ratio - pl.col("change")).abs() > 1e-5 * (1 + pl.col("change").abs()))
@@ -245,16 +283,17 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
     return places.select(moved.columns)
 
 
-def _most(frame: pl.DataFrame) -> pl.Expr | None:
-    """Return the largest coefficient in a row's layer; noise is relative to it."""
-    if "coefficient" not in frame.columns:
+def _most(*frames: pl.DataFrame) -> pl.Expr | None:
+    """Return the largest coefficient in a row's layer; noise is relative to it. Of two runs, the smaller one counts."""
+    if any("coefficient" not in frame.columns for frame in frames):
         return None
-    most = frame.group_by("layer").agg(pl.col("coefficient").max())
+    each = [frame.group_by("layer").agg(pl.col("coefficient").max()) for frame in frames]
+    most = pl.concat(each).group_by("layer").agg(pl.col("coefficient").min())
     return pl.col("layer").replace_strict(most["layer"], most["coefficient"], return_dtype=pl.Float64, default=0.0)
 
 
-def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.Expr | None) -> None:
-    """Compare one column of numbers in the rows that both tables have."""
+def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.Expr | None) -> pl.DataFrame:
+    """Compare one column of numbers in the rows that both tables have; return the rows in which it differs."""
     one, other = pl.col(column).cast(pl.Float64), pl.col(f"other:{column}").cast(pl.Float64)
     size = pl.max_horizontal(one.abs(), other.abs())
     share = out.limits.noise
@@ -274,17 +313,20 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
     elif column == "mutated":
         size = pl.max_horizontal(size, pl.col("coefficient").cast(pl.Float64))
     gap = (one - other).abs()
+    finite = one.is_finite() & other.is_finite()
     judged = both.select(
         *[c for c in TABLES[out.table].key if c in both.columns],
         (pl.col(column).ne_missing(pl.col(f"other:{column}"))).alias("differs"),
-        (gap <= limit * size + noise).fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}"))).alias("within"),
-        (gap / pl.max_horizontal(size, noise / share, pl.lit(1e-30))).fill_null(0.0).alias("gap"),
+        (finite & (gap <= limit * size + noise))
+        .fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}")))
+        .alias("within"),
+        (gap / pl.max_horizontal(size, noise / share, pl.lit(1e-30))).fill_nan(0.0).fill_null(0.0).alias("gap"),
     )
     out.cells[column] = int(judged["differs"].sum())
     out.within[column] = int((judged["differs"] & judged["within"]).sum())
     if len(judged):
         out.largest = max(out.largest, float(judged["gap"].max()))  # type: ignore[arg-type]
-    out.differs(judged.filter(~pl.col("within")).iter_rows(named=True), f"{column} differs")
+    return judged.filter(~pl.col("within"))
 
 
 def _aligned(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
@@ -321,12 +363,14 @@ def _following(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> None:
 def _statistics(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> None:
     """Compare statistics of the model that only hours can repeat.
 
-    A number may move by a tenth of its confidence interval, or by the tolerance of probabilities.
+    A number may move by a tenth of its confidence interval, of both runs the shorter one, and by the tolerance of
+    probabilities.
     """
     both, rules = _aligned(out, a, b), RULES[out.table]
     width = pl.lit(0.0)
     if {"low", "high"} <= set(a.columns):
-        width = (pl.col("high") - pl.col("low")).abs().fill_null(0.0)
+        each = [(pl.col(f"{whose}high") - pl.col(f"{whose}low")).abs().fill_null(0.0) for whose in ("", "other:")]
+        width = pl.min_horizontal(each)
     for column in (name for name in a.columns if f"other:{name}" in both.columns):
         differs = pl.col(column).ne_missing(pl.col(f"other:{column}"))
         if column not in rules:
@@ -337,7 +381,8 @@ def _statistics(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> None:
         one, other = pl.col(column).cast(pl.Float64), pl.col(f"other:{column}").cast(pl.Float64)
         may = tolerances.INTERVAL * width + out.limits.probability * pl.max_horizontal(one.abs(), other.abs())
         judged = both.with_columns(
-            moved=differs, near=((one - other).abs() <= may).fill_null(one.is_null() & other.is_null())
+            moved=differs,
+            near=((one - other).is_finite() & ((one - other).abs() <= may)).fill_null(one.is_null() & other.is_null()),
         )
         out.cells[column] = int(judged["moved"].sum())
         out.within[column] = int((judged["moved"] & judged["near"]).sum())

@@ -15,7 +15,7 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.audit import tolerances
+from ff_memories.audit import reading, tolerances
 from ff_memories.audit.closeness import Closeness
 from ff_memories.audit.oracle import Oracle
 from ff_memories.audit.seen import Reference
@@ -35,6 +35,21 @@ PROJECTED = 64  # values projected at once
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
 
 
+@dataclass(frozen=True)
+class Ends:
+    """The end of a list of triggers, where it is a near-tie with what the list leaves out.
+
+    Attributes:
+        inside: number of triggers at the list's end that are near-ties with the last.
+        beyond: prefixes that the list leaves out and that are near-ties with it, as rows of ``triggers``.
+        whole: whether these are all such prefixes.
+    """
+
+    inside: int
+    beyond: pl.DataFrame
+    whole: bool
+
+
 @dataclass
 class Evidence:
     """What rows are recomputed from.
@@ -45,7 +60,7 @@ class Evidence:
         never: ids of the types that are never trained.
         folds: (vocab,) the class of every type, if the run compares tokens by class also.
         found_here: whether the lists of triggers were found on this machine, so near-ties may be in another order.
-        unsure: {(layer, key): how many triggers at the end of such a list may be others}.
+        unsure: {(layer, key): which triggers at the end of such a list may be others}.
     """
 
     oracle: Reference
@@ -58,7 +73,7 @@ class Evidence:
     never: list[int] = field(default_factory=list)
     folds: np.ndarray | None = None
     found_here: bool = False
-    unsure: dict[tuple[int, int], int] = field(default_factory=dict)
+    unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
     _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
     _units: dict[str, tuple[torch.Tensor, bool]] = field(init=False, default_factory=dict)
     _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
@@ -73,7 +88,7 @@ class Evidence:
         """Read a run's model, corpus and tables; ``at`` maps a file of the run to the place to read it from."""
         types = read_types(at(run.dictionary))
         oracle = reference(run, types, at)
-        frames = {name: tables.read(at(run.table(name))) for name in names}
+        frames = {name: reading.read(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
         return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))

@@ -46,3 +46,5 @@ def recomputed(name: str, evidence: Evidence, row: Row) -> Result:
             return ROWS[name](evidence, row)
     except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
         return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
+    except (ArithmeticError, ValueError, TypeError) as error:
+        return Result(DIFFERS, f"cannot be recomputed from what it says ({str(error).partition(chr(10))[0]})")

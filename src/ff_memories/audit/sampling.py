@@ -12,11 +12,15 @@ from ff_memories.base.seeds import generator
 
 @dataclass(frozen=True)
 class Aim:
-    """The statement to support: with ``confidence``, fewer than ``share`` of a table's rows differ."""
+    """The statement to support: with ``confidence``, fewer than ``share`` of a table's rows differ.
+
+    ``drawn``: whether the seed was drawn for this check, and not given.
+    """
 
     confidence: float = 0.95
     share: float = 0.0075
     seed: int = 0
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         for name in ("confidence", "share"):
@@ -40,6 +44,8 @@ class Aim:
 
     def statement(self, rows: int, differ: int, population: int, match: str, other: str = "differ") -> str:
         """Return a finding in words: ``398 of 398 rows match: with 95 % confidence fewer than 0.75 % ... differ``."""
+        if not population:
+            return f"0 {match}: there are none"
         found = f"{rows - differ:,} of {rows:,} {match}"
         if rows == population:
             return f"{found}: these are all rows"

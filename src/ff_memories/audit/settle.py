@@ -34,10 +34,11 @@ class Settler:
         run: the run whose model and text these are; ``None`` if they are not here.
         tables: {name: table} of both.
         limits: the tolerances.
+        not_told: what to say of a row that cannot be recomputed.
     """
 
-    def __init__(self, run: Run | None, tables: dict[Side, Tables], limits: Tolerances):
-        self.run, self.tables, self.limits = run, tables, limits
+    def __init__(self, run: Run | None, tables: dict[Side, Tables], limits: Tolerances, not_told: str = NOT_TOLD):
+        self.run, self.tables, self.limits, self.not_told = run, tables, limits, not_told
         self._scores: dict[tuple[int, int, int, int], tuple[float, float]] = {}
 
     @cached_property
@@ -73,7 +74,7 @@ class Settler:
                 own = [outcome for outcome in todo if outcome.name.rpartition("/")[0] == folder]
                 if self.run is None or not (folder == "tables" or folder.startswith("baselines/")):
                     for outcome in own:
-                        outcome.differs(outcome.open["b"] or outcome.open["a"], NOT_TOLD)
+                        outcome.differs(outcome.open["b"] or outcome.open["a"], self.not_told)
                     continue
                 evidence = self.evidence if folder == "tables" else self._baseline(folder.partition("/")[2], folder)
                 for outcome in own:
@@ -84,8 +85,7 @@ class Settler:
                         where = outcomes.get(f"{folder}/{name}", own[0])
                         where.different.append(f"{said} ({side.upper()})")
         for outcome in todo:
-            outcome.settled = 0 if outcome.different else outcome.opened
-            outcome.open = {"a": [], "b": []}
+            outcome.close()
 
     def _baseline(self, model: str, folder: str) -> dict[Side, Evidence]:
         evidence = self._of_baseline(model)
@@ -103,7 +103,7 @@ class Settler:
         for side in SIDES:
             for row in outcome.open[side]:
                 if name not in rows.ROWS:
-                    outcome.differs([row], NOT_TOLD)
+                    outcome.differs([row], self.not_told)
                     continue
                 result = rows.recomputed(name, evidence[side], row)
                 if result.state == DIFFERS:

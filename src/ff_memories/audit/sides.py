@@ -22,6 +22,8 @@ EXACT = re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$")
 NUMBERS = re.compile(r"baselines/[^/]+/perplexity\.json$|golden/\w+\.json$")
 DRAWN = re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$")
 OPTIONAL = ("benchmark",)  # tables of targets that no run needs
+FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
+WITHIN = re.compile(r"(baselines|claims|counts|figures|golden|model|proxy|report|sensitivity|tables)/|[^/]+$")
 GIVE = "give a folder such as results/demo, or a dvc.lock"
 
 
@@ -33,13 +35,15 @@ class Side:
         given: what the user named.
         run: the run's name.
         files: {path below the run's folder: its file}; a dvc.lock has only those that DVC keeps.
-        digests: {path below the run's folder: its digest}.
+        digests: {path below the run's folder: its digest}; a folder that is one output has one digest.
+        record: {path from the project's folder: the digest of a file that the run read or wrote}, of a dvc.lock.
     """
 
     given: Path
     run: str
     files: dict[str, Path] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    record: dict[str, str] = field(default_factory=dict)
 
     def tables(self) -> dict[str, Path]:
         """Return {name: file} of the tables, such as ``baselines/untrained-1/values``."""
@@ -84,20 +88,23 @@ def _folder(given: Path) -> Side:
     side = Side(given, given.resolve().name)
     for file in sorted(file for file in given.rglob("*") if file.is_file()):
         path = file.relative_to(given).as_posix()
+        if not (WITHIN.match(path) and SHARED.search(f"/{path}")) or file.name == ".snakemake_timestamp":
+            continue  # logs, text, and what can be made again
         side.files[path] = file
-        if SHARED.search(f"/{path}") and file.name != ".snakemake_timestamp" and Path(path).stem not in OPTIONAL:
+        if file.stem not in OPTIONAL:
             side.digests[path] = lock.digest(file)
+    side.digests |= {name: lock.content(given / name) for name in FOLDERS if (given / name).is_dir()}
     if not side.tables():
         raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
     return side
 
 
 def _recorded(given: Path, config: Path | None) -> Side:
-    side = Side(given, "")
+    side = Side(given, "", record=outputs(given, ("deps", "outs")))
     for path, md5 in outputs(given).items():
         if match := OWN.match(path):
             side.run = match[1]
-            if SHARED.search(path) and not md5.endswith(".dir"):
+            if SHARED.search(path):
                 side.digests[match[2]] = md5
     if not side.digests:
         raise UserError(f"{given}: has no tables of a run", GIVE)
@@ -105,19 +112,24 @@ def _recorded(given: Path, config: Path | None) -> Side:
     if own is not None and given.resolve() == lock.path_of(option_of(own)).resolve():
         _fetch(side, option_of(own))
     for path, md5 in side.digests.items():
-        held = next((file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()), None)
-        if held is not None:
-            side.files[path] = held
+        held = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
+        if held and not md5.endswith(".dir"):
+            whole = next((file for file in held if lock.digest(file) == md5), None)
+            if whole is None:
+                raise UserError(
+                    f"{held[0]}: damaged, its MD5 is not its name ({given}: {path})", "remove it and run dvc fetch"
+                )
+            side.files[path] = whole
         elif table_of(path):
             raise UserError(f"{given}: its {path} is not in DVC's cache", "run dvc fetch")
     return side
 
 
-def outputs(path: Path) -> dict[str, str]:
-    """Return {output: MD5} of a ``dvc.lock``. Raises ``UserError`` for any other file."""
+def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
+    """Return {output: MD5} of a ``dvc.lock``, or that of ``deps`` too. Raises ``UserError`` for any other file."""
     try:
-        stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"]
-        return {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", [])}
+        stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"].values()
+        return {file["path"]: file["md5"] for kind in which for stage in stages for file in stage.get(kind, [])}
     except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
         raise UserError(f"{path}: neither a run's folder nor a dvc.lock", GIVE) from None
 

@@ -12,6 +12,7 @@ import torch
 
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE, Result
 from ff_memories.audit.evidence import Evidence, Row
+from ff_memories.audit.structure import in_gallery
 from ff_memories.memories import coefficient_sample
 from ff_memories.memories.coefficient_sample import PERCENTILES
 from ff_memories.tables import HISTOGRAM_BINS as BINS
@@ -38,6 +39,8 @@ class Spread:
         at = [torch.from_numpy(first[name].to_numpy().astype(np.int64)) for name in ("layer", "key")]
         self.top[at[0] - 1, at[1]] = torch.from_numpy(first["coefficient"].to_numpy().astype(np.float64))
         self.own, self.less, self.more = (torch.zeros(layers, memories, BINS, dtype=torch.int64) for _ in range(3))
+        self.fires, self.may_fire = (torch.zeros(layers, memories, dtype=torch.int64) for _ in range(2))
+        self.prefixes = 0
         self.kept: dict[tuple[int, int], list[np.ndarray]] = {key: [] for key in sorted(set(keys))}
         self.noise: dict[int, float] = {}
         self._held: list[list[tuple[torch.Tensor, float]]] = [[] for _ in range(layers)]
@@ -48,6 +51,7 @@ class Spread:
             ).tolist():
                 allowed = evidence.lengths(sentence)
                 rows += len(allowed)
+                self.prefixes += len(allowed)
                 for layer, seen in enumerate(evidence.oracle.layers(evidence.corpus.sentence(sentence))):
                     m, noise = seen.coefficients(), seen.noise(evidence.near.limits.noise)
                     self._held[layer].append((m[allowed.start : allowed.stop], noise))
@@ -69,6 +73,8 @@ class Spread:
         """Count a layer's coefficients (rows, memories), given the largest error of each row."""
         self.noise[layer + 1] = max(float(noise.max()), self.noise.get(layer + 1, 0.0))
         row, key = (torch.isfinite(self.top[layer]) & (m > -noise[:, None])).nonzero(as_tuple=True)
+        self.may_fire[layer] += torch.bincount(key, minlength=m.shape[1])
+        self.fires[layer] += torch.bincount(key[m[row, key] > noise[row]], minlength=m.shape[1])
         own, scale = m[row, key], BINS / self.top[layer, key]
         place = own * scale
         here = place.long().clamp(0, BINS - 1)
@@ -97,11 +103,8 @@ class Spread:
         inside = bin_ < BINS
         counts[layer[inside] - 1, key[inside], bin_[inside]] = found["n"].to_numpy()[inside]
         shown = np.zeros(counts.shape[:2], bool)
-        keys = found.select("layer", "key").unique() if self.evidence.config.gallery.keys is not None else None
-        if keys is None:
-            shown[:] = True
-        else:
-            shown[keys["layer"].to_numpy().astype(np.int64) - 1, keys["key"].to_numpy().astype(np.int64)] = True
+        keys = in_gallery(self.evidence)
+        shown[keys["layer"].to_numpy().astype(np.int64) - 1, keys["key"].to_numpy().astype(np.int64)] = True
         own, low, high = (part.numpy() for part in (self.own, self.own - self.less, self.own + self.more))
         out = [
             ({"layer": int(at), "key": int(k), "bin": int(b), "n": 0}, Result(DIFFERS, "there is no such bin"))
@@ -113,6 +116,19 @@ class Spread:
             row = {"layer": int(at[0]) + 1, "key": int(at[1]), "bin": int(at[2]), "n": n}
             out.append((row, Result(NEAR_TIE if close else DIFFERS, f"n is {n}, recomputed {right}")))
         return out
+
+    def firing(self, found: pl.DataFrame) -> list[tuple[Row, Result]]:
+        """Return the keys of ``firing`` that the sample contradicts: they fire more often there, or less often."""
+        layer, key = found["layer"].to_numpy().astype(np.int64) - 1, found["key"].to_numpy().astype(np.int64)
+        least, most = self.fires.numpy()[layer, key], self.may_fire.numpy()[layer, key]
+        fired = found["fired"].cast(pl.Int64).to_numpy()
+        most = most + found["prefixes"].cast(pl.Int64).to_numpy() - self.prefixes
+        known = np.isfinite(self.top.numpy()[layer, key])
+        odd = np.flatnonzero(known & ((fired < least) | (fired > most)))
+        return [
+            (row, Result(DIFFERS, f"fires {row['fired']:,} times, recomputed from {low:,} to {high:,}"))
+            for row, low, high in zip(found[odd.tolist()].to_dicts(), least[odd], most[odd], strict=True)
+        ]
 
     def percentile(self, row: Row) -> Result:
         """Check that a row of ``samples`` is at the percentile that it names; its key must have been kept."""

@@ -4,12 +4,16 @@ That is which rows a table has, in which order, and every cell that others deter
 so a forger who edits one of these cells is always found.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import polars as pl
+import torch
 
+from ff_memories import tables as recorded_tables
 from ff_memories.audit.evidence import Evidence
+from ff_memories.base.precision import Precision
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
 from ff_memories.memories import chosen, coefficient_sample, composition, mutations, trigger_table
@@ -19,7 +23,12 @@ from ff_memories.memories.values import other
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]
+AT_ONCE = 256  # vectors compared with all others at once
 COUNTS = ("triggers", "mutations", "composition")  # steps that run the model and count what they skip
+MEASURED = (  # tables whose files name the precision that they were measured in
+    "triggers", "firing", "promoted", "demoted", "shading", "levels", "histogram", "samples", "similar", "mutations",
+    "values", "examples", "composition", "refinement", "control",
+)  # fmt: skip
 
 
 def faults(evidence: Evidence) -> list[str]:
@@ -32,6 +41,19 @@ def faults(evidence: Evidence) -> list[str]:
         checks = [("triggers", _triggers), ("firing", _firing), *checks, ("shading", _along), ("promoted", _promoted),
                   ("similar", _similar), ("samples", _samples), ("histogram", _histogram)]  # fmt: skip
     return [said for name, check in checks if name in evidence.tables for said in check(evidence)]
+
+
+def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]:
+    """Yield which tables' files are not as a step writes them: in order, each key once, with the config's precision.
+
+    Args:
+        files: {table: its file}.
+    """
+    for name, file in files.items():
+        if not recorded_tables.in_order(file, name):
+            yield f"{name}: its rows are not in the order of their key, or one has several rows"
+        if name in MEASURED and (said := recorded_tables.precision_of(file)) != precision:
+            yield f"{name}: its file states that it was measured in {said}, but the config says {precision}"
 
 
 def counted(evidence: Evidence, step: str) -> dict[str, int] | None:
@@ -49,6 +71,14 @@ def counted(evidence: Evidence, step: str) -> dict[str, int] | None:
     return None
 
 
+def counts_again(evidence: Evidence, step: str) -> Frame | None:
+    """Return the table ``counts`` of a measuring step; ``None`` if its tables give a number that cannot be."""
+    reasons = counted(evidence, step) or {}
+    if any(n < 0 for n in reasons.values()):
+        return None
+    return recorded_tables.conform(recorded_tables.counts(step, reasons), recorded_tables.TABLES["counts"])
+
+
 def _asked(evidence: Evidence) -> Frame:
     """Return the (layer, key) that the config asks for."""
     layers, keys = evidence.oracle.keys
@@ -56,7 +86,7 @@ def _asked(evidence: Evidence) -> Frame:
     return pl.DataFrame(asked, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
 
 
-def _shown(evidence: Evidence) -> Frame:
+def in_gallery(evidence: Evidence) -> Frame:
     """Return the (layer, key) that the gallery shows."""
     (layers, keys), signs, config = evidence.oracle.keys, evidence.oracle.signs, evidence.config
     return chosen.in_gallery(config.gallery.keys, _asked(evidence), layers, keys // signs, config.seed)
@@ -115,14 +145,9 @@ def _firing(evidence: Evidence) -> Iterator[str]:
     total = int(available(evidence.corpus, evidence.config.triggers.positions).sum())
     if not (found["prefixes"] == total).all():
         yield f"firing: the training text has {total:,} prefixes"
-    least = triggers.group_by(KEY).len("listed")
-    if "histogram" in evidence.tables:
-        seen = evidence.tables["histogram"].group_by(KEY).agg(pl.col("n").sum())
-        least = least.join(seen, on=KEY, how="left").with_columns(
-            listed=pl.max_horizontal("listed", pl.col("n").fill_null(0))
-        )
-    if len(found.join(least, on=KEY).filter((pl.col("fired") < pl.col("listed")) | (pl.col("fired") > total))):
-        yield "firing: a key fires less often than its triggers and its histogram show"
+    listed = found.join(triggers.group_by(KEY).len("listed"), on=KEY)
+    if len(listed.filter((pl.col("fired") < pl.col("listed")) | (pl.col("fired") > total))):
+        yield "firing: a key fires less often than its triggers show"
 
 
 def _drawn(evidence: Evidence, looked_at: int | None = None) -> mutations.Sample:
@@ -217,7 +242,7 @@ def _refinement(evidence: Evidence) -> Iterator[str]:
 
 
 def _along(evidence: Evidence) -> Iterator[str]:
-    options, shown = evidence.config.gallery, _shown(evidence)
+    options, shown = evidence.config.gallery, in_gallery(evidence)
     triggers = evidence.tables["triggers"].join(shown, on=KEY, how="semi")
     for name, most in (("shading", options.shaded), ("levels", options.triggers if options.shaded else 0)):
         every = triggers.filter(pl.col("rank") <= most).select(
@@ -229,18 +254,15 @@ def _along(evidence: Evidence) -> Iterator[str]:
 
 
 def _promoted(evidence: Evidence) -> Iterator[str]:
-    shown = _shown(evidence)
+    shown, oracle = in_gallery(evidence), evidence.oracle
+    with torch.inference_mode():
+        types = oracle.of_value(oracle.value(1, 0)).shape[-1]
+    n = min(evidence.config.gallery.tokens, types)
     for name, score in (("promoted", "probability"), ("demoted", "logit")):
         found = evidence.tables[name]
-        counts = found.group_by(KEY).agg(
-            pl.col("token_rank").sort().eq(pl.int_range(pl.len())).all().alias("ranks"),
-            pl.col("token").n_unique().alias("tokens"), pl.len().alias("n"),
-        )  # fmt: skip
-        n = int(counts["n"].max() or 0)  # type: ignore[arg-type]
-        fewest = evidence.config.gallery.tokens
-        whole = (counts["n"] == n).all() and counts["ranks"].all() and (counts["tokens"] == n).all()
-        if not _same_rows(counts, shown, KEY) or not whole or n > fewest:
-            yield f"{name}: not the keys that the config asks for, each with {fewest} tokens"
+        every = shown.with_columns(token_rank=pl.int_ranges(0, n)).explode("token_rank").drop_nulls("token_rank")
+        if not _same_rows(found, every, [*KEY, "token_rank"]) or found.select(*KEY, "token").is_duplicated().any():
+            yield f"{name}: not the keys that the config asks for, each with {n} tokens"
         sign = -1 if name == "promoted" else 1
         drop = (sign * found[score].cast(pl.Float64)).alias("score")
         ordered = found.select(*KEY, drop).select(pl.col("score").diff().over(KEY).fill_null(0))
@@ -250,18 +272,41 @@ def _promoted(evidence: Evidence) -> Iterator[str]:
 
 
 def _similar(evidence: Evidence) -> Iterator[str]:
-    found, shown, neurons = evidence.tables["similar"], _shown(evidence), evidence.oracle.keys[1]
-    neurons //= evidence.oracle.signs
-    memories = shown.with_columns((pl.col("key") % neurons).cast(pl.UInt16)).unique()
-    counts = found.group_by(*KEY, "of").agg(
+    found, (layers, memories) = evidence.tables["similar"], evidence.oracle.keys
+    neurons = memories // evidence.oracle.signs
+    shown = in_gallery(evidence).select("layer", pl.col("key").cast(pl.Int64) % neurons).unique().sort(KEY)
+    most = min(evidence.config.gallery.similar, layers * neurons - 1)
+    counts = found.group_by(pl.col("layer"), pl.col("key").cast(pl.Int64), pl.col("of").cast(pl.String)).agg(
         pl.col("place").sort().eq(1 + pl.int_range(pl.len())).all().alias("places"), pl.len().alias("n"),
         pl.struct("other_layer", "other_key").n_unique().alias("others"),
     )  # fmt: skip
     itself = (pl.col("layer") == pl.col("other_layer")) & (pl.col("key") == pl.col("other_key"))
-    most = min(evidence.config.gallery.similar, evidence.oracle.keys[0] * neurons - 1)
-    whole = counts["places"].all() and (counts["n"] <= most).all() and (counts["others"] == counts["n"]).all()
-    if not whole or len(found.filter(itself)) or len(found.join(memories, on=KEY, how="anti")):
+    every = shown.join(pl.DataFrame({"of": ["key", "value"]}), how="cross")
+    counts = every.join(counts, on=[*KEY, "of"], how="full", coalesce=True)
+    whole = counts["places"].drop_nulls().all() and counts["others"].equals(counts["n"].rename("others"))
+    beyond = len(counts) > len(every) or (counts["n"] > most).any()
+    if not whole or beyond or len(found.filter(itself)) or _too_few(evidence, counts, most):
         yield f"similar: not {most} other memories for each that the gallery shows"
+
+
+def _too_few(evidence: Evidence, counts: Frame, most: int) -> bool:
+    """Return whether a memory has fewer than the ``most`` similar ones, though more have a cosine that counts.
+
+    ``counts``: (layer, key, of) and n, the rows that it has; null for none.
+    """
+    limit, layers = evidence.near.limits.coefficient, evidence.oracle.keys[0]
+    numbers = lambda series: torch.tensor(series.cast(pl.Int64).to_list())
+    for (of,), part in counts.with_columns(pl.col("n").fill_null(0)).filter(pl.col("n") < most).group_by("of"):
+        with torch.inference_mode():
+            units, signed = evidence.units(str(of))
+            own, n = (numbers(part["layer"]) - 1) * (len(units) // layers) + numbers(part["key"]), numbers(part["n"])
+            for rows, had in zip(own.split(AT_ONCE), n.split(AT_ONCE), strict=True):
+                cosines = units[rows] @ units.T
+                cosines = cosines.abs() if signed else cosines
+                cosines.scatter_(1, rows[:, None], -torch.inf)
+                if ((cosines > limit).sum(1).clamp(max=most) > had).any():
+                    return True
+    return False
 
 
 def _samples(evidence: Evidence) -> Iterator[str]:
@@ -272,7 +317,10 @@ def _samples(evidence: Evidence) -> Iterator[str]:
 
 
 def _histogram(evidence: Evidence) -> Iterator[str]:
-    fires = _shown(evidence).join(evidence.tables["triggers"], on=KEY, how="semi")
-    for name in ("histogram", "samples"):
-        if len(evidence.tables[name].join(fires, on=KEY, how="anti")):
+    fires = in_gallery(evidence).join(evidence.tables["triggers"], on=KEY, how="semi")
+    keys = {name: evidence.tables[name].select(KEY).unique() for name in ("histogram", "samples")}
+    for name, its in keys.items():
+        if len(its.join(fires, on=KEY, how="anti")):
             yield f"{name}: not the keys that the config asks for"
+    if not _same_rows(keys["histogram"], keys["samples"], KEY):
+        yield "samples: not the keys that the histogram shows to fire"

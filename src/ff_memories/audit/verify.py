@@ -124,6 +124,13 @@ def unchecked(parts: list[Part]) -> list[str]:
     return ([f"not checked: {', '.join(lacking)}"] if lacking else []) + [said for part in parts for said in part.open]
 
 
+def smaller(parts: list[Part]) -> int | None:
+    """Return the audit's number of rows of a table, if it is smaller than usual for some table; else ``None``."""
+    every = [said for part in parts if part.name == "audit" for said in part.data.get("tables", {}).values()]
+    few = [said["recomputed"] for said in every if said["recomputed"] < min(said["rows"], Aim().rows)]
+    return min(few, default=None)
+
+
 def verified(parts: list[Part]) -> bool:
     """Return whether everything that a verdict rests on was checked, as far as it can be, and is right."""
     return faultless(parts) and not unchecked(parts)
@@ -201,7 +208,10 @@ def _audit(check: Check) -> Part:
     except UserError as error:
         return Part("audit", "could not run", faults=[str(error).partition("\n")[0]])
     notes: list[str] = []
-    data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share, "tables": {}}
+    data: dict[str, Any] = {
+        "seed": aim.seed, "seed_was": "drawn" if aim.drawn else "given", "confidence": aim.confidence,
+        "share": aim.share, "tables": {},
+    }  # fmt: skip
     for finding in findings:
         said = finding.statement(aim)
         near = f" ({counted(finding.near_ties, 'near-tie', 'near-ties')})" if finding.near_ties else ""

@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
 
     if unknown := set(args.only or ()) - set(PARTS):
         raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
-    aim = Aim(args.confidence, args.share, secrets.randbits(32) if args.seed is None else args.seed)
+    drawn = args.seed is None
+    aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn)
     configfile = args.configfile or DEFAULT
     given = Run(load(configfile).model_dump(), str(configfile))
     scope = read_info(given.path("model", "info.json"))["scope"]

@@ -18,6 +18,7 @@ def adopt(configfile: Path | None = None) -> list[str]:
     not as a job left it; ``dvc commit`` alone would record any file.
     """
     stages.check(configfile)
+    stages.write_sources(configfile)
     lock.repair(configfile)
     every = dvc.changes(configfile)
     changed, lacking = dvc.out_of_date(configfile, every), dvc.not_cached(every)
@@ -44,4 +45,5 @@ def adopt(configfile: Path | None = None) -> list[str]:
             dvc.commit(sorted(names), configfile)
         if lock.path_of(configfile).is_file():
             lock.forget(configfile)
+    dvc.call("commit", "--force", "--quiet", str(stages.stage_of_sources(configfile)))
     return sorted(names)

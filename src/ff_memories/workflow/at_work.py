@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from ff_memories.base.errors import UserError
+from ff_memories.workflow import engines
 from ff_memories.workflow.processes import HOST, end_with, name
 
 RUNNING = Path(".snakemake/running")  # one file per running Snakemake, named after its process
@@ -75,9 +76,7 @@ def mend_record_of_dvc() -> None:
     This is safe: the process that writes the file holds another lock, which ends with that process.
     """
     if _record_of_dvc() is None:
-        from dvc.lock import LockError, make_lock  # slow to import, and Snakemake does not need it
-
-        with contextlib.suppress(LockError), make_lock(f"{RWLOCK}.lock", tmp_dir=str(RWLOCK.parent)):
+        with contextlib.suppress(engines.refusal_of_dvc()), engines.lock_of_dvc(RWLOCK):
             if _record_of_dvc() is None:
                 RWLOCK.unlink()
 

@@ -20,6 +20,7 @@ def faults(configfile: Path | None = None) -> list[str]:
     where, recorded = lock.path_of(configfile), lock.read(configfile)
     made = lock.outputs(configfile)
     found = list(_declared(configfile, recorded, where))
+    does = stages.digests(configfile)
     told: set[str] = set()
     for name, stage in recorded.items():
         for dep in stage.get("deps", []):
@@ -31,6 +32,8 @@ def faults(configfile: Path | None = None) -> list[str]:
                 told.add(path)
                 found.append(f"{said} ({name})")
         found += [f"{where}: {name} was run with a different {key}" for key in _params(stage)]
+        if name in does and _does(stage, configfile) != does[name]:
+            found.append(f"{where}: {name} was run by other code, or with other values of the config")
     return found
 
 
@@ -59,8 +62,15 @@ def _input(path: str, md5: str) -> str | None:
     return None
 
 
+def _does(stage: dict[str, Any], configfile: Path | None) -> str:
+    """Return the recorded digest of what a stage does; nothing if there is none."""
+    return next(iter(stage.get("params", {}).get(str(stages.sources_of(configfile)), {}).values()), "")
+
+
 def _params(stage: dict[str, Any]) -> Iterator[str]:
     for file, keys in stage.get("params", {}).items():
+        if Path(file).name == stages.SOURCES:  # compared with the code itself
+            continue
         here = read_yaml(Path(file))
         for key, value in keys.items():
             place = here

@@ -1,6 +1,6 @@
 """Call the DVC of this environment through its command line.
 
-``at_work`` uses DVC's ``rwlock`` and the lock around it, which are not public, so DVC is pinned.
+``at_work`` reads DVC's ``rwlock``, which is not public; ``engines`` names all else that is not.
 """
 
 import json
@@ -42,8 +42,9 @@ def _states(part: Any) -> dict[str, str]:
         return {part: "modified"}
     out: dict[str, str] = {}
     for states in part.values():
-        for path, state in states.items():
-            out |= state if isinstance(state, dict) else {path: state}  # a params file maps its keys to states
+        for path, state in states.items():  # a params file maps its keys to states
+            whole = not isinstance(state, dict) or Path(path).name == stages.SOURCES
+            out |= {path: "modified" if isinstance(state, dict) else state} if whole else state
     return out
 
 

@@ -6,7 +6,6 @@ them in provenance.json, next to dvc.lock and in git with it.
 """
 
 import csv
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -36,8 +35,9 @@ class Stage:
     """A stage of dvc.lock with everything that its outputs depend on.
 
     Attributes:
-        inputs, sources, outputs: {path: recorded MD5}.
+        inputs, outputs: {path: recorded MD5}.
         params: {config key: recorded value}.
+        code: digest of what the stage does: its command, what its code means, and the config's values.
         environment: SHA-256 of the environment's lock, constraints.txt.
     """
 
@@ -46,15 +46,10 @@ class Stage:
     about: str
     jobs: list[Job]
     inputs: dict[str, str]
-    sources: dict[str, str]
     outputs: dict[str, str]
     params: dict[str, Any]
+    code: str
     environment: str
-
-    @property
-    def code(self) -> str:
-        """The digest of all source files and their names."""
-        return hashlib.sha256(json.dumps(self.sources, sort_keys=True).encode()).hexdigest()
 
 
 def path_of(configfile: Path | None = None) -> Path:
@@ -64,10 +59,11 @@ def path_of(configfile: Path | None = None) -> Path:
 
 def read(configfile: Path | None = None) -> dict[str, Stage]:
     """Return {name: stage with its provenance}. Raises ``UserError`` if the run was not recorded."""
-    kept, declared = _kept(configfile), _declared(configfile)
+    kept, declared, does = _kept(configfile), _declared(configfile), str(stages.sources_of(configfile))
     out = {}
     for name, entry in lock.read(configfile).items():
-        rule, about, jobs, sources = declared.get(name) or _unread(configfile, name, entry)
+        rule, about, jobs = declared.get(name) or _unread(configfile, name, entry)
+        params = entry.get("params", {})
         deps = {dep["path"]: dep["md5"] for dep in entry.get("deps", [])}
         outputs = {made["path"]: made["md5"] for made in entry.get("outs", [])}
         known = kept.get(name, {})
@@ -77,10 +73,10 @@ def read(configfile: Path | None = None) -> dict[str, Stage]:
             lock_of_environment = environment.digest()
         out[name] = Stage(
             name, rule, about, jobs,
-            inputs={path: md5 for path, md5 in deps.items() if path not in sources},
-            sources={path: md5 for path, md5 in deps.items() if path in sources},
+            inputs=deps,
             outputs=outputs,
-            params={key: value for keys in entry.get("params", {}).values() for key, value in keys.items()},
+            params={key: value for file, keys in params.items() if file != does for key, value in keys.items()},
+            code=next(iter(params.get(does, {}).values()), ""),
             environment=lock_of_environment,
         )  # fmt: skip
     return out
@@ -120,24 +116,23 @@ def _kept(configfile: Path | None) -> dict[str, Any]:
     return found["stages"]
 
 
-def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job], set[str]]]:
-    """Return {stage: (rule, docstring, jobs, source files)} of a run; shards belong to the stage that gathers them."""
-    out: dict[str, tuple[str, str, list[Job], set[str]]] = {}
+def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job]]]:
+    """Return {stage: (rule, docstring, jobs)} of a run; shards belong to the stage that gathers them."""
+    out: dict[str, tuple[str, str, list[Job]]] = {}
     with stages.workflow(configfile, forceall=True) as found:
         jobs = [job for job in found.dag.jobs if job.output]
         for job in sorted(jobs, key=lambda job: (not stages.is_shard(job), str(job.output))):
             name = stages.stage_of(job)
-            _, _, before, sources = out.get(name, ("", "", [], set()))
+            _, _, before = out.get(name, ("", "", []))
             about = " ".join((job.rule.docstring or "").split())
-            out[name] = (job.rule.name, about, [*before, _job(job)], sources | set(job.params.get("sources", [])))
+            out[name] = (job.rule.name, about, [*before, _job(job)])
     return out
 
 
-def _unread(configfile: Path | None, name: str, entry: dict[str, Any]) -> tuple[str, str, list[Job], set[str]]:
+def _unread(configfile: Path | None, name: str, entry: dict[str, Any]) -> tuple[str, str, list[Job]]:
     """Describe, from dvc.yaml, a stage that Snakemake omits because its inputs are not here."""
     declared = lock.declared(configfile).get(name, {})
-    sources = {dep["path"] for dep in entry.get("deps", []) if dep["path"].startswith("src/")}
-    return name.partition("-")[0], declared.get("desc", ""), [Job(entry["cmd"])], sources
+    return name.partition("-")[0], declared.get("desc", ""), [Job(entry["cmd"])]
 
 
 def _job(job: Any) -> Job:

@@ -53,7 +53,7 @@ def tasks(
 ) -> tuple[list[Task], list[str]]:
     """Return a run's jobs that measure nothing and can run again, and the missing inputs of those that cannot.
 
-    Downloads are excluded, because the package's sources do not determine them. ``sharded``: include jobs in shards.
+    Downloads are excluded, because no code of the package determines them. ``sharded``: include jobs in shards.
     ``without``: exclude jobs that read or make these files.
     """
     every = [task for task in _derived(configfile, sharded) if not without & {*task.reads, *task.makes}]
@@ -74,7 +74,7 @@ def _derived(configfile: Path | None, sharded: bool = False) -> list[Task]:
             Task(stages.stage_of(job), job.rule.name, list(map(str, job.input)), list(map(str, job.output)),
                  next(map(str, job.log), None))
             for job in found.dag.jobs
-            if job.output and job.params.get("sources") and not measures(job) and (sharded or not gathers(job))
+            if job.output and job.params.get("code") and not measures(job) and (sharded or not gathers(job))
         ]  # fmt: skip
 
 

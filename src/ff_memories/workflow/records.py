@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import stages
+from ff_memories.workflow import engines, stages
 from ff_memories.workflow.lock import digest
 
 CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
@@ -98,14 +98,14 @@ def write(found: Any, job: Any, now: float, due: bool) -> None:
                 stamp(out).touch()
             os.utime(stamp(out), (now, now), follow_symlinks=False)
     found.async_run(known.finished(job))
-    known._clear_cache()  # it may hold records from before the write
+    engines.read_records_again(found)
     for out in job.output:
         record = known.metadata(out)
         if os.path.exists(out):
             record.endtime = written(out)  # Snakemake caches the first time it sees
         if due:
             record.code = "not as recorded in dvc.lock"
-        known._write_record(str(out), record)
+        engines.write_record(found, out, record)
 
 
 def forget(found: Any, job: Any) -> None:

@@ -32,6 +32,7 @@ def restore(configfile: Path | None = None) -> Restored:
     Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for ``adopt``.
     """
     stages.check(configfile)
+    stages.write_sources(configfile)
     again, other = _make_again(configfile)
     out = Restored(again=again)
     reasons = _reasons(configfile) | other

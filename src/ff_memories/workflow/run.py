@@ -8,6 +8,7 @@ import shlex
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ff_memories.base.files import require_file
 from ff_memories.claims import summary
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import hub, model_folder, registry
-from ff_memories.workflow.sources import digest, sources
+from ff_memories.workflow.meaning import reached, rows
 
 
 class Run:
@@ -296,11 +297,29 @@ class Run:
         """Return a rule's ``params``: what its step depends on besides its inputs.
 
         ``config`` has the declared sections as JSON for the step, ``watched`` has their names for DVC, and ``code`` is
-        a digest of ``sources``, the source files that determine the step. Snakemake compares these values with its
-        records, and dvc.yaml names the same keys and files, so both tools rerun a step for the same reasons.
+        a digest of what the step's code means for this run. Snakemake compares these values with its records, and
+        ``sources.yaml`` has them for DVC, so both tools rerun a step for the same reasons.
+
+        Args:
+            name: the step's module.
+            keys: sections of the config, or single keys of one.
         """
+        return {
+            "config": json.dumps(self._sections(keys), sort_keys=True),
+            "watched": self._watched(keys),
+            "code": Code(self, name, lambda wildcards: keys),
+        }
+
+    def step_by(self, name: str, keys: Callable[[Any], tuple[str, ...]]) -> dict[str, Callable[[Any], Any]]:
+        """Return the params of ``step`` for a rule whose keys depend on its wildcards."""
+        return {
+            "config": lambda wildcards: json.dumps(self._sections(keys(wildcards)), sort_keys=True),
+            "watched": lambda wildcards: self._watched(keys(wildcards)),
+            "code": Code(self, name, keys),
+        }
+
+    def _sections(self, keys: tuple[str, ...]) -> dict[str, Any]:
         part: dict[str, Any] = {}
-        watched = []
         for key in keys:
             head, _, tail = key.partition(".")
             if not tail:
@@ -308,23 +327,39 @@ class Run:
             else:
                 found = {k: v for k, v in self.resolved[head].items() if k == tail}
                 part.setdefault(head, {}).update(found)
+        return part
+
+    def _watched(self, keys: tuple[str, ...]) -> list[str]:
+        """Return the keys that are in the config file, and ``fidelity`` if it may set one of them."""
+        watched = set()
+        for key in keys:
+            head, _, tail = key.partition(".")
             if head in self.given and (not tail or tail in (self.given[head] or {})):
-                watched.append(key)
+                watched.add(key)
             if any(path.split(".")[0] == head for path in configs.FIDELITY["paper"]):
-                watched.append("fidelity")
-        return {
-            "config": json.dumps(part, sort_keys=True),
-            "watched": sorted(set(watched)),
-            "sources": sources(name),
-            "code": digest(sources(name)),
-        }
+                watched.add("fidelity")
+        return sorted(watched)
 
-    def step_by(self, keys: Callable[[Any], tuple[str, ...]]) -> dict[str, Callable[[Any], Any]]:
-        """Return the params of ``step`` for a rule whose step and keys depend on its wildcards."""
-        return {name: partial(self._field, keys, name) for name in ("config", "watched", "sources", "code")}
+    def code(self, step: str, keys: tuple[str, ...], files: Iterable[str], figure: str | None) -> str:
+        """Return the digest of what a job's code means for this run; ``files``: what the job reads and writes."""
+        folder = self.model_folder if self.is_transformer and self.config.model.hub is None else None
+        sections = {key.partition(".")[0] for key in keys}
+        return reached.digest(step, rows.rows(step, self.config, sections, files, folder, figure))
 
-    def _field(self, keys: Callable[[Any], tuple[str, ...]], name: str, wildcards: Any) -> Any:
-        return self.step(*keys(wildcards))[name]
+
+@dataclass
+class Code:
+    """A param of a rule: the digest of what its step's code means. ``keys``: the config's, given the wildcards."""
+
+    run: Run
+    step: str
+    keys: Callable[[Any], tuple[str, ...]]
+    rule: Any = None  # Snakemake's, set by ``name_inputs``
+
+    def __call__(self, wildcards: Any) -> str:
+        files = (*self.rule.expand_input(wildcards)[0], *self.rule.expand_output(wildcards)[0])
+        figure = wildcards.figure if self.step == "figure" else None
+        return self.run.code(self.step, self.keys(wildcards), map(str, files), figure)
 
 
 def refuse_odd_paths(*paths: str) -> None:
@@ -348,6 +383,9 @@ def name_inputs(rules: Iterable[Any]) -> None:
     """
     for rule in rules:
         rule.set_params(reads=partial(_inputs, rule))
+        for param in rule.params:
+            if isinstance(param, Code):
+                param.rule = rule
 
 
 def find_producers_by_path(rules: Iterable[Any]) -> None:

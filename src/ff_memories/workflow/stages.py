@@ -18,11 +18,15 @@ import yaml
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import load, read_yaml
+from ff_memories.workflow import engines
 from ff_memories.workflow.at_work import withdraw
 from ff_memories.workflow.configfile import option
 
 DEFAULT = Path("config/config.yaml")
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
+OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
+SOURCES = "sources.yaml"
+DIGITS = 16  # of a digest
 # The outputs that a run shares. All others show text, if only as token ids, or can be rebuilt in seconds: DVC records
 # their hashes but keeps no copy, so `dvc push` cannot publish them.
 SHARED = re.compile(
@@ -61,10 +65,8 @@ def workflow(
         try:
             made = api.workflow(ResourceSettings(cores=cores), config_settings=config, snakefile=snakefile)
             made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
-            inner = made._workflow
             withdraw()
-            inner._prepare_dag(forceall=forceall, ignore_incomplete=forceall, lock_warn_only=True)
-            inner._build_dag()
+            inner = engines.read_dag(made, forceall)
         except MissingInputException as error:
             raise UserError(str(error), "provide these files, or correct their paths in the config") from None
         except (WorkflowError, RuleException) as error:
@@ -95,34 +97,51 @@ def stage_of(job: Any) -> str:
 def declaration(configfile: Path | None = None) -> dict[str, Any]:
     """Return dvc.yaml's content for the default run, or for the run of another config file.
 
-    Every job is a stage. It depends on its inputs, the sources of its step and config keys. Its command contains a
-    digest of the rule's shell command, so editing the command reruns the stage. Outputs persist: Snakemake removes
-    them itself, after checking that no other Snakemake is working on them.
+    Every job is a stage. It depends on its inputs, on config keys, and on its own key of ``sources.yaml``, which a
+    stage of its own writes. Outputs persist: Snakemake removes them itself, after checking that no other Snakemake is
+    working on them.
     """
-    with workflow(configfile, forceall=True) as found:
-        stages = _stages([job for job in found.dag.jobs if job.output])
-    config = configfile or DEFAULT
-    if configfile:  # outputs outside of a run's folder belong to the default run's stages
-        own = f"results/{load(configfile).run}/"
-        stages = {name: stage for name, stage in stages.items() if all(f.startswith(own) for f in stage["outs"])}
-    up = "../../" if configfile else ""
+    stages, config = _declared(configfile), configfile or DEFAULT
+    up, sources = "../../" if configfile else "", str(sources_of(configfile))
     outs = sorted(f for stage in stages.values() for f in stage["outs"])
     return {
-        "stages": {name: _entry(stage, config, option(configfile), up) for name, stage in sorted(stages.items())},
+        "stages": {
+            name: _entry(name, stage, str(config), sources, option(configfile), up)
+            for name, stage in sorted(stages.items())
+        },
         "metrics": [up + f for f in outs if f.endswith("/claims")],
         "plots": [up + f for f in outs if f.endswith(".svg") and SHARED.search(f)],
     }
+
+
+def digests(configfile: Path | None = None) -> dict[str, str]:
+    """Return {stage: digest of what it does}, ``sources.yaml``'s content: commands, code and the config's values."""
+    return {name: stage["digest"] for name, stage in sorted(_declared(configfile).items())}
+
+
+def _declared(configfile: Path | None) -> dict[str, dict[str, Any]]:
+    with workflow(configfile, forceall=True) as found:
+        stages = _stages([job for job in found.dag.jobs if job.output])
+    if configfile:  # outputs outside of a run's folder belong to the default run's stages
+        own = f"results/{load(configfile).run}/"
+        stages = {name: stage for name, stage in stages.items() if all(f.startswith(own) for f in stage["outs"])}
+    return stages
 
 
 def _stages(jobs: list[Any]) -> dict[str, dict[str, Any]]:
     stages: dict[str, dict[str, Any]] = {}
     made = {str(f) for job in jobs if is_shard(job) for f in job.output}
     for job in sorted(jobs, key=is_shard, reverse=True):  # the gathering rule last: the stage gets its docstring
-        stage = stages.setdefault(stage_of(job), {"deps": set(), "outs": set(), "keys": set(), "rules": {}})
+        new: dict[str, Any] = {"deps": set(), "outs": set(), "keys": set(), "rules": {}, "does": set()}
+        stage = stages.setdefault(stage_of(job), new)
         stage["rules"][job.rule.name] = job.rule
-        stage["deps"] |= {_whole(str(f)) for f in job.input} - made | set(job.params.get("sources", []))
+        stage["deps"] |= {_whole(str(f)) for f in job.input} - made
         stage["outs"] |= {str(f) for f in job.output} - made
         stage["keys"] |= set(job.params.get("watched", []))
+        known = [str(job.params.get(name)) for name in ("code", "config")]
+        stage["does"].add((job.rule.name, job.rule.shellcmd or "", *known))
+    for stage in stages.values():
+        stage["digest"] = hashlib.sha256(repr(sorted(stage["does"])).encode()).hexdigest()[:DIGITS]
     return stages
 
 
@@ -131,20 +150,36 @@ def _whole(file: str) -> str:
     return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 
-def _entry(stage: dict[str, Any], config: Path, run: str, up: str) -> dict[str, Any]:
+def _entry(name: str, stage: dict[str, Any], config: str, sources: str, run: str, up: str) -> dict[str, Any]:
     *_, last = stage["rules"].values()
-    code = hashlib.sha256("".join(rule.shellcmd or "" for rule in stage["rules"].values()).encode()).hexdigest()[:8]
     rules, outs = " ".join(stage["rules"]), sorted(stage["outs"])
-    force = f"--allowed-rules {rules} --forcerun {last.name}"
+    keys = [{config: _Short(sorted(stage["keys"]))}] if stage["keys"] else []
+    flags = lambda f: {"persist": True} if SHARED.search(f) else {"cache": False, "persist": True}
     entry = {
         "desc": " ".join((last.docstring or "").split()),
         "wdir": up,
-        "cmd": f"snakemake{run} {force} -- {' '.join(outs)}  # {code}",
+        "cmd": f"snakemake{run} --allowed-rules {rules} --forcerun {last.name} -- {' '.join(outs)}",
         "deps": sorted(stage["deps"]),
-        "params": [{str(config): sorted(stage["keys"])}] if stage["keys"] else [],
-        "outs": [{f: {"persist": True} if SHARED.search(f) else {"cache": False, "persist": True}} for f in outs],
+        "params": [*keys, {sources: _Short([name])}],
+        "outs": [{f: _Brief(flags(f))} for f in outs],
     }
     return {key: value for key, value in entry.items() if value}
+
+
+class _Short(list[str]):
+    """A list on one line."""
+
+
+class _Brief(dict[str, bool]):
+    """A mapping on one line."""
+
+
+class _Writer(yaml.SafeDumper):
+    """Write YAML, with some lists and mappings on one line."""
+
+
+_Writer.add_representer(_Short, lambda to, data: to.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True))
+_Writer.add_representer(_Brief, lambda to, data: to.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True))
 
 
 def path_of(configfile: Path | None = None) -> Path:
@@ -154,22 +189,54 @@ def path_of(configfile: Path | None = None) -> Path:
     return Path("runs", load(configfile).run, "dvc.yaml")
 
 
+def sources_of(configfile: Path | None = None) -> Path:
+    """Return the path of the file with a digest of what each stage of a run does, next to its dvc.yaml."""
+    return path_of(configfile).with_name(SOURCES)
+
+
+def stage_of_sources(configfile: Path | None = None) -> Path:
+    """Return the dvc.yaml with the one stage that writes ``sources.yaml``.
+
+    It has a file of its own, so an edit that changes no digest leaves the run's own dvc.yaml up to date.
+    """
+    return Path("workflow" if configfile is None else path_of(configfile).parent, "sources", "dvc.yaml")
+
+
+def texts(configfile: Path | None = None) -> dict[Path, str]:
+    """Return the files that declare a run to DVC, by path."""
+    where, made, run = stage_of_sources(configfile), str(sources_of(configfile)), option(configfile)
+    stage = {
+        "desc": "Write a digest of what each stage does: its command, the meaning of its code and its config.",
+        "wdir": "../" * len(where.parent.parts),
+        "cmd": f"ff-memories sources{run}",
+        "deps": ["Snakefile", "src/ff_memories", "workflow/rules", str(configfile or DEFAULT)],
+        "outs": [{made: _Brief({"cache": False, "persist": True})}],
+    }
+    written = lambda data: HEADER + yaml.dump(data, Dumper=_Writer, sort_keys=False, width=1000)
+    return {path_of(configfile): written(declaration(configfile)), where: written({"stages": {"sources": stage}})}
+
+
 def write(configfile: Path | None = None) -> Path:
-    """Write a run's dvc.yaml and return its path."""
-    write_whole(path_of(configfile), text(configfile))
+    """Write what declares a run to DVC; return the path of its dvc.yaml."""
+    for path, text in texts(configfile).items():
+        write_whole(path, text)
+    write_sources(configfile)
     return path_of(configfile)
 
 
-def text(configfile: Path | None = None) -> str:
-    """Return a run's dvc.yaml as text."""
-    return HEADER + yaml.safe_dump(declaration(configfile), sort_keys=False, width=1000)
+def write_sources(configfile: Path | None = None) -> Path:
+    """Write a run's ``sources.yaml``, if it would change; return its path."""
+    path, new = sources_of(configfile), OF_SOURCES + yaml.safe_dump(digests(configfile))
+    if not path.is_file() or path.read_text(encoding="utf-8") != new:
+        write_whole(path, new)
+    return path
 
 
 def check(configfile: Path | None = None) -> None:
-    """Raise ``UserError`` with the difference if a run's dvc.yaml does not match the Snakefile."""
-    path, new = path_of(configfile), text(configfile)
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
-    if old != new:
-        difference = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile"))
-        hint = f"run ff-memories dvc-yaml{option(configfile)}"
-        raise UserError(f"{path} does not match the Snakefile\n{difference}", hint)
+    """Raise ``UserError`` with the difference if what declares a run to DVC does not match the Snakefile."""
+    for path, new in texts(configfile).items():
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        if old != new:
+            told = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile")
+            hint = f"run ff-memories dvc-yaml{option(configfile)}"
+            raise UserError(f"{path} does not match the Snakefile\n{''.join(told)}", hint)

@@ -26,7 +26,7 @@ def tree(stages: dict[str, Stage], path: str, brief: bool = False) -> Iterator[s
         UserError: the run neither wrote nor read the file.
     """
     made = {out: stage for stage in stages.values() for out in stage.outputs}
-    read = {dep: md5 for stage in stages.values() for dep, md5 in {**stage.sources, **stage.inputs}.items()}
+    read = {dep: md5 for stage in stages.values() for dep, md5 in stage.inputs.items()}
     path = os.path.normpath(os.path.relpath(path) if os.path.isabs(path) else path)
     if path not in made and path not in read:
         near = difflib.get_close_matches(path, [*made, *read], n=1)
@@ -70,7 +70,7 @@ def _told(stage: Stage, brief: bool) -> Iterator[str]:
     yield from (f"$ {job.command}" for job in stage.jobs)
     if stage.params:
         yield f"config keys {', '.join(sorted(stage.params))}"
-    yield f"code {stage.code[:SHORT]} ({len(stage.sources)} source files), environment {stage.environment[:SHORT]}"
+    yield f"code {stage.code[:SHORT]}, environment {stage.environment[:SHORT]}"
     yield from _cost(stage.jobs)
 
 

@@ -1,0 +1,224 @@
+"""Find what a step can reach: definitions of the package, from its ``run`` on, and the data files that they name.
+
+The package allows this: no name is made at run time, nothing is bound by ``*``, and attributes are taken of modules by
+their names. Tests watch steps run and compare.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from ff_memories.base.errors import UserError
+from ff_memories.workflow.meaning.definitions import FILE, Meaning, Module, module
+
+PACKAGE = Path(__file__).parents[2]
+DATA = (".conf", ".toml", ".j2", ".css", ".js", ".html")
+KEYS = f"{PACKAGE.name}.config"
+NAMED = "ff_memories.tables:TABLES"  # its rows count too if reached code has their names as strings
+# {"module:name", or a data file's path: the keys that a job uses}; absent: all. A module here is not used at all.
+Rows = Mapping[str, frozenset[str]]
+
+
+@dataclass
+class Reached:
+    """What a step can reach.
+
+    Attributes:
+        code: {"module:name", with "[key]" for a row: what it means}; effects of an import are named by their line.
+        data: data files, by their path in the package.
+        imports: (name in a module, what is imported by that name), of the package and of others.
+        unknown: names that a module should have and has not; there are none.
+    """
+
+    code: dict[str, Meaning] = field(default_factory=dict)
+    data: dict[str, Path] = field(default_factory=dict)
+    imports: set[tuple[str, str]] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return the package's modules by dotted name."""
+    return {_dotted(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def _dotted(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _apart(name: str) -> Module:
+    return module(modules()[name], name == KEYS, name.startswith(f"{PACKAGE.name}.steps."))
+
+
+def reached(step: str, rows: Rows) -> Reached:
+    """Return what a step can reach.
+
+    Args:
+        step: the name of its module, such as ``trigger_shard``.
+        rows: the rows that a job uses of what is keyed by name.
+
+    Raises:
+        UserError: there is no such step.
+    """
+    start = f"{PACKAGE.name}.steps.{step}"
+    if start not in modules():
+        raise UserError(f"{step}: no such step", "ff-memories step --help lists them")
+    search = _Search(rows)
+    search.name(start, "run")
+    search.named()
+    return search.found
+
+
+def digest(step: str, rows: Rows) -> str:
+    """Return one digest of what a step's code means (hexadecimal). Raises ``UserError`` if there is no such step."""
+    return _digest(step, tuple(sorted(rows.items())))
+
+
+@cache
+def _digest(step: str, given: tuple[tuple[str, frozenset[str]], ...]) -> str:
+    rows = dict(given)
+    found = reached(step, rows)
+    parts = sorted((name, meaning.digest) for name, meaning in found.code.items())
+    parts += sorted((name, _content(path, rows.get(name))) for name, path in found.data.items())
+    return hashlib.sha256(json.dumps([*parts, *sorted(found.imports)]).encode()).hexdigest()
+
+
+def _content(path: Path, keys: frozenset[str] | None) -> str:
+    """Return a data file's digest; of TOML, of the data without comments, and of some tables by name."""
+    if path.suffix != ".toml":
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    if keys is not None:
+        data = {
+            name: [row for row in value if keys & set(map(str, row.values()))] if isinstance(value, list) else value
+            for name, value in data.items()
+            if not isinstance(value, dict) or name in keys
+        }
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
+
+
+class _Search:
+    def __init__(self, rows: Rows):
+        self.rows, self.found = rows, Reached()
+        self.loaded, self.read, self.words = set[str](), set[str](), set[str]()
+
+    def name(self, at: str, name: str) -> None:
+        """Follow a name of a module."""
+        if at in self.rows:  # a module that the job does not use
+            return
+        self._load(at)
+        label = f"{at}:{name}"
+        if label in self.read:
+            return
+        self.read.add(label)
+        apart, keys = _apart(at), self.rows.get(label)
+        if name == "*":
+            for every in apart.definitions:
+                self.name(at, every)
+        elif keys is not None and name in apart.rows:
+            for key in sorted(keys & apart.rows[name].keys()):
+                self._take(at, f"{label}[{key}]", apart.rows[name][key])
+        else:
+            for place, meaning in enumerate(apart.definitions.get(name, ())):
+                self._take(at, f"{label}@{place}" if place else label, meaning)
+            for target in apart.imports.get(name, ()):
+                self._follow(target)
+            if name not in apart.definitions and name not in apart.imports:
+                self.found.unknown.add(label)
+
+    def _take(self, at: str, label: str, meaning: Meaning) -> None:
+        """Take some code of a module, and what it names."""
+        self.found.code[label] = meaning
+        self.words |= meaning.words if at != KEYS else set()  # some of the config's sections are called as tables
+        for first, *rest in meaning.names:
+            self._chain(at, first, rest)
+        for file in meaning.files & _data().keys():
+            self._data(file)
+
+    def named(self) -> None:
+        """Take the rows of ``NAMED`` whose names are strings of the code, until these name no more."""
+        if NAMED not in self.read or NAMED not in self.rows:
+            return
+        at, _, name = NAMED.partition(":")
+        parts = _apart(at).rows[name]
+        while todo := sorted(key for key in self.words & parts.keys() if f"{NAMED}[{key}]" not in self.found.code):
+            for key in todo:
+                self._take(at, f"{NAMED}[{key}]", parts[key])
+
+    def _chain(self, at: str, first: str, rest: list[str]) -> None:
+        apart = _apart(at)
+        if first in apart.definitions:
+            self.name(at, first)
+        for target in apart.imports.get(first, ()):
+            self.found.imports.add((f"{at}:{first}", target))
+            self._follow(target, *rest)
+
+    def _follow(self, target: str, *rest: str) -> None:
+        """Follow a dotted name and the attributes taken of it, down to a definition or to all of a module."""
+        known, parts = modules(), [*target.split("."), *rest]
+        if parts[0] != PACKAGE.name:
+            return
+        depth = next(n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known)
+        self.name(".".join(parts[:depth]), parts[depth] if depth < len(parts) else "*")
+
+    def _load(self, at: str) -> None:
+        """Import a module: take what that does besides defining, in it and in all that it imports."""
+        waiting = [at]
+        while waiting:
+            name = waiting.pop()
+            while name not in modules():  # a name of a module, or of another package
+                name = name.rpartition(".")[0]
+                if not name:
+                    break
+            if not name or name in self.loaded or name in self.rows:
+                continue
+            self.loaded.add(name)
+            apart = _apart(name)
+            for effect in apart.effects:
+                self._take(name, f"{name}:effect {effect.digest[:8]}", effect)
+            waiting += [name.rpartition(".")[0], *sorted(apart.loads)]
+        for file in _unnamed().get(at.rpartition(".")[0], ()):
+            self._data(file)
+
+    def _data(self, file: str) -> None:
+        for path in _data()[file]:
+            label = path.relative_to(PACKAGE).as_posix()
+            if label not in self.found.data:
+                self.found.data[label] = path
+                for other in _files_in(path) & _data().keys():
+                    self._data(other)
+
+
+@cache
+def _data() -> dict[str, list[Path]]:
+    """Return the package's data files by name."""
+    out: dict[str, list[Path]] = {}
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in DATA:
+            out.setdefault(path.name, []).append(path)
+    return out
+
+
+@cache
+def _files_in(path: Path) -> frozenset[str]:
+    """Return the names of data files in a data file's text."""
+    return frozenset(FILE.findall(path.read_text(encoding="utf-8"))) - {path.name}
+
+
+@cache
+def _unnamed() -> dict[str, list[str]]:
+    """Return the data files that no code names, by their package: its modules may make up their names."""
+    code = (one.files for name in modules() for own in _apart(name).definitions.values() for one in own)
+    data = (_files_in(path) for own in _data().values() for path in own)
+    named = frozenset[str]().union(*code, *data)
+    out: dict[str, list[str]] = {}
+    for path in (path for name, own in _data().items() if name not in named for path in own):
+        package = next(folder for folder in path.parents if (folder / "__init__.py").is_file())
+        out.setdefault(_dotted(package / "__init__.py"), []).append(path.name)
+    return out

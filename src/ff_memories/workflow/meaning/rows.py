@@ -1,0 +1,69 @@
+"""Which rows a run's job uses of what the package keys by name: another family, figure or source changes nothing."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ff_memories.config import Config
+from ff_memories.workflow.meaning.reached import NAMED, Rows
+
+CONFIG = "ff_memories.config:Config"
+FAMILIES = "ff_memories.model.families:FAMILIES"
+TRANSFORMERS = "ff_memories.model.transformer"
+REGISTRY = "inputs/registry.toml"
+CLAIMS = "claims/claims.toml"
+OF_FIGURES = (
+    "ff_memories.figures.registry:FIGURES", "ff_memories.figures.registry:SUPPLEMENTS", "ff_memories.figures.draw:DRAW",
+    "ff_memories.figures.headlines:HEADLINES", "ff_memories.figures.links:ADDRESSES", "ff_memories.figures.links:WHOLE",
+    "figures/paper_values.toml",
+)  # fmt: skip
+# steps that read some claims, each by its check; all others that read claims read all
+CLAIMS_OF = {
+    "agreeing": {"composition.agreeing_short_prefixes"},
+    "figure": {"patterns.shallow_then_semantic"},
+}
+
+
+def rows(
+    step: str, config: Config, sections: Collection[str], files: Iterable[str], folder: str | None,
+    figure: str | None = None,
+) -> Rows:  # fmt: skip
+    """Return the rows that a job uses.
+
+    Args:
+        step: the name of its module.
+        sections: the config's sections that it is given.
+        files: what it reads and writes; tables have their rows' names.
+        folder: the folder of a model of `transformers`, if the run has one on this machine.
+        figure: the figure that it draws, if it draws one.
+    """
+    out: dict[str, frozenset[str]] = {
+        CONFIG: frozenset(sections),
+        REGISTRY: frozenset(config.source_names()),
+        NAMED: frozenset(Path(file).stem for file in files if file.endswith(".parquet")),
+    }
+    if not config.model.is_transformer:
+        out |= {FAMILIES: frozenset(), TRANSFORMERS: frozenset()}
+    elif folder is not None:
+        out[FAMILIES] = frozenset(_model_types(Path(folder, "config.json")))
+    if step in CLAIMS_OF:
+        out[CLAIMS] = frozenset(CLAIMS_OF[step])
+    if figure is not None:
+        out |= dict.fromkeys(OF_FIGURES, frozenset({figure}))
+    return out
+
+
+def _model_types(path: Path) -> Iterator[str]:
+    """Yield every ``model_type`` in a model's config; the model inside another has its own."""
+    waiting: list[Any] = []
+    try:
+        waiting.append(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if isinstance(part.get("model_type"), str):
+                yield part["model_type"]
+            waiting += part.values()

@@ -1,0 +1,38 @@
+"""What the last line of `verify` and its certificate say of the sample that they rest on."""
+
+import pytest
+
+from ff_memories.audit import certificate
+from ff_memories.audit.verify import NEEDED, Part
+from ff_memories.workflow import lock
+
+FEW = " with a smaller sample than usual ({} of a table, not 398)"
+
+
+def parts(**tables):
+    """A check without a fault; ``tables``: the rows of each table, and how many of them were recomputed."""
+    data = {name: {"rows": rows, "recomputed": looked_at} for name, (rows, looked_at) in tables.items()}
+    return [Part(name, "fine", data={"tables": data} if name == "audit" else {}) for name in NEEDED]
+
+
+@pytest.mark.parametrize(
+    "tables, says",
+    [
+        ({"triggers": (400_000, 398), "examples": (40, 40)}, ""),
+        ({"triggers": (400_000, 500)}, ""),
+        (
+            {"triggers": (400_000, 59), "examples": (40, 40)},
+            FEW.format("59 rows"),
+        ),
+        (
+            {"triggers": (400_000, 398), "values": (90, 1)},
+            FEW.format("1 row"),
+        ),
+    ],
+    ids=["the usual one", "a larger one", "a smaller one", "one row"],
+)
+def test_a_smaller_sample_is_told_beside_the_verdict(tables, says, monkeypatch):
+    assert certificate.verdict(parts(**tables), 10) == f"VERIFIED{says} in 10.0 s"
+    monkeypatch.setattr(lock, "digest", lambda *_: "")
+    made = certificate.certificate(parts(**tables), 10, "small", "surrogate", None)
+    assert made["verdict"] == f"verified{says}"

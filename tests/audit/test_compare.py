@@ -1,0 +1,407 @@
+"""`compare` on runs of a few rows: which files it reads, and what it says of those that follow from others."""
+
+import dataclasses
+import json
+import math
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import polars as pl
+import pytest
+import yaml
+from factories import words
+from pipeline import config, run_steps, write_inputs
+from running import ROOT
+
+from ff_memories import tables
+from ff_memories.audit import at_hand, compare, equality, reading, settle, sides, structure, tolerances
+from ff_memories.audit.audit import READ
+from ff_memories.audit.evidence import Evidence
+from ff_memories.base.errors import UserError
+from ff_memories.workflow import lock, rebuild
+from ff_memories.workflow.run import Run
+
+CLAIM = {
+    "claim": "K1", "statement": "the last token matters", "source": "3.2", "paper_value": "-0.5", "measured": -0.8,
+    "low": -0.9, "high": -0.7, "n": 30, "scope": "surrogate", "verdict": "holds", "baseline": None, "resampled": None,
+    "p": None, "p_holm": None, "reason": None,
+}  # fmt: skip
+
+
+def write(folder, name, rows, precision="float32"):
+    schema = tables.TABLES[name]
+    names = [column for column in (schema.columns | schema.optional) if column in rows[0]]
+    types = {column: (schema.columns | schema.optional)[column] for column in names}
+    tables.write(pl.DataFrame(rows, schema=types), folder / "tables" / f"{name}.parquet", precision)
+
+
+def triggers(nudge=0.0):
+    return [
+        {"layer": 1, "key": key, "rank": 1, "coefficient": 1.0 + key / 10 + nudge, "sentence": key, "position": 2,
+         "next_token": 7} for key in range(4)
+    ]  # fmt: skip
+
+
+def make(folder, nudge=0.0, verdict="holds", precision="float32"):
+    """A run of two tables with the files that follow from them."""
+    write(folder, "triggers", triggers(nudge), precision)
+    write(folder, "claims", [CLAIM])
+    for name in ("claims", "figures", "logs/sensitivity", "report", "corpus"):
+        (folder / name).mkdir(parents=True)
+    held = json.dumps({"K1": {"measured": -0.8, "verdict": verdict}})
+    (folder / "claims.json").write_text(held)
+    (folder / "claims" / "K01-last.json").write_text(held)
+    (folder / "report" / "claims.tex").write_text(held)
+    (folder / "figures" / "figure3.csv").write_text("layer,change\n1,-0.8\n")
+    (folder / "logs/sensitivity/values.log").write_text(f"took {nudge} s")
+    (folder / "corpus" / "corpus.safetensors").write_text(f"{nudge}")
+    return folder
+
+
+@pytest.fixture
+def two(tmp_path, monkeypatch):
+    """Two runs whose coefficients differ in their last bits, in a project with the config of both."""
+    monkeypatch.chdir(tmp_path)
+    Path("config").mkdir()
+    Path("config/config.yaml").write_text(yaml.safe_dump(config()))
+    return make(tmp_path / "results/small"), make(tmp_path / "other/small", nudge=1e-6)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """The evidence of a small run."""
+    folder = tmp_path_factory.mktemp("sound")
+    settings = config()
+    write_inputs(folder, words(44))
+    out = run_steps(folder, settings)
+    made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
+    return Evidence.read(Run(settings), READ, made)
+
+
+def told(monkeypatch, a, b, makes="the first run's"):
+    """Compare, where the rules give the first run's files, or ``makes`` nothing."""
+    monkeypatch.setattr(compare, "_here", lambda config_, both: (Run(config()), settle.NOT_TOLD))
+
+    def again(folder, wanted, files, configfile, cores):
+        for path in wanted if makes else ():
+            own = a / Path(path).relative_to("results/small")
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if own.is_dir() else shutil.copy)(own, folder / path)
+        return rebuild.Again()
+
+    with sides.opened(a, None) as first, sides.opened(b, None) as second:
+        return compare.compared(first, second, None, again=again)
+
+
+# -- which files a run has
+
+
+def test_logs_and_text_are_no_part_of_a_run(two):
+    a, b = two
+    with sides.opened(a, None) as side:
+        assert set(side.digests) == {
+            "tables/triggers.parquet", "tables/claims.parquet", "claims", "claims.json", "report/claims.tex",
+            "figures/figure3.csv",
+        }  # fmt: skip
+        assert not [path for path in side.files if path.startswith(("logs/", "corpus/"))]
+    shutil.rmtree(b)
+    shutil.copytree(a, b)
+    (b / "logs/sensitivity/values.log").write_text("took longer")
+    assert compare.compare(a, b).answer == "identical"
+
+
+def recorded(folder, name="dvc.lock"):
+    """Write a dvc.lock of a run's shared files, which are in DVC's cache."""
+    with sides.opened(folder, None) as side:
+        outs = [{"path": f"results/small/{path}", "md5": md5} for path, md5 in side.digests.items()]
+        for path, md5 in side.digests.items():
+            if not md5.endswith(".dir"):
+                (Path(".dvc/cache/files/md5") / md5[:2]).mkdir(parents=True, exist_ok=True)
+                shutil.copy(folder / path, Path(".dvc/cache/files/md5") / md5[:2] / md5[2:])
+    stages = {"all": {"cmd": "true", "outs": outs, "deps": []}}
+    Path(name).write_text(yaml.safe_dump({"stages": stages}))
+    return Path(name)
+
+
+def test_a_record_and_the_run_that_it_records_are_identical(two):
+    assert compare.compare(recorded(two[0], "old.lock"), two[0]).answer == "identical"
+
+
+def test_a_file_of_the_cache_that_has_another_digest_is_refused(two):
+    record = recorded(two[0], "old.lock")
+    md5 = lock.digest(two[0] / "tables/triggers.parquet")
+    write(two[0], "triggers", triggers(0.5))
+    shutil.copy(two[0] / "tables/triggers.parquet", Path(".dvc/cache/files/md5") / md5[:2] / md5[2:])
+    with pytest.raises(UserError, match="damaged, its MD5 is not its name"):
+        compare.compare(record, two[1])
+
+
+# -- files that follow from tables
+
+
+def test_runs_whose_files_follow_from_their_tables_are_equal(two, monkeypatch):
+    a, b = two
+    found = told(monkeypatch, a, b)
+    assert found.answer == "equal" and found.tables["triggers"].cells["coefficient"] == 4
+
+
+@pytest.mark.parametrize("name", ["claims.json", "claims/K01-last.json", "report/claims.tex", "figures/figure3.csv"])
+def test_a_file_that_does_not_follow_from_its_tables_is_different_though_a_table_differs(two, name, monkeypatch):
+    a, b = two
+    (b / name).write_text((b / name).read_text().replace("holds", "fails").replace("-0.8", "0.8"))
+    found = told(monkeypatch, a, b)
+    path = "claims" if name.startswith("claims/") else name
+    assert found.different == [f"{path}: is not what its own run's tables give (B)"]
+    assert told(monkeypatch, b, a).different == [
+        f"{path}: is not what its own run's tables give (B)"
+    ]  # A is made again
+
+
+def test_a_file_that_nothing_makes_again_is_different(two, monkeypatch):
+    a, b = two
+    (b / "claims.json").write_text("{}")
+    assert told(monkeypatch, a, b, makes="").different[0] == "claims.json: could not be made again (A)"
+    monkeypatch.setattr(compare, "_here", lambda config_, both: (None, settle.NOT_TOLD))
+    found = compare.compare(a, b)
+    assert found.answer == "different" and found.different == [f"claims.json: {settle.NOT_TOLD}"]
+
+
+def test_a_file_that_differs_though_no_table_does_is_different(two, monkeypatch):
+    a, b = two
+    shutil.copy(a / "tables/triggers.parquet", b / "tables/triggers.parquet")
+    (b / "claims/K01-last.json").write_text("{}")
+    assert told(monkeypatch, a, b).different == ["claims: differs, but the tables that it follows from are the same"]
+
+
+# -- the precision
+
+
+def test_a_precision_that_is_not_the_configs_is_different(two, monkeypatch):
+    a, b = two
+    write(b, "triggers", triggers(0.02), "bfloat16")
+    found = told(monkeypatch, a, b)
+    assert found.answer == "different" and "but its config says float32" in found.others[0], found.different
+    write(a, "triggers", triggers(), "bfloat16")
+    assert sum("but its config says float32" in line for line in told(monkeypatch, a, b).others) == 2
+
+
+def test_without_configs_both_runs_must_state_one_precision(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    a, b = make(tmp_path / "a"), make(tmp_path / "b", 0.02, precision="bfloat16")
+    found = compare.compare(a, b)
+    assert any("but the other run is in float32" in line for line in found.others), found.others
+
+
+def test_two_runs_whose_configs_name_two_precisions_are_compared_within_the_wider_limits(two, monkeypatch):
+    a, b = two
+    shutil.rmtree(b)
+    b = make(a.parent / "rounded", 0.02, precision="bfloat16")
+    other = config(run="rounded", extraction__precision="bfloat16")
+    Path("config/rounded.yaml").write_text(yaml.safe_dump(other))
+    found = told(monkeypatch, a, b)
+    assert found.others == [] and found.answer == "equal"
+
+
+# -- numbers
+
+
+def frame(name, rows):
+    schema = tables.TABLES[name]
+    return pl.DataFrame(rows, schema={column: schema.columns[column] for column in rows[0]})
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_a_number_that_is_not_finite_is_refused_and_never_equal(number, tmp_path):
+    odd = frame("triggers", [{**triggers()[0], "coefficient": number}, *triggers()[1:]])
+    found = equality.compare({"tables/triggers": frame("triggers", triggers())}, {"tables/triggers": odd})
+    assert found["tables/triggers"].different == ["triggers, layer 1 key 0 rank 1: coefficient differs"]
+    odd.write_parquet(tmp_path / "triggers.parquet")
+    with pytest.raises(UserError, match=r"triggers\.parquet: coefficient has a number that is not finite"):
+        reading.read(tmp_path / "triggers.parquet")
+
+
+def test_a_coefficient_that_one_run_raises_widens_no_tolerance():
+    rows = [{"layer": 1, "key": 0, "rank": 1, "position": place, "coefficient": 1.0} for place in range(1, 4)]
+    moved = [{**rows[0], "coefficient": 1e9}, {**rows[1], "coefficient": 3.0}, rows[2]]
+    one, other = frame("shading", rows), frame("shading", moved)
+    for a, b in ((one, other), (other, one)):
+        assert len(equality.compare({"tables/shading": a}, {"tables/shading": b})["tables/shading"].different) == 2
+
+
+def test_an_interval_that_one_run_widens_excuses_no_number():
+    row = {"claim": "K1", "choice": "values.types", "value": "all", "measured": 0.5, "low": 0.4, "high": 0.6,
+           "verdict": "holds"}  # fmt: skip
+    one = frame("sensitivity", [row])
+    other = frame("sensitivity", [{**row, "low": -100.0, "high": 100.0, "measured": 3.0}])
+    for a, b in ((one, other), (other, one)):
+        (said,) = equality.compare({"tables/sensitivity": a}, {"tables/sensitivity": b}).values()
+        assert [line.rpartition(": ")[2] for line in said.different] == [
+            "measured differs",
+            "low differs",
+            "high differs",
+        ]
+
+
+# -- what rows are recomputed from
+
+
+@pytest.fixture
+def project(two):
+    """The same project with the files that rows are recomputed from, and a record of them."""
+    run = Run(config())
+    for path in at_hand.files(run):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(path)
+    outs = [{"path": path, "md5": lock.digest(path)} for path in at_hand.made(run)]
+    deps = [{"path": path, "md5": lock.digest(path)} for path in (run.checkpoint, run.dictionary)]
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "true", "outs": outs, "deps": deps}}}))
+    return run, two
+
+
+def test_nothing_is_recomputed_from_a_model_or_a_text_that_is_not_the_recorded_one(project):
+    run, (a, b) = project
+    sides_ = sides.opened(a, None).__enter__(), sides.opened(b, None).__enter__()
+    where = Path("config/config.yaml")
+    assert at_hand.odd(run, where, sides_) is None and compare._here(where, sides_)[0] is not None
+    for path in at_hand.files(run):
+        Path(path).write_text("another one")
+        assert at_hand.odd(run, where, sides_) == f"{path} is not the one that dvc.lock records"
+        assert compare._here(where, sides_)[0] is None and path in compare._here(where, sides_)[1]
+        Path(path).write_text(path)
+    Path(run.checkpoint).unlink()
+    assert compare._here(where, sides_) == (None, settle.NOT_TOLD)
+
+
+def test_nothing_is_recomputed_from_a_model_that_the_config_or_a_run_does_not_name(project):
+    _, (a, b) = project
+    (b / "model").mkdir(exist_ok=True)
+    (b / "model/info.json").write_text(json.dumps({"checkpoint_sha256": "0" * 64}))
+    sides_ = [sides.opened(folder, None).__enter__() for folder in (a, b)]
+    assert "is not the model that" in at_hand.odd(Run(config()), Path("config/config.yaml"), sides_)
+    pinned = Run(config(model__sha256="0" * 64))
+    assert at_hand.odd(pinned, Path("config/config.yaml"), []) == "model.pt is not the one that the config names"
+
+
+def test_a_record_that_names_another_text_than_the_one_here_is_no_help(project):
+    run, _ = project
+    side = sides.Side(Path("old.lock"), "small", record={run.path("corpus", "corpus.safetensors"): "0" * 32})
+    said = at_hand.odd(run, Path("config/config.yaml"), [side])
+    assert said == "results/small/corpus/corpus.safetensors is not the one that old.lock records"
+
+
+# -- files that are damaged
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "\udcff"])
+def test_a_damaged_model_info_ends_in_one_line(two, content):
+    a, b = two
+    (b / "model").mkdir()
+    (b / "model/info.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UserError, match=r"model/info\.json"):
+        compare.compare(a, b)
+
+
+def test_an_empty_file_in_a_tables_place_ends_in_one_line(two):
+    a, b = two
+    (b / "tables/triggers.parquet").write_bytes(b"")
+    with pytest.raises(UserError, match=r"triggers\.parquet: cannot be read as a table"):
+        compare.compare(a, b)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]"])
+def test_a_damaged_file_of_numbers_is_different(two, content, monkeypatch):
+    a, b = two
+    for folder, held in ((a, b'{"perplexity": 3.0}'), (b, content)):
+        (folder / "baselines/untrained-1").mkdir(parents=True)
+        (folder / "baselines/untrained-1/perplexity.json").write_bytes(held)
+    assert told(monkeypatch, a, b).different == ["baselines/untrained-1/perplexity.json: differs"]
+
+
+# -- near-ties
+
+
+def mutated(rank, mutation, coefficient, now):
+    return {"layer": 1, "key": 0, "rank": rank, "mutation": mutation, "removed": 1, "coefficient": coefficient,
+            "mutated": now, "change": now / coefficient - 1}  # fmt: skip
+
+
+def test_a_baselines_triggers_that_changed_places_are_open_and_other_runs_are_not():
+    one = frame("mutations", [mutated(1, "first", 2.0, 1.0), mutated(2, "first", 2.0, 0.5)])
+    other = frame("mutations", [mutated(1, "first", 2.0, 0.5), mutated(2, "first", 2.0, 1.0)])
+    (own,) = equality.compare({"tables/mutations": one}, {"tables/mutations": other}).values()
+    assert len(own.different) == 4 and not own.opened
+    name = "baselines/untrained-1/mutations"
+    (found,) = equality.compare({name: one}, {name: other}).values()
+    assert found.different == [] and found.open == {"a": one.to_dicts(), "b": other.to_dicts()}
+
+
+def test_mutations_of_a_baselines_tied_triggers_are_settled_by_the_model_and_others_are_not(sound):
+    """The engine's list has two near-ties; the record of each run has another of them first."""
+    triggers_ = sound.tables["triggers"]
+    key = triggers_.filter(pl.col("rank") == 4).row(0, named=True)
+    own = (pl.col("layer") == key["layer"]) & (pl.col("key") == key["key"]) & (pl.col("rank") <= 2)
+    first, second = triggers_.filter(own).sort("rank").to_dicts()
+    tied = pl.when(own).then(pl.lit(first["coefficient"], pl.Float32)).otherwise("coefficient").alias("coefficient")
+    known = dataclasses.replace(sound, tables={"triggers": triggers_.with_columns(tied)}, found_here=True)
+
+    def rows(best, next_):
+        """Rows of the table as a run has them whose list begins with these triggers."""
+        out = []
+        for rank, trigger in enumerate((best, next_), 1):
+            length = trigger["position"]
+            seen = sound.oracle.layers(sound.corpus.sentence(trigger["sentence"])[: length - 1])[key["layer"] - 1]
+            out.append({
+                **mutated(rank, "last", first["coefficient"], float(seen.coefficients()[-1, key["key"]])),
+                "layer": key["layer"], "key": key["key"], "removed": length,
+            })  # fmt: skip
+        return frame("mutations", out)
+
+    name, tables_ = "baselines/untrained-1/mutations", [rows(first, second), rows(second, first)]
+    one, other = ({name: table} for table in tables_)
+    outcomes = equality.compare(one, other)
+    assert outcomes[name].opened == 2
+
+    class Known(settle.Settler):
+        def _of_baseline(self, model):
+            return known
+
+    with mock.patch.object(structure, "faults", lambda evidence: []):
+        Known(Run(config()), {"a": one, "b": other}, equality.FLOAT32).settle(outcomes)
+        assert outcomes[name].different == [] and outcomes[name].settled == 2 and outcomes[name].of_triggers == 2
+        wrong = {
+            name: tables_[1].with_columns(
+                mutated=pl.col("mutated") + 1, change=pl.col("change") + 1 / pl.col("coefficient")
+            )
+        }
+        outcomes = equality.compare(one, wrong)
+        Known(Run(config()), {"a": one, "b": wrong}, equality.FLOAT32).settle(outcomes)
+        assert len(outcomes[name].different) >= 2
+
+
+def test_a_long_trigger_that_changed_places_opens_no_more_than_one():
+    """Its rows are more than the share that near-ties may change."""
+    long = 40
+    shades = [{"layer": 1, "key": 0, "rank": rank, "position": at, "coefficient": 1.0 + at / 9}
+              for rank in range(1, 4) for at in range(1, long + 1)]  # fmt: skip
+    one, second = frame("shading", shades), pl.col("rank") == 2
+    other = one.with_columns(coefficient=pl.when(second).then(pl.col("coefficient") * 2).otherwise("coefficient"))
+    list_ = frame("triggers", [{**triggers()[0], "rank": rank, "coefficient": 9.0 - rank} for rank in range(1, 4)])
+    moved = list_.with_columns(sentence=pl.when(second).then(99).otherwise("sentence").cast(pl.UInt32))
+    found = equality.compare(
+        {"tables/triggers": list_, "tables/shading": one}, {"tables/triggers": moved, "tables/shading": other}
+    )["tables/shading"]
+    assert found.opened == long > found.most >= found.open_triggers == 1 and found.different == []
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("count", "counts of `fired`, relative; and 2"),
+        ("excused", f"rows that near-ties may change; and {equality.FEW}"),
+    ],
+)
+def test_the_page_on_equality_has_the_caps_of_the_code(name, says):
+    each = [100 * getattr(tolerances.of(precision), name) for precision in ("float32", "tf32", "bfloat16")]
+    exact, half, quarter = (f"{share:g} %" for share in each)
+    assert f"| {says} | {exact} | | {half} | {quarter} |" in (ROOT / "docs/equality.md").read_text(encoding="utf-8")

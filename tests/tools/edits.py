@@ -1,0 +1,117 @@
+"""Edits of the sources, and the stages of a fairseq run that each makes due; all that follow are due as well.
+
+A row: what is edited; the file, in the package unless it starts with a slash; the old text; the new; and the stages.
+``*figure`` stands for all figures' stages. Edits without stages are of what no run can see, or of what this run does
+not use.
+"""
+
+PACKAGE = "src/ff_memories/"
+EDITS = [
+    ("a comment", "memories/triggers.py", "HITS = 4096  #", "HITS = 4096  # a power of two:", []),
+    ("a module's docstring", "memories/mutations.py", '"""', '"""In short: ', []),
+    ("a function's docstring", "memories/values.py", '    """Return', '    """Make and return', []),
+    (
+        "line breaks",
+        "memories/coefficient_sample.py",
+        "(25, 50, 75, 95)",
+        "(\n    25,\n    50,\n    75,\n    95,\n)",
+        [],
+    ),
+    ("a function's types", "memories/targets.py", "corpus: Corpus", "corpus: 'Corpus'", []),
+    ("a key's help text", "config.py", "number of triggers per key (t)", "how many triggers a key has (t)", []),
+    ("a figure's help text", "config.py", "width in points; null", "how wide, in points; null", []),
+    ("a key's bounds", "config.py", "ge=160, le=900", "ge=150, le=950", []),
+    ("a new definition", "memories/topk.py", "MAX_PREFIXES =", "def new():\n    return 1\n\n\nMAX_PREFIXES =", []),
+    ("a command", "commands/verify.py", "import argparse\n", "import argparse\n\nNEW = 1\n", []),
+    ("the audit", "audit/sampling.py", "0 < getattr", "0.0 < getattr", []),
+    ("an export", "exports/delphi.py", "def ", "NEW = 1\n\n\ndef ", []),
+    ("a comment in a rule", "/workflow/rules/values.smk", "# E4-E7", "# Experiments E4-E7", []),
+    ("a comment in data", "claims/claims.toml", "# The paper's claims as data.", "# The paper's claims, as data.", []),
+    (
+        "another family's row",
+        "model/families.py",
+        "FAMILIES: dict[str, tuple[Family, ...]] = {",
+        'FAMILIES: dict[str, tuple[Family, ...]] = {\n    "mine": (_LLAMA,),',
+        [],
+    ),
+    ("another kind of model", "model/transformer.py", '"sliding_window"', '"sliding_windows"', []),
+    (
+        "another source",
+        "inputs/registry.toml",
+        '["wikitext-103"]',
+        '["mine"]\nkind = "text"\nfolder = "data/mine"\nfiles = {}\n\n["wikitext-103"]',
+        [],
+    ),
+    (
+        "a default that the config sets",
+        "config.py",
+        'Literal["keep", "drop"] = Field(\n        examples=["keep"]',
+        'Literal["keep", "drop"] = Field(\n        examples=["drop"]',
+        [],
+    ),
+    (
+        "a constant",
+        "patterns/annotation_plan.py",
+        "REPEATS = FOILS = 0.1",
+        "REPEATS = FOILS = 0.2",
+        ["annotation_plan"],
+    ),
+    ("a constant of the labels", "patterns/shallow.py", "WINDOW = 5 ", "WINDOW = 6 ", ["*baseline_model", "proxy"]),
+    ("a line of logic", "memories/mutations.py", "NOTHING = 0 ", "NOTHING = -1 ", ["*baseline_model", "mutations"]),
+    ("a size", "memories/perplexity.py", "SENTENCES = 2000", "SENTENCES = 1999", ["*baseline_model"]),
+    ("an order", "memories/topk.py", "_LOW = 2**32 - 1", "_LOW = 2**32 - 2", ["*baseline_model", "triggers"]),
+    (
+        "a default that the config leaves",
+        "config.py",
+        "similar: int = Field(5,",
+        "similar: int = Field(6,",
+        ["gallery", "gallery_tables", "report"],
+    ),
+    ("a rule's command", "/workflow/rules/values.smk", 'command("values")', 'command("values") + " "', ["values"]),
+    (
+        "a caption",
+        "figures/registry.py",
+        "Pattern types among the keys",
+        "Types of patterns among the keys",
+        ["figure-figure2", "figure_pages", "report"],
+    ),
+    ("a chart", "figures/draw.py", "RANDOM_KEYS = 0.5", "RANDOM_KEYS = 0.6", ["figure-figure7"]),
+    (
+        "a font of all charts",
+        "figures/theme.py",
+        'FAMILIES = f"{FONT}, Arial',
+        'FAMILIES = f"{FONT}, Helvetica, Arial',
+        ["*figure", "figure_pages", "report"],
+    ),
+    ("a template", "report/templates/table1.html.j2", "<table", "<table ", ["table1"]),
+    ("a style sheet", "report/templates/style.css", "{", " {", ["report"]),
+    ("a script", "report/gallery/static/app.js", "(", " (", ["gallery"]),
+    (
+        "a value read off a figure",
+        "figures/paper_values.toml",
+        "range = [0.65, 0.80]",
+        "range = [0.60, 0.80]",
+        ["figure-figure2"],
+    ),
+    (
+        "a claim's parameter",
+        "claims/claims.toml",
+        "shorter_than = 5",
+        "shorter_than = 6",
+        ["agreeing", "baselines", "claims", "report"],
+    ),
+    (
+        "a claim's limit",
+        "claims/claims.toml",
+        'alternative = "less"',
+        'alternative = "greater"',
+        ["baselines", "claims", "report"],
+    ),
+    (
+        "a new table",
+        "tables.py",
+        "TABLES = {",
+        'TABLES = {\n    "new": Schema("new", ("layer",), {"layer": LAYER}),',
+        [],
+    ),
+]
