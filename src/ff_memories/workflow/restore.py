@@ -134,11 +134,16 @@ def _outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {path: flags for out in stage["outs"] for path, flags in out.items()}
 
 
+def _deps(stage: dict[str, Any]) -> list[str]:
+    """Return the files that a stage reads; the text of docstrings is made from none."""
+    return list(stage.get("deps", []))
+
+
 def _texts(configfile: Path | None) -> dict[str, dict[str, Any]]:
     """Return the default run's stages that make another run's inputs, such as the text that the demo runs share."""
     if configfile is None or not lock.path_of().is_file():
         return {}
-    read = {path for stage in lock.declared(configfile).values() for path in stage["deps"]}
+    read = {path for stage in lock.declared(configfile).values() for path in _deps(stage)}
     return {name: stage for name, stage in lock.declared().items() if read & _outs(stage).keys()}
 
 
@@ -158,7 +163,7 @@ def _unshared_to_make(configfile: Path | None) -> dict[str, dict[str, Any]]:
     }
     while True:  # drop stages with a missing input that no other stage here makes
         made = {path for stage in wanted.values() for path in _outs(stage)}
-        able = {n: s for n, s in wanted.items() if all(p in made or os.path.exists(p) for p in s["deps"])}
+        able = {n: s for n, s in wanted.items() if all(p in made or os.path.exists(p) for p in _deps(s))}
         if able.keys() == wanted.keys():
             return wanted
         wanted = able
