@@ -18,7 +18,7 @@ from ff_memories import tables
 from ff_memories.audit import closeness, reading, structure, tolerances
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.equality import FEW
-from ff_memories.audit.evidence import At, Ends, Evidence, reference
+from ff_memories.audit.evidence import At, Ends, Evidence, largest, reference
 from ff_memories.audit.rows import look
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
@@ -160,9 +160,11 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     found = found.with_columns(pl.Series("sentence", numbers[found["sentence"].to_numpy()].astype(np.uint32)))
     listed = found.filter(pl.col("rank") <= options.top)
     last = listed.group_by("layer", "key").agg(last=pl.col("coefficient").last())
-    tie = 1 + tolerances.of(config.precision).tie
+    limits, most = tolerances.of(config.precision), largest(listed)
+    noise = limits.noise * pl.col("layer").replace_strict(most, return_dtype=pl.Float64)
+    gap = (pl.col("coefficient") - pl.col("last")).abs()
     near = found.join(last, on=["layer", "key"], maintain_order="left").filter(
-        (pl.col("coefficient") <= pl.col("last") * tie) & (pl.col("last") <= pl.col("coefficient") * tie)
+        gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
     )
     ends = {}
     for (layer, key), part in near.partition_by("layer", "key", as_dict=True, maintain_order=True).items():
@@ -206,6 +208,7 @@ class Labels:
         triggers = baseline.listed.with_columns(pl.Series("sentence", sentences))
         keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
         self.baseline, self.keys = baseline, {(key.layer, key.key): key for key in keys}
+        self.largest = largest(baseline.listed)
         self.annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
         vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
         closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
@@ -232,8 +235,9 @@ class Labels:
             tuple(self.baseline.corpus.sentence(sentence)[:position].tolist())
             for sentence, position in rows.select("sentence", "position").iter_rows()
         ]
-        tie = tolerances.of(self.baseline.settings.precision).tie
-        every = orders(rows["coefficient"].to_list(), texts, len(known.ranks), tie)
+        limits = tolerances.of(self.baseline.settings.precision)
+        noise = limits.noise * self.largest[layer]
+        every = orders(rows["coefficient"].to_list(), texts, len(known.ranks), limits.tie, noise)
         for prefixes in islice(every, ORDERS):
             again = self._of([replace(known, prefixes=prefixes)])
             if all(again[name].equals(recorded[name]) for name in OF_KEYS):
@@ -241,12 +245,14 @@ class Labels:
         return next(every, None) is not None
 
 
-def orders(coefficients: Sequence[float], texts: Sequence[Prefix], n: int, tie: float) -> Iterator[tuple[Prefix, ...]]:
+def orders(
+    coefficients: Sequence[float], texts: Sequence[Prefix], n: int, tie: float, noise: float = 0.0
+) -> Iterator[tuple[Prefix, ...]]:
     """Yield the first ``n`` texts in every order in which only near-ties change places, the given order first.
 
     Args:
         coefficients: of the texts, in descending order.
-        tie: the largest gap of a near-tie, relative to the larger coefficient.
+        tie: the largest gap of a near-tie, relative to the larger coefficient; ``noise``: as much more.
     """
 
     def further(left: tuple[int, ...], chosen: tuple[Prefix, ...]) -> Iterator[tuple[Prefix, ...]]:
@@ -255,7 +261,7 @@ def orders(coefficients: Sequence[float], texts: Sequence[Prefix], n: int, tie: 
             return
         most, tried = coefficients[left[0]], set()
         for i in left:
-            if most - coefficients[i] > tie * most:
+            if most - coefficients[i] > tie * most + noise:
                 break
             if texts[i] not in tried:
                 tried.add(texts[i])

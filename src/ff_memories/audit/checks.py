@@ -58,8 +58,9 @@ def _mutation(evidence: Evidence, row: Row, source: Row) -> Result:
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
     own = compare.same("coefficient", row["coefficient"], source["coefficient"])
-    if evidence.found_here:
-        own = evidence.near.coefficient("coefficient", row["coefficient"], source["coefficient"])
+    if evidence.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
+        noise = _noise(evidence, evidence.oracle.layers(prefix)[row["layer"] - 1])
+        own = evidence.near.coefficient("coefficient", row["coefficient"], source["coefficient"], noise)
     return compare.together([
         own,
         evidence.near.coefficient(

@@ -50,6 +50,11 @@ class Ends:
     whole: bool
 
 
+def largest(triggers: pl.DataFrame) -> dict[int, float]:
+    """Return {layer: the largest coefficient} of lists of triggers."""
+    return dict(triggers.group_by("layer").agg(pl.col("coefficient").max()).iter_rows())
+
+
 @dataclass
 class Evidence:
     """What rows are recomputed from.
@@ -100,6 +105,11 @@ class Evidence:
         found = chosen.memories(self.config.looked_at, layers, keys // signs, self.config)
         return None if found is None else chosen.keys(found, keys // signs, signs)
 
+    @cached_property
+    def largest(self) -> dict[int, float]:
+        """The largest coefficient of each layer, to which the error of those near zero is relative."""
+        return largest(self.tables["triggers"])
+
     def prefix(self, row: Row) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
@@ -131,7 +141,8 @@ class Evidence:
         if not self.found_here:
             return [own]
         gap = (pl.col("coefficient") - own["coefficient"]).abs()
-        near = self.lists[row["layer"], row["key"]].filter(gap <= self.near.limits.tie * own["coefficient"])
+        may = self.near.limits.tie * own["coefficient"] + self.near.limits.noise * self.largest[row["layer"]]
+        near = self.lists[row["layer"], row["key"]].filter(gap <= may)
         return [own, *(other for other in near.to_dicts() if other["rank"] != own["rank"])]
 
     def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
