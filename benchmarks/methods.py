@@ -23,7 +23,7 @@ from ff_memories.model import packed
 from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.products import linear
-from ff_memories.model.transformer import Transformer
+from ff_memories.model.transformer.stack import Transformer
 
 Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]

@@ -13,7 +13,8 @@ from ff_memories.model import families, packed
 from ff_memories.model.converted import Description, Weights
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.loading import use_precision
-from ff_memories.model.transformer import Transformer, TransformerDescription
+from ff_memories.model.transformer.describe import TransformerDescription
+from ff_memories.model.transformer.stack import Transformer
 
 MEAN_LENGTH, SPREAD = 24, 0.6  # tokens of a sentence of WikiText-103, and the standard deviation of their logarithm
 

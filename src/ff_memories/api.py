@@ -7,7 +7,7 @@ like the model's training text; a token that the dictionary lacks becomes ``<unk
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -33,6 +33,16 @@ class Model:
 
     decoder: LanguageModel
     dictionary: Types
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take out of a model of `transformers` the hooks that read it."""
+        self.decoder.close()
 
     @property
     def layers(self) -> int:
@@ -111,10 +121,10 @@ def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder with a model of transformers", "a checkpoint needs its dictionary")
     from ff_memories.inputs import proved_model  # the library takes seconds to load
-    from ff_memories.model import transformer
+    from ff_memories.model.transformer import load
 
     found = proved_model.take_in(folder)
-    return Model(transformer.around(found.model, found.description, found.family, device, precision), found.tokenizer)
+    return Model(load.around(found.model, found.description, found.family, device, precision), found.tokenizer)
 
 
 def _load(path: Path, device: str, precision: Precision) -> LanguageModel:
@@ -123,9 +133,9 @@ def _load(path: Path, device: str, precision: Precision) -> LanguageModel:
         return Decoder(*checkpoint.read(path), device, precision=precision)
     if not described.is_file() or not is_transformer(described):
         return Decoder(*converted.load(path, described), device, precision=precision)
-    from ff_memories.model import transformer  # the library takes seconds to load
+    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
-    return transformer.load(path.parent, transformer.read_description(described), device, precision=precision)
+    return load.load(path.parent, describe.read_description(described), device, precision=precision)
 
 
 def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:

@@ -15,14 +15,17 @@ from opt import as_decoder
 from second_device import SecondDevice
 from tiny import CONFIGS
 
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories import batching, composition, mutations, trigger_table, triggers
-from ff_memories.model import families, packed, proof, transformer
+from ff_memories.model import families, packed, proof
 from ff_memories.model.families import FAMILIES
 from ff_memories.model.products import attention
 from ff_memories.model.proof import TOLERANCES, prove
+from ff_memories.model.transformer import load
+from ff_memories.model.transformer.describe import describe
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-6}  # several families compute parts of a layer in float32
 LENGTHS = [1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, tiny.LONGEST - 1]
@@ -383,9 +386,22 @@ def test_a_sentence_longer_than_the_model_takes_is_refused():
 def test_a_model_is_loaded_from_the_folder_that_transformers_saved(name, tmp_path):
     made, sentences = tiny.model(name), sentences_of()
     made.save_pretrained(tmp_path)
-    loaded = transformer.load(tmp_path, tiny.description(made))
+    loaded = load.load(tmp_path, tiny.description(made))
     seen, plain = tiny.run(loaded, sentences)[1], tiny.run(tiny.analysed(made), sentences)[1]
     assert torch.equal(seen, plain) and loaded.source == str((tmp_path / "model.safetensors").resolve())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gptj"])
+def test_a_closed_model_runs_as_transformers_made_it(name, monkeypatch):
+    monkeypatch.setenv(arithmetic.CHOSEN, "portable")
+    ours = tiny.analysed(tiny.model(name))
+    hooks = lambda: sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in ours.model.modules())
+    changed = lambda: sum("forward" in vars(m) for m in ours.model.modules())
+    assert hooks() >= 2 * tiny.LAYERS and changed()
+    ours.close()
+    assert (hooks(), changed()) == (0, 0)
+    with pytest.raises(ValueError, match="closed"):
+        ours.forward(ours.pack(sentences_of([5])))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gemma2"])
@@ -547,5 +563,5 @@ def test_an_option_of_the_config_chooses_the_row(parallel):
 def test_a_models_sizes_are_known_without_its_weights(name):
     made, config = tiny.model(name), tiny.data(tiny.config(name))
     for signs in ("positive", "auto"):
-        whole = transformer.describe(made, config, tiny.family(name), 0, signs, sys.maxsize)
-        assert transformer.sizes(config, signs, "here") == whole
+        whole = describe(made, config, tiny.family(name), 0, signs, sys.maxsize)
+        assert load.sizes(config, signs, "here") == whole

@@ -34,7 +34,7 @@ EDITS = [
         'FAMILIES: dict[str, tuple[Family, ...]] = {\n    "mine": (_LLAMA,),',
         [],
     ),
-    ("another kind of model", "model/transformer.py", '"sliding_window"', '"sliding_windows"', []),
+    ("another kind of model", "model/transformer/describe.py", '"sliding_window"', '"sliding_windows"', []),
     (
         "another source",
         "inputs/registry.toml",

@@ -9,8 +9,10 @@ import torch
 import transformers
 
 from ff_memories.inputs import training_transformers
-from ff_memories.model import families, packed
-from ff_memories.model.transformer import Transformer, TransformerDescription, layers_of
+from ff_memories.model import families
+from ff_memories.model.transformer.describe import TransformerDescription
+from ff_memories.model.transformer.parts import layers_of
+from ff_memories.model.transformer.stack import Transformer
 
 LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 60, 1
 
@@ -106,8 +108,6 @@ def analysed(made, row=None, signs=1, precision="float32", start=START, device="
     """Return a copy of a model with the product's loop around it."""
     row = row or families.row(data(made.config), "tiny")
     made = copy.deepcopy(made)
-    if row.packed:
-        made.set_attn_implementation(packed.NAME)
     made.to(device)
     return Transformer(made, replace(description(made), gated=row.gated, start=start, signs=signs), row, precision)
 

@@ -22,7 +22,7 @@ from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs import model_folder
 from ff_memories.model import config_file, families
 from ff_memories.model.original import load_folder
-from ff_memories.model.transformer import layers_of
+from ff_memories.model.transformer.parts import layers_of
 
 
 class TransformersOracle:

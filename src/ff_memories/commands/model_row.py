@@ -22,17 +22,18 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("`transformers` is not installed", 'pip install -c constraints.txt -e ".[hf]"')
     import torch
 
-    from ff_memories.model import config_file, transformer
+    from ff_memories.model import config_file
     from ff_memories.model.families import FAMILIES, LEFT_OUT
     from ff_memories.model.finder import as_python, propose
     from ff_memories.model.proof import EQUATIONS, prove
+    from ff_memories.model.transformer import load
 
     config = config_file.read(args.folder)
     kind = config["model_type"]
     if kind in LEFT_OUT:
         raise UserError(f"{args.folder}: {kind} is {LEFT_OUT[kind]}", "give a decoder with one feed-forward layer each")
-    architecture = transformer.causal_class(kind, str(args.folder))
-    model = transformer.load_weights(args.folder, config, architecture, torch.float32, "eager")
+    architecture = load.causal_class(kind, str(args.folder))
+    model = load.load_weights(args.folder, config, architecture, torch.float32)
     row = propose(model)
     proof = prove(model, row)
     print(f"# {kind}, {proof.layers} layers, {proof.tokens} tokens, {proof.dtype}: at most {proof.tolerance:g} allowed")

@@ -149,14 +149,15 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:
-    from ff_memories.model import config_file, headers, transformer  # the library takes seconds to load
+    from ff_memories.model import config_file, headers
+    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
     if described.exists():
-        return transformer.read_description(described)
+        return describe.read_description(described)
     path = _model_file(run_, model_folder.CONFIG)
     plain = config_file.read(path.parent)
     headers.check(path.parent, plain, str(path.parent))
-    return transformer.sizes(plain, run_.config.triggers.signs, str(path))
+    return load.sizes(plain, run_.config.triggers.signs, str(path))
 
 
 def _model_file(run_: Run, name: str) -> Path:

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs import model_folder
-from ff_memories.model import config_file, families, transformer
+from ff_memories.model import config_file, families
 from ff_memories.model.original import load_folder
 from ff_memories.model.proof import Proof, prove
+from ff_memories.model.transformer.describe import TransformerDescription, describe
+from ff_memories.model.transformer.load import own_weights
 
 LONGEST = 65_535  # tokens, as tables count them
 
@@ -22,7 +24,7 @@ class Proved(NamedTuple):
     model: Any
     state: dict[str, Any]
     family: families.Family
-    description: transformer.TransformerDescription
+    description: TransformerDescription
     tokenizer: Tokenizer
     proof: Proof
 
@@ -41,7 +43,7 @@ def take_in(folder: Path, start: str = "auto", signs: str = "auto") -> Proved:
     loaded = load_folder(folder, plain, family.architecture)
     tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, loaded.get_output_embeddings().weight.shape[0])
     begins = start_of(folder, plain, tokenizer, start, str(folder))
-    shape = transformer.describe(loaded, plain, family, begins, signs, LONGEST)
-    state = {name: tensor.contiguous() for name, tensor in transformer.own_weights(loaded).items()}
+    shape = describe(loaded, plain, family, begins, signs, LONGEST)
+    state = {name: tensor.contiguous() for name, tensor in own_weights(loaded).items()}
     proof = prove(loaded.float(), family)
     return Proved(loaded, state, family, shape, tokenizer, proof)

@@ -88,11 +88,11 @@ def model_of(name: str, own: LanguageModel, seed: int, weights: Path, descriptio
     if draw == name or not draw.isdecimal():
         raise UserError(f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, or {UNTRAINED}1 and so on")
     if is_transformer(description):
-        from ff_memories.model import transformer  # the library takes seconds to load
+        from ff_memories.model.transformer import load, stack  # the library takes seconds to load
 
-        if not isinstance(own, transformer.Transformer):
+        if not isinstance(own, stack.Transformer):
             raise TypeError(own)
-        return transformer.fresh(own, seed, int(draw))
+        return load.fresh(own, seed, int(draw))
     shape, _ = converted.load(weights, description)
     return Decoder(shape, weights_of(weights, description, seed, int(draw)), own.device, precision=own.precision)
 
@@ -104,8 +104,8 @@ def weights_of(weights: Path, description: Path, seed: int, draw: int) -> Weight
 
 def drawn_by_transformers(own: LanguageModel, seed: int, draw: int) -> Any:
     """Return an untrained model like one of `transformers`, as that library holds it, with eager attention."""
-    from ff_memories.model import transformer  # the library takes seconds to load
+    from ff_memories.model.transformer import load, stack  # the library takes seconds to load
 
-    if not isinstance(own, transformer.Transformer):
+    if not isinstance(own, stack.Transformer):
         raise TypeError(own)
-    return transformer.drawn(own, seed, draw, "eager")
+    return load.drawn(own, seed, draw)

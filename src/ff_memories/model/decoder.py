@@ -95,7 +95,7 @@ def at(coefficients: torch.Tensor, rows: torch.Tensor, memories: torch.Tensor) -
 
 
 class AnyLayer(Protocol):
-    """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.Layer``."""
+    """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.layer.Layer``."""
 
     @property
     def keys(self) -> torch.Tensor:
@@ -112,7 +112,7 @@ class AnyLayer(Protocol):
 
 
 class LanguageModel(Protocol):
-    """What every experiment asks of a model: ``Decoder``, or ``transformer.Transformer``.
+    """What every experiment asks of a model: ``Decoder``, or ``transformer.stack.Transformer``.
 
     Attributes:
         start: id of the token that every sentence begins with.
@@ -161,6 +161,9 @@ class LanguageModel(Protocol):
 
     def forward(self, batch: Batch) -> torch.Tensor:
         """Return the last layer's output (rows, d)."""
+
+    def close(self) -> None:
+        """Take out of the library's model what reads it; nothing can be computed with it any more."""
 
 
 class Layer:
@@ -285,6 +288,9 @@ class Decoder:
         for layer in self.layers:
             x = layer(x, batch).output
         return x
+
+    def close(self) -> None:
+        """Do nothing: no other library's model is read."""
 
 
 def _is_factor(name: str, tensor: torch.Tensor) -> bool:

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
 from ff_memories.model.families import Family, Wiring
-from ff_memories.model.proof import TOLERANCES, Call, attention, error, full_precision, readout, some_tokens, watch
-from ff_memories.model.transformer import layers_of, matrix
+from ff_memories.model.proof import TOLERANCES, Call, error, full_precision, readout, some_tokens, watch
+from ff_memories.model.transformer.parts import attention, layers_of, matrix
 
 HINT = "this wiring is none that families.py can say; its memories are not the paper's"
 
@@ -64,7 +65,7 @@ def propose(model: Any) -> Family:
     top = seen["last"][0].made
     for part in filter(_is_norm, final):
         if finder.same(part.given, top) and finder.same(readout(model, part.module, top), logits):
-            return Family(name, final_norm=part.name, packed=packed, **found)
+            return Family(name, final_norm=part.name, packed=packed, positions=_positions(model, outside), **found)
     raise UserError(f"{name}: its logits are not those of its output layer behind a norm of the last layer", HINT)
 
 
@@ -117,6 +118,7 @@ class _Finder:
             "down": down.name, "up": forward.up.name, "activation": forward.activation, "reads": reads,
             "norm": None if norm is None else norm.name, "gate": forward.gate, "fused": forward.fused,
             "norm_after": None if after is None else after.name, "wiring": kinds[0],
+            "transposed": isinstance(down.module, Conv1D),
         }  # fmt: skip
 
     def feed_forwards(self, down: Part) -> Iterator[FeedForward]:
@@ -145,12 +147,19 @@ def _is_norm(part: Part) -> bool:
     return plain and (named or any(p.dim() == 1 for p in part.module.parameters()))
 
 
+def _positions(model: Any, outside: dict[str, nn.Module]) -> int | None:
+    """Return how many rows of a model's table of positions stand before the first position's; ``None`` without one."""
+    tokens = model.get_input_embeddings()
+    tables = [m for m in outside.values() if isinstance(m, nn.Embedding) and m is not tokens]
+    return tables[0].num_embeddings - model.config.max_position_embeddings if tables else None
+
+
 def as_python(kind: str, family: Family) -> str:
     """Return a row as the lines to paste into ``families.FAMILIES``."""
     said = [
         (field.name, value)
         for field in fields(family)
-        if (value := getattr(family, field.name)) != field.default or field.default is MISSING
+        if field.compare and ((value := getattr(family, field.name)) != field.default or field.default is MISSING)
     ]
     lines = ",\n".join(f"            {name}={value!r}" for name, value in said)
     return f'    "{kind}": (\n        Family(\n{lines},\n        ),\n    ),'.replace("'", '"')

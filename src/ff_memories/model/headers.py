@@ -29,8 +29,6 @@ BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I
 EXPONENT = {  # where all bits of a number's exponent are set, it is infinite or none
     "F64": ("<u8", 0x7FF0000000000000), "F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80),
 }  # fmt: skip
-TRANSPOSED = ("gpt2",)  # types that store matrices as (inputs, outputs)
-FOUR_TIMES = ("gpt2", "gptj", "falcon", "bloom")  # types with 4 d memories unless their config says otherwise
 EMBEDDINGS = re.compile(r"(^|\.)(wte|embed_tokens|embed_in|word_embeddings)\.weight$")
 POSITIONS = re.compile(r"(^|\.)(wpe|embed_positions)\.weight$")
 AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
@@ -173,17 +171,17 @@ def _part(path: Path, at: int, given: dict[str, Any]) -> Part:
 
 def _compare(config: dict[str, Any], family: Family, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
     """Raise ``UserError`` where a config and the shapes of the weights differ in layers or sizes."""
-    kind, told = config["model_type"], lambda names: config_file.size(config, names, f"{where}/config.json")
+    told = lambda names: config_file.size(config, names, f"{where}/config.json")
     depth, width, vocab = told(config_file.DEPTH), told(config_file.WIDTH), told(config_file.VOCAB)
     named = next((name for name in config_file.KEYS if config.get(name) is not None), None)
-    keys = 4 * width if named is None and kind in FOUR_TIMES else told(config_file.KEYS)
+    keys = 4 * width if named is None and family.four_times else told(config_file.KEYS)
     layers = _layers(shapes, family)
     if sorted(layers) != list(range(depth)):
         there = f"{len(layers)} layers" if sorted(layers) == list(range(len(layers))) else f"the layers {_list(layers)}"
         raise UserError(f"{where}: config.json says {depth} layers, the weights have {there}", AGAIN)
     _alike(layers, where)
     first = layers[0]
-    flip = -1 if kind in TRANSPOSED else 1
+    flip = -1 if family.transposed else 1
     wanted = {family.down: (width, keys)[::flip], family.up: ((2 if family.fused else 1) * keys, width)[::flip]}
     if family.gate is not None:
         wanted[family.gate] = (keys, width)
@@ -201,7 +199,7 @@ def _compare(config: dict[str, Any], family: Family, shapes: Mapping[str, tuple[
     last = f"{family.final_norm}.weight"
     _same(next((s for n, s in shapes.items() if f".{last}".endswith(f".{n}")), None), (width,), last, where)
     for name in (name for name in shapes if POSITIONS.search(name)):
-        rows = told(config_file.POSITIONS) + (2 if kind == "opt" else 0)  # the first two of OPT are never read
+        rows = told(config_file.POSITIONS) + (family.positions or 0)
         _same(shapes[name], (rows, width), name, where)
     embedding = next((name for name in shapes if EMBEDDINGS.search(name)), "the embedding of tokens")
     _same(shapes.get(embedding), (vocab, config.get("word_embed_proj_dim") or width), embedding, where)

@@ -73,10 +73,10 @@ def load_model(
     """
     if not is_transformer(description):
         return load_decoder(weights, description, execution, precision)
-    from ff_memories.model import transformer  # the library takes seconds to load
+    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
-    shape, device = transformer.read_description(description), _prepared(execution, precision)
-    return transformer.load(weights.parent, shape, device, precision=precision)
+    shape, device = describe.read_description(description), _prepared(execution, precision)
+    return load.load(weights.parent, shape, device, precision=precision)
 
 
 def _prepared(execution: Execution, precision: Precision) -> str:
@@ -93,9 +93,9 @@ def on_cpu(weights: Path, description: Path) -> LanguageModel:
     """Load a run's model on the CPU, for its weights alone."""
     if not is_transformer(description):
         return Decoder.load(weights, description)
-    from ff_memories.model import transformer  # the library takes seconds to load
+    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
-    return transformer.load(weights.parent, transformer.read_description(description))
+    return load.load(weights.parent, describe.read_description(description))
 
 
 def is_transformer(description: Path) -> bool:

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from ff_memories.base.errors import UserError
 from ff_memories.model import checkpoint
-from ff_memories.model.transformer import load_weights
+from ff_memories.model.transformer.load import load_weights
 
 
 def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:
@@ -25,13 +25,13 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
     """
     pickled = folder / "pytorch_model.bin"
     if not pickled.is_file() or list(folder.glob("*.safetensors")):
-        return load_weights(folder, config, architecture, dtype, "eager")
+        return load_weights(folder, config, architecture, dtype)
     own = {name: tensor.clone().contiguous() for name, tensor in checkpoint.load_tensors(pickled).items()}
     if dtype == "auto":
         dtype = next((t.dtype for t in own.values() if t.is_floating_point()), torch.float32)
     with tempfile.TemporaryDirectory() as safe:
         save_file(own, Path(safe) / "model.safetensors", metadata={"format": "pt"})
         try:
-            return load_weights(Path(safe), config, architecture, dtype, "eager")
+            return load_weights(Path(safe), config, architecture, dtype)
         except UserError as error:
             raise UserError(str(error).replace(safe, str(pickled))) from None

@@ -75,5 +75,10 @@ def _numpy_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
 
 
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """Return numbers in float32, or wider as they are."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def _portable(x: torch.Tensor) -> bool:
     return arithmetic.portable() and x.device.type == "cpu"

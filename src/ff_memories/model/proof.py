@@ -20,7 +20,8 @@ from ff_memories.base.seeds import generator
 from ff_memories.model import packed
 from ff_memories.model.decoder import Batch
 from ff_memories.model.families import Family
-from ff_memories.model.transformer import layers_of, matrix
+from ff_memories.model.products import widened
+from ff_memories.model.transformer.parts import attention, layers_of, matrix
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  # several families sum in float32
@@ -142,15 +143,15 @@ def _check_layer(
     if matrix(down) is None:
         raise book.refuse(f"{where}, {family.down}", "it is no matrix")
     values, bias = values_of(down)
-    added = 0 if bias is None else _wide(bias)
-    book.check("values", f"{where}, {family.down}", _wide(m) @ _wide(values) + added, y)
+    added = 0 if bias is None else widened(bias)
+    book.check("values", f"{where}, {family.down}", widened(m) @ widened(values) + added, y)
     if family.norm_after is not None:
         given, after = calls[family.norm_after]
         book.check("norm behind", f"{where}, {family.norm_after}", given, y)
         y = after
     if y.shape != o.shape:
         book.check("output", f"{where}, {family.norm_after or family.down}", y, o)  # the shapes alone refuse it
-    r = _wide(o) - _wide(y) if family.reads is None else calls[family.reads].given
+    r = widened(o) - widened(y) if family.reads is None else calls[family.reads].given
     if family.reads is not None:
         book.check("output", f"{where}, {family.reads} + {family.norm_after or family.down}", r + y, o, r, y)
     elif family.wiring == "parallel":
@@ -306,29 +307,11 @@ def error(ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> flo
         terms: (tokens, n) each, what both are sums of. With them each number has a scale of its own, the largest of its
             terms: one dimension with large numbers, as language models have, hides nothing in the others.
     """
-    ours, theirs = _wide(ours), _wide(theirs)
-    scale = torch.stack([_wide(x).abs() for x in (theirs, *terms)]).amax(0)
+    ours, theirs = widened(ours), widened(theirs)
+    scale = torch.stack([widened(x).abs() for x in (theirs, *terms)]).amax(0)
     if not terms:
         scale = scale.amax(-1, keepdim=True)
     return float(((ours - theirs).abs() / scale.clamp_min(torch.finfo(scale.dtype).tiny)).max())
-
-
-def _wide(x: torch.Tensor) -> torch.Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-@contextmanager
-def attention(model: Any, name: str | None) -> Iterator[None]:
-    """Let a model compute with an attention function; ``None``: with its own."""
-    before = model.config._attn_implementation
-    if name is None or name == before:
-        yield
-        return
-    model.set_attn_implementation(name)
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 @contextmanager

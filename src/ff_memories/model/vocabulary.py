@@ -17,7 +17,7 @@ from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.model import random_projections
 from ff_memories.model.buffers import retry_smaller, sliced
 from ff_memories.model.converted import Description, Weights
-from ff_memories.model.products import linear
+from ff_memories.model.products import linear, widened
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
 MARGIN = 1e-3  # on a tail's reach, for what sums in float32 round away; rounded factors come on top
@@ -75,7 +75,7 @@ class Cluster:
     def extent(self) -> tuple[float, torch.Tensor]:
         """Return the length of the longest word vector, and the mean of all (d_k,)."""
         if self._extent is None:
-            words = _at_least_float32(self.embedding)
+            words = widened(self.embedding)
             self._extent = float(words.norm(dim=1).max()), words.mean(0)
         return self._extent
 
@@ -157,7 +157,7 @@ class Vocabulary:
         """Return what every word is read by, (vocab, d): h . E of the paper's softmax(h E)."""
         return torch.cat(
             [
-                _at_least_float32(c.embedding) if c.projection is None else linear(c.embedding, c.projection.t())
+                widened(c.embedding) if c.projection is None else linear(c.embedding, c.projection.t())
                 for c in self.clusters
             ]
         )
@@ -182,7 +182,7 @@ class Vocabulary:
 
     def log_probabilities(self, h: torch.Tensor, whole: bool = False) -> torch.Tensor:
         """Return log p (rows, vocab) in full. For small cases; ``predict`` never builds it."""
-        h = _at_least_float32(h) if self.out is None else linear(h, self.out)
+        h = widened(h) if self.out is None else linear(h, self.out)
         logits = [torch.cat([t for _, t in c.tiles(h)], 1) for c in self.clusters]
         if whole:
             logits[0] = self._whole(logits[0])
@@ -215,7 +215,7 @@ class Vocabulary:
         return Prediction(*(torch.cat(column) for column in columns))
 
     def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool, whole: bool) -> Prediction:
-        h = _at_least_float32(h) if self.out is None else linear(h, self.out)
+        h = widened(h) if self.out is None else linear(h, self.out)
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
         if whole:
             head = self._whole(head)
@@ -312,10 +312,6 @@ class Untrained:
             above = logits > logit[:, None]  # never where a tail was not projected: NaN
             above &= types != target[:, None]  # whose logit, computed again, may differ in its last bits
             out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
-
-
-def _at_least_float32(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class Tail:

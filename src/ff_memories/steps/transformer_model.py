@@ -12,7 +12,7 @@ from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.types import write_types
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.proved_model import take_in
-from ff_memories.model import transformer
+from ff_memories.model.transformer.describe import feed_forward
 
 
 def run(config: Param, files: Inputs, weights: Output, description: Output, info: Output, types: Output) -> None:
@@ -41,7 +41,7 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         "neurons": shape.keys,
         "keys": shape.signs * shape.keys,
         "start_token": found.tokenizer[shape.start],
-        **transformer.feed_forward(found.model, found.family),
+        **feed_forward(found.model, found.family),
     }
     worst = max(proof.errors, key=proof.errors.__getitem__)
     print(

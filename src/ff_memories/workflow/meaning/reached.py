@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[2]
 DATA = (".conf", ".toml", ".j2", ".css", ".js", ".html")
 KEYS = f"{PACKAGE.name}.config"
 NAMED = "ff_memories.tables:TABLES"  # its rows count too if reached code has their names as strings
-# {"module:name", or a data file's path: the keys that a job uses}; absent: all. A module here is not used at all.
+# {"module:name", or a data file's path: the keys that a job uses}; absent: all. A package here is not used at all.
 Rows = Mapping[str, frozenset[str]]
 
 
@@ -110,7 +110,7 @@ class _Search:
 
     def name(self, at: str, name: str) -> None:
         """Follow a name of a module."""
-        if at in self.rows:  # a module that the job does not use
+        if self._is_unused(at):
             return
         self._load(at)
         label = f"{at}:{name}"
@@ -131,6 +131,10 @@ class _Search:
                 self._follow(target)
             if name not in apart.definitions and name not in apart.imports:
                 self.found.unknown.add(label)
+
+    def _is_unused(self, name: str) -> bool:
+        """Whether a module is of a package that the job does not use."""
+        return name in self.rows or name.rpartition(".")[0] in self.rows
 
     def _take(self, at: str, label: str, meaning: Meaning) -> None:
         """Take some code of a module, and what it names."""
@@ -176,7 +180,7 @@ class _Search:
                 name = name.rpartition(".")[0]
                 if not name:
                     break
-            if not name or name in self.loaded or name in self.rows:
+            if not name or name in self.loaded or self._is_unused(name):
                 continue
             self.loaded.add(name)
             apart = _apart(name)

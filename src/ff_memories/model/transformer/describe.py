@@ -1,0 +1,108 @@
+"""What a model of `transformers` is: its sizes, its start token, and what decides how a claim is measured on it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import require_file
+from ff_memories.model.converted import Description
+from ff_memories.model.families import Family
+from ff_memories.model.transformer.parts import layers_of, matrix
+from ff_memories.tables import MOST_NEURONS
+
+
+@dataclass(frozen=True)
+class TransformerDescription(Description):
+    """What a model of `transformers` is.
+
+    Attributes:
+        model_type: its row in ``families``.
+        start: id of the token that every sentence begins with.
+        gated: whether coefficients are products of a gate, so both signs matter.
+        signs: 2 where negative coefficients are memories of their own (``triggers.signs``), else 1.
+        config: its config.json, without what could name code.
+    """
+
+    model_type: str = ""
+    start: int = 0
+    gated: bool = False
+    signs: int = 1
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def read_description(path: Path) -> TransformerDescription:
+    """Read a model.json. Raises ``UserError`` where it is not that of a model of `transformers`."""
+    require_file(path)
+    try:
+        return TypeAdapter(TransformerDescription).validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValidationError) as error:
+        raise UserError(f"{path}: not a model's description ({str(error)[:200]})", rebuild_hint(path)) from None
+
+
+def describe(
+    model: Any, config: dict[str, Any], family: Family, start: int, signs: str, longest: int
+) -> TransformerDescription:
+    """Return what a loaded model is.
+
+    Args:
+        config: its config.json.
+        start: id of the token that every sentence begins with.
+        signs: ``triggers.signs``.
+        longest: tokens at most, whatever the model's positions.
+    """
+    made, head = model.config, model.get_output_embeddings().weight
+    layers = layers_of(model, made.num_hidden_layers)[1]
+    down = layers[0].get_submodule(family.down)
+    size = matrix(down)
+    if size is None or size[1] != head.shape[1]:
+        raise UserError(f"{family.down}: not a matrix to the model's width of {head.shape[1]}")
+    both = signs == "both" or (signs == "auto" and family.gated)
+    if both and size[0] > MOST_NEURONS:
+        raise UserError(
+            f"triggers.signs: {size[0]:,} memories per layer are too many for both signs, at most {MOST_NEURONS:,}",
+            "set triggers.signs: positive",
+        )
+    window = getattr(made, "sliding_window", None) if getattr(made, "use_sliding_window", True) else None
+    limits = [getattr(made, name, None) for name in ("max_position_embeddings", "seq_length")]
+    positions = min([n for n in (*limits, window, longest) if n])
+    unique = {p.data_ptr(): p.numel() for p in model.parameters()}
+    return TransformerDescription(
+        layers=len(layers), model=head.shape[1], keys=size[0], heads=made.num_attention_heads, vocab=head.shape[0],
+        input_cutoffs=(head.shape[0],), adaptive_input=False, output_cutoffs=(head.shape[0],), adaptive_output=False,
+        learned_positions=family.positions is not None, final_norm=True, max_positions=positions,
+        embedding_scale=1.0, parameters=sum(unique.values()), aliases={}, model_type=config["model_type"], start=start,
+        gated=family.gated, signs=2 if both else 1, config=config,
+    )  # fmt: skip
+
+
+def feed_forward(model: Any, family: Family) -> dict[str, Any]:
+    """Return what decides how a claim is measured on a loaded model, for its ``info.json``.
+
+    ``activation``: the activation function's name; ``inactive_memories``: whether it is exactly zero below zero, and no
+    gate makes coefficients negative; ``wiring``, and ``norm_after``, whether a norm stands behind the values: see
+    ``Family``; ``readout_bias``: whether the final norm or the output layer adds a bias.
+    """
+    layer = layers_of(model, model.config.num_hidden_layers)[1][0]
+    function = layer.get_submodule(family.activation)
+    below = torch.linspace(-8, -0.01, 100)
+    added = [getattr(module, "bias", None) for module in (
+        model.get_submodule(family.final_norm), model.get_output_embeddings())]  # fmt: skip
+    return {
+        "activation": _activation_name(model.config, function),
+        "inactive_memories": not family.gated and not bool(function(below).any()),
+        "wiring": family.wiring,
+        "norm_after": family.norm_after is not None,
+        "readout_bias": any(bias is not None and bool(bias.any()) for bias in added),
+    }
+
+
+def _activation_name(config: Any, function: torch.nn.Module) -> str:
+    """Return an activation function's name in a model's config, or else its class's."""
+    names = (
+        getattr(config, name, None) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")
+    )
+    return next((name for name in names if isinstance(name, str)), type(function).__name__)

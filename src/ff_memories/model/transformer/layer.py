@@ -1,0 +1,165 @@
+"""One block of a model, read by hooks.
+
+Sentences run without padding (``packed``); where a family takes no attention function of ours, they are padded behind
+(``padded``).
+"""
+
+import threading
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from ff_memories.model import packed
+from ff_memories.model.decoder import Batch, Seen
+from ff_memories.model.families import Family
+from ff_memories.model.padded import Band
+from ff_memories.model.prefix_tree import Level
+from ff_memories.model.products import widened
+from ff_memories.model.transformer.parts import scale_of
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input
+
+
+class Stop(Exception):
+    """Ends a layer at its coefficients."""
+
+
+class State(threading.local):
+    """What one thread's run is about: set by ``embed``, read by the layers."""
+
+    def __init__(self) -> None:
+        self.arguments: list[Arguments] = []  # of each layer
+        self.bands: list[tuple[Band, list[Arguments]]] = []  # the same of each band
+        self.rows = 0
+        self.seen: dict[str, torch.Tensor] = {}
+        self.last = False
+
+
+class Layer:
+    """One block of the model, read by hooks: ``handles`` remove them."""
+
+    def __init__(self, module: Any, family: Family, index: int, state: State, signs: int):
+        self.module, self.family, self.index, self.state, self.signs = module, family, index, state, signs
+        self.down = module.get_submodule(family.down)
+        self.after = None if family.norm_after is None else module.get_submodule(family.norm_after)
+        self.handles = [
+            self.down.register_forward_pre_hook(self._coefficients),
+            (self.down if self.after is None else self.after).register_forward_hook(self._update),
+        ]
+        if family.reads is not None:
+            self.handles.append(module.get_submodule(family.reads).register_forward_pre_hook(self._residual))
+
+    def _residual(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        self.state.seen["residual"] = args[0]
+
+    def _coefficients(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        self.state.seen["coefficients"] = args[0]
+        if self.state.last:
+            raise Stop
+
+    def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        self.state.seen["update"] = out
+
+    @property
+    def keys(self) -> torch.Tensor:
+        """(d_m, d): key i is row i. Of a gated layer (d_m, 2 d): row i of the gate, then that of ``up``."""
+        up = _rows_of(self.module.get_submodule(self.family.up))
+        if self.family.fused:
+            return torch.cat(up.chunk(2), 1)
+        return (
+            up
+            if self.family.gate is None
+            else torch.cat([_rows_of(self.module.get_submodule(self.family.gate)), up], 1)
+        )
+
+    @property
+    def values(self) -> torch.Tensor:
+        """(memories, d): value i is row i; with both signs, -v_i is row d_m + i.
+
+        Behind a norm a value is multiplied by that norm's scale: what the model adds is a positive multiple of it.
+        """
+        v = self.down.weight if isinstance(self.down, Conv1D) else self.down.weight.t()
+        if self.after is not None:
+            v = v * scale_of(self.after)
+        v = v.detach()
+        return torch.cat([v, -v]) if self.signs == 2 else v
+
+    def __call__(
+        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        out: torch.Tensor | None = None,
+    ) -> Seen:  # fmt: skip
+        """Run the layer; arguments and result as of ``decoder.Layer``.
+
+        A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
+        """
+        fit = partial(_first_rows, rows=len(x), of=self.state.rows)
+        args, kwargs = self.state.arguments[self.index]
+        with packed.over(batch):
+            found = self.run(
+                x[None], (tuple(map(fit, args)), {name: fit(given) for name, given in kwargs.items()}), last
+            )
+        return _seen({name: part.flatten(0, -2) for name, part in found.items()}, x, needed)
+
+    def run(self, x: torch.Tensor, arguments: Arguments, last: bool) -> dict[str, torch.Tensor]:
+        """Run the model's own layer on (sentences, tokens, d); return what the hooks read and, if not last, o."""
+        self.state.seen, self.state.last = {}, last
+        args, kwargs = arguments
+        try:
+            found = self.module(x, *args, **kwargs)
+            self.state.seen["output"] = found[0] if isinstance(found, tuple) else found
+        except Stop:
+            pass
+        finally:
+            self.state.last = False
+        return self.state.seen
+
+
+def _rows_of(linear: nn.Module) -> torch.Tensor:
+    """Return the weights (outputs, inputs) of a linear module."""
+    weight: torch.Tensor = linear.weight.detach()  # type: ignore[operator]
+    return weight.t() if isinstance(linear, Conv1D) else weight
+
+
+class PaddedLayer(Layer):
+    """A block of a model that takes no attention function: it runs band after band (``padded``), and no forest."""
+
+    def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        super()._update(_, args, out.clone())  # Falcon adds attention to it in place
+
+    def __call__(
+        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        out: torch.Tensor | None = None,
+    ) -> Seen:  # fmt: skip
+        """Run the layer; as ``Layer``."""
+        parts = []
+        for band, arguments in self.state.bands:
+            found = self.run(band.spread(x), arguments[self.index], last)
+            parts.append({name: band.gather(part) for name, part in found.items()})
+        return _seen({name: torch.cat([part[name] for part in parts]) for name in parts[0]}, x, needed)
+
+
+def _seen(found: dict[str, torch.Tensor], x: torch.Tensor, needed: int | None) -> Seen:
+    """Return what a layer's hooks read, (rows, n) each; ``x`` (rows, d): its input."""
+    m = widened(found["coefficients"])
+    if "output" not in found:
+        nothing = x[:0]
+        return Seen(found.get("residual", x), m, nothing, nothing)
+    o, y = found["output"], found["update"]
+    return Seen(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
+
+
+def _first_rows(given: Any, rows: int, of: int) -> Any:
+    """Return an argument of a layer for its first rows: tensors with a row per token are cut, others are not."""
+    if rows == of:
+        return given
+    if isinstance(given, tuple):
+        return tuple(_first_rows(part, rows, of) for part in given)
+    if isinstance(given, torch.Tensor):
+        if given.dim() > 1 and given.shape[1] == of:
+            return given[:, :rows]
+        if given.dim() == 1 and given.shape[0] == of:
+            return given[:rows]
+    return given

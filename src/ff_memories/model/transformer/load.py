@@ -1,0 +1,175 @@
+"""Build models of `transformers`: from a folder's files, with names and shapes alone, or with weights drawn anew."""
+
+import re
+import sys
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.precision import Precision
+from ff_memories.base.seeds import generator
+from ff_memories.model import headers
+from ff_memories.model.families import Family, row
+from ff_memories.model.transformer.describe import TransformerDescription, describe
+from ff_memories.model.transformer.stack import Transformer
+
+MASK = re.compile(r"\.attn\.(bias|masked_bias)$")  # of causal attention: older versions saved it with GPT-J
+CONSTANTS = 1 << 28  # bytes that a model's masks and positions may take, however small it is
+
+
+def load(
+    folder: Path,
+    description: TransformerDescription,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    precision: Precision = "float32",
+) -> Transformer:
+    """Load a model from a folder with ``model.safetensors``, which the model step wrote.
+
+    Args:
+        dtype: of all numbers; float64 is for tests. ``precision: bfloat16`` computes in bfloat16 throughout.
+
+    Raises:
+        UserError: the weights are not those of the description.
+    """
+    family = row(description.config, str(folder))
+    kind = torch.bfloat16 if precision == "bfloat16" else dtype
+    model = load_weights(folder, description.config, family.architecture, kind)
+    made = Transformer(model.to(device), description, family, precision)
+    made.source = str((folder / "model.safetensors").resolve())
+    return made
+
+
+def around(
+    model: Any, description: TransformerDescription, family: Family, device: str = "cpu",
+    precision: Precision = "float32",
+) -> Transformer:  # fmt: skip
+    """Return the loop around a model that is loaded in float32."""
+    kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    return Transformer(model.to(device, kind), description, family, precision)
+
+
+def causal_class(kind: str, where: str) -> str:
+    """Return the class that `transformers` has for language models of a type. Raises ``UserError`` if it has none."""
+    if kind in transformers.CONFIG_MAPPING and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])
+    raise UserError(
+        f"{where}: transformers {transformers.__version__} has no causal language model of type {kind[:60]!r}",
+        "give a decoder, or install a version of `transformers` that has it",
+    )
+
+
+def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str) -> Any:
+    """Load weights into a class of `transformers`, with eager attention.
+
+    Raises:
+        UserError: a weight is missing, unexpected or of another shape: `transformers` would draw it at random.
+    """
+    stored = headers.check(folder, config, str(folder))
+    if stored:  # without any, the library names the files that it looked for
+        _refuse_larger(_without_weights(config, architecture, str(folder)), stored, str(folder))
+    verbosity = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        made = _class_config(config)
+        model, told = getattr(transformers, architecture).from_pretrained(
+            folder, config=made, dtype=dtype, attn_implementation="eager", use_safetensors=True,
+            local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True,
+            generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
+        )  # fmt: skip
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ArithmeticError,
+            SafetensorError, StrictDataclassError) as error:  # fmt: skip
+        first = (str(error) or type(error).__name__).splitlines()[0][:300]
+        raise UserError(f"{folder}: not a readable {config['model_type']} model ({first})") from None
+    finally:
+        transformers.utils.logging.set_verbosity(verbosity)
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        if found := [key for key in told.get(what, ()) if what != "unexpected_keys" or not MASK.search(str(key))]:
+            names = ", ".join(sorted(map(str, found))[:3])
+            raise UserError(
+                f"{folder}: {len(found)} {what.replace('_', ' ')}: {names}",
+                "give the folder with all weights that `transformers` saved with this config.json",
+            )
+    return model.eval().requires_grad_(False)
+
+
+def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:
+    """Return what a model is by its config.json alone; no weights are made or read, and its start token is not known.
+
+    Raises:
+        UserError: there is no row for the model, or the config is not that of such a model.
+    """
+    family = row(config, where)
+    model = _without_weights(config, family.architecture, where)
+    found = describe(model, config, family, 0, signs, sys.maxsize)
+    return replace(found, parameters=sum(p.numel() for p in model.parameters()))
+
+
+def _without_weights(config: dict[str, Any], architecture: str, where: str) -> Any:
+    """Return a model with names and shapes alone. Raises ``UserError`` where the config is not that of such a model."""
+    try:
+        with torch.device("meta"):
+            return getattr(transformers, architecture)._from_config(_class_config(config))
+    except (ValueError, RuntimeError, LookupError, TypeError, AttributeError, ArithmeticError,
+            StrictDataclassError) as error:  # fmt: skip
+        first = (str(error) or type(error).__name__).splitlines()[0][:300]
+        raise UserError(f"{where}: not the config of a {config['model_type']} model ({first})") from None
+
+
+def _refuse_larger(model: Any, stored: dict[str, headers.Part], where: str) -> None:
+    """Raise ``UserError`` for a model with far more weights than its files hold, or with absurdly large constants."""
+    wanted, held = sum(p.numel() for p in model.parameters()), sum(prod(part.shape) for part in stored.values())
+    if wanted > 2 * held:  # of fewer, those that are missing are named once the others are loaded
+        raise UserError(
+            f"{where}: config.json describes {wanted:,} weights, the files hold {held:,}",
+            "give the folder with all weights that `transformers` saved with this config.json",
+        )
+    if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
+        raise UserError(
+            f"{where}: config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has",
+            "give the config.json that was saved with the model",
+        )
+
+
+def own_weights(model: Any) -> dict[str, torch.Tensor]:
+    """Return a model's weights as they are saved, tied ones once."""
+    out: dict[str, torch.Tensor] = {}
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    for name, tensor in model.state_dict().items():
+        place = (tensor.data_ptr(), tuple(tensor.shape))
+        if place not in seen:
+            seen.add(place)
+            out[name] = tensor
+    return out
+
+
+def fresh(own: Transformer, seed: int, draw: int) -> Transformer:
+    """Return a model as `transformers` draws its weights before training; ``draw``: which of several."""
+    model = drawn(own, seed, draw)
+    return Transformer(model.to(own.device), own.description, own.family, own.precision)
+
+
+def drawn(own: Transformer, seed: int, draw: int) -> Any:
+    """Return the same as `transformers`' own model with eager attention; its numbers are of the run's model's type."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
+        model = getattr(transformers, own.family.architecture)._from_config(
+            _class_config(own.description.config), attn_implementation="eager", dtype=torch.float32
+        )
+    return model.eval().requires_grad_(False).to(next(own.model.parameters()).dtype)
+
+
+def _class_config(config: dict[str, Any]) -> Any:
+    """Return a config.json as the object that its model class takes."""
+    return transformers.CONFIG_MAPPING[config["model_type"]](
+        **{name: value for name, value in config.items() if name not in ("model_type", "dtype", "torch_dtype")}
+    )

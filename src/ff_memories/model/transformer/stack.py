@@ -1,0 +1,190 @@
+"""The loop around a model's layers: sentences go in as batches, and every layer shows what it computes."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from ff_memories.base import arithmetic
+from ff_memories.base.errors import UserError
+from ff_memories.base.precision import Precision
+from ff_memories.model import packed
+from ff_memories.model.decoder import Batch
+from ff_memories.model.families import Family
+from ff_memories.model.padded import bands
+from ff_memories.model.prefix_tree import PrefixTree
+from ff_memories.model.products import linear
+from ff_memories.model.transformer.describe import TransformerDescription
+from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State
+from ff_memories.model.transformer.parts import attention, layers_of, matrix, scale_of
+from ff_memories.model.vocabulary import Vocabulary
+
+
+class Transformer:
+    """A language model of `transformers` for analysis; the same interface as ``decoder.Decoder``.
+
+    Attributes:
+        forests: whether layers take forests of prefixes (``prefix_tree``), or plain batches alone.
+
+    Args:
+        model: the loaded model; where its family can, it computes with our attention until the loop is closed.
+        description: what it is.
+        family: its row, which ``proof.prove`` confirmed.
+
+    Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
+    """
+
+    def __init__(self, model: Any, description: TransformerDescription, family: Family,
+                 precision: Precision = "float32"):  # fmt: skip
+        self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
+        self.source, self.start, self.signs = "", description.start, description.signs
+        self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
+        self.device = next(model.parameters()).device
+        self.path, stack = layers_of(model, description.layers)
+        self._state, self._alone = State(), threading.Lock()
+        self._stack = stack
+        self._changes = contextlib.ExitStack()
+        self._changes.enter_context(attention(model, packed.NAME if family.packed else None))
+        if arithmetic.portable() and self.device.type == "cpu":
+            self._changes.enter_context(multiplied_portably(model))
+        self.forests, self.parallel = family.packed, family.wiring == "parallel"
+        kind = Layer if family.packed else PaddedLayer
+        self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
+        for layer in self.layers:
+            for handle in layer.handles:
+                self._changes.push(handle)
+        self.embedding = model.get_input_embeddings().weight.detach()
+        self.vocabulary = vocabulary_of(model, description, family, precision)
+
+    def close(self) -> None:
+        """Take out of the model what was put in to read it; it then runs as `transformers` made it."""
+        self._changes.close()
+        self.layers = []
+
+    @property
+    def memories(self) -> int:
+        """Memories per layer: d_m, or twice that with both signs."""
+        return self.signs * self.description.keys
+
+    @property
+    def neurons(self) -> int | None:
+        """d_m with both signs, which tables then tell from keys; else ``None``."""
+        return self.description.keys if self.signs == 2 else None
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sentence the model takes, without the start token."""
+        return self.description.max_positions - 1
+
+    def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
+        """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
+        if len(sentences) and len(sentences[-1]) > self.max_tokens:
+            raise UserError(f"a sentence of {len(sentences[-1])} tokens; the model takes {self.max_tokens}")
+        return Batch.pack(sentences, self.device, self.start)
+
+    def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
+        """Return the input of the first layer (rows, d), and keep what the model gives each layer besides."""
+        if not self.layers:
+            raise ValueError("the model is closed")
+        state = self._state
+        state.rows = len(batch.tokens)
+        if self.forests:
+            x, state.arguments = self._begin(batch.tokens[None], position_ids=batch.positions[None])
+            return x.flatten(0, -2)
+        assert isinstance(batch, Batch), "a family without packing runs no forest"
+        state.bands, parts = [], []
+        for band in bands(batch, self.description.max_positions):
+            x, arguments = self._begin(band.spread(batch.tokens))
+            state.bands.append((band, arguments))
+            parts.append(band.gather(x))
+        return torch.cat(parts)
+
+    def _begin(self, tokens: torch.Tensor, **more: torch.Tensor) -> tuple[torch.Tensor, list[Arguments]]:
+        """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
+        with self._alone, caught(self.model, self.path, self._stack, not self.forests) as catchers:
+            self.model.base_model(input_ids=tokens, use_cache=False, **more)
+        return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return the last layer's output o^L (rows, d), before the model's final norm."""
+        x = self.embed(batch)
+        for layer in self.layers:
+            x = layer(x, batch).output
+        return x
+
+
+def vocabulary_of(model: Any, description: TransformerDescription, family: Family, precision: Precision) -> Vocabulary:
+    """Return the model's final norm and output layer as a vocabulary."""
+    head = model.get_output_embeddings()
+    found = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
+    norm = model.get_submodule(family.final_norm)
+    found.norm = norm
+    found.scale = scale_of(norm)
+    found.bias = None if head.bias is None else head.bias.detach()
+    found.cap = description.config.get("final_logit_softcapping")
+    return found
+
+
+class _Catcher(nn.Module):
+    """Stands in a layer's place while the model prepares its input; keeps what that layer would be given."""
+
+    def __init__(self, layer: nn.Module, pair: bool):
+        super().__init__()
+        self.layer, self.pair = layer, pair
+        self.x = torch.empty(0)
+        self.args: tuple[Any, ...] = ()
+        self.kwargs: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:  # what the model looks up on its layers
+            return getattr(super().__getattr__("layer"), name)
+
+    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor | tuple[torch.Tensor, None]:
+        self.x, self.args, self.kwargs = x, args, kwargs
+        return (x, None) if self.pair else x
+
+
+@contextlib.contextmanager
+def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> Iterator[list[_Catcher]]:
+    """Put catchers in the place of a model's layers.
+
+    ``pairs``: whether layers return their attention weights as well, as those do that take no attention function.
+    """
+    parent, _, name = path.rpartition(".")
+    holder = model.get_submodule(parent)
+    catchers = [_Catcher(layer, pairs) for layer in stack]
+    setattr(holder, name, nn.ModuleList(catchers))
+    try:
+        yield catchers
+    finally:
+        setattr(holder, name, stack)
+
+
+@contextlib.contextmanager
+def multiplied_portably(model: nn.Module) -> Iterator[None]:
+    """Let every matrix of a model multiply as ``products.linear`` does."""
+
+    def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+        weight = module.weight.t() if isinstance(module, Conv1D) else module.weight
+        return linear(x.flatten(0, -2), weight, module.bias).unflatten(0, x.shape[:-1])
+
+    matrices = [module for module in model.modules() if matrix(module)]
+    before = [vars(module).get("forward") for module in matrices]
+    for module in matrices:
+        module.forward = partial(forward, module)
+    try:
+        yield
+    finally:
+        for module, own in zip(matrices, before, strict=True):
+            if own is None:
+                del module.forward
+            else:
+                module.forward = own
