@@ -48,17 +48,19 @@ test: .venv/.tests models
 test-all: .venv/.tests models
 	$(PYTEST) -m "(more or browser or slurm) and not long"
 
-# get a run's published results and rebuild the files that show text, in a minute; then all of the run is up to date
+# get a run's published results, and rebuild figures and the files that show text, in a minute; then all of the run is
+# up to date
 pull: $(READY)
 	$(BIN)/dvc pull $(PIPELINE) $(INPUTS)
 	$(BIN)/ff-memories restore $(CONFIG)
 
-# record a finished run, and keep the last record of each run in artefacts/; then commit artefacts/ and the run's dvc.lock
+# record a finished run, and keep the last record of each run in artefacts/, unless that adds too much to the
+# repository's history; then commit artefacts/ and the run's dvc.lock
 publish: $(READY)
 	$(BIN)/ff-memories adopt $(CONFIG)
+	$(BIN)/ff-memories record-size $(CONFIG)
 	$(BIN)/dvc push $(PIPELINE) $(INPUTS)
 	$(BIN)/dvc gc --workspace --cloud --force --quiet
-	@du --apparent-size -sm artefacts | awk '{ print $$1 " MB in artefacts/, 60 at most"; exit $$1 > 60 }'
 
 # build the documentation site, site/index.html, with the demo run if it is finished; for a site that others will read,
 # TEXT=no leaves out pages that quote the demo's text

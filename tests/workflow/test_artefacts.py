@@ -25,10 +25,11 @@ def test_on_a_clone_pull_and_restore_leave_nothing_to_do(fresh, published):
     assert "up to date" in run(fresh, "dvc", "status").stdout
     mine, theirs = files(fresh / RESULTS), files(published / RESULTS)
     stored = yaml.safe_load((published / "dvc.lock").read_text())["stages"].values()
-    private = {out["path"] for stage in stored for out in stage["outs"] if not stages.SHARED.search(out["path"])}
-    under = tuple(path.removeprefix(f"{RESULTS}/") for path in private)
+    remade = {out["path"] for stage in stored for out in stage["outs"] if not stages.is_kept(out["path"])}
+    under = tuple(path.removeprefix(f"{RESULTS}/") for path in remade)
     rebuilt = {name for name in mine if name.startswith(under)}
     assert {"report/report.html", "report/table1.csv", "corpus/corpus.safetensors", "gallery/index.html"} <= rebuilt
+    assert {"figures/figure4.svg", "figures/figure4.csv", "figures/figure4.html"} <= rebuilt
     assert all(mine[name] == theirs[name] for name in rebuilt)
 
 
@@ -42,7 +43,7 @@ def test_no_artefact_that_is_pushed_shows_the_text(published):
     stored = set(pushed)
     for stage in yaml.safe_load((published / "dvc.lock").read_text())["stages"].values():
         for out in stage["outs"]:
-            assert (f"files/md5/{out['md5'][:2]}/{out['md5'][2:]}" in stored) == bool(stages.SHARED.search(out["path"]))
+            assert (f"files/md5/{out['md5'][:2]}/{out['md5'][2:]}" in stored) == stages.is_kept(out["path"])
 
 
 def test_what_comes_with_the_project_stays_small():
@@ -92,17 +93,28 @@ def test_shards_of_another_cut_are_removed(tmp_path):
 
 
 def test_an_edited_output_is_not_adopted_and_is_due_after_restore(copy):
-    figure = copy / RESULTS / "figures" / "figure4.csv"
-    whole = figure.read_bytes()
-    figure.write_bytes(whole.replace(b"1", b"2"))
+    summary = copy / RESULTS / "summary.md"
+    whole = summary.read_bytes()
+    summary.chmod(0o644)
+    summary.write_bytes(whole.replace(b"1", b"2"))
     refused = run(copy, "ff-memories", "adopt", check=False)
     assert refused.returncode == 2
-    assert f"{RESULTS}/figures/figure4.csv: changed since figure wrote it" in refused.stderr
+    assert f"{RESULTS}/summary.md: changed since report wrote it" in refused.stderr
     said = run(copy, "ff-memories", "restore").stdout
-    assert f"to be rerun: figure-figure4 ({RESULTS}/figures/figure4.csv differs from dvc.lock)" in said
-    assert steps(copy, "snakemake", "-q", "all") == {"figure4", "figure_pages", "report"}
-    assert figure.read_bytes() == whole
+    assert f"to be rerun: report ({RESULTS}/summary.md differs from dvc.lock)" in said
+    assert steps(copy, "snakemake", "-q", "all") == {"report"}
+    assert summary.read_bytes() == whole
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
+
+
+def test_a_figure_that_was_edited_or_removed_is_drawn_again_from_its_tables(copy):
+    edited, removed = (copy / RESULTS / "figures" / name for name in ("figure4.csv", "figure5.svg"))
+    whole = edited.read_bytes(), removed.read_bytes()
+    edited.write_bytes(whole[0].replace(b"1", b"2"))
+    removed.unlink()
+    said = run(copy, "ff-memories", "restore").stdout
+    assert said == "rebuilt: figure-figure4, figure-figure5\nup to date\n"
+    assert (edited.read_bytes(), removed.read_bytes()) == whole
 
 
 def test_a_stage_that_there_is_no_more_is_forgotten(copy):

@@ -23,7 +23,7 @@ from ff_memories.report.wording import counted
 from ff_memories.workflow import consistency, environment, lock, rebuild
 from ff_memories.workflow.configfile import option
 from ff_memories.workflow.run import Run
-from ff_memories.workflow.stages import DEFAULT, SHARED
+from ff_memories.workflow.stages import DEFAULT, is_kept
 
 EXTRA = ("transformers", "tokenizers")  # what the extra `hf` installs
 INSTALL = "pip install -c constraints.txt -e '.[hf]'"
@@ -154,10 +154,10 @@ def _files(check: Check) -> Part:
     faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     absent = sorted(recorded.keys() - present)
     again = f"run dvc pull to get it, or snakemake{option(check.configfile)} -- FILE to make it"
-    faults += [f"{p}: missing; {again.replace('FILE', p)}" for p in absent if p not in remade and SHARED.search(p)]
-    private = [path for path in absent if path not in remade and not SHARED.search(path)]
+    faults += [f"{p}: missing; {again.replace('FILE', p)}" for p in absent if p not in remade and is_kept(p)]
+    private = [path for path in absent if path not in remade and not is_kept(path)]
     notes = [f"missing, to be rebuilt below: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
-    notes += [f"missing, because it is never shared: {_some(private)}"] if private else []
+    notes += [f"missing, because no copy is kept: {_some(private)}"] if private else []
     same = len(present) - len(differing) - len(check.own)
     line = f"{same} of {len(present)} files have the recorded content"
     line += f", {len(check.own)} others were computed here" if check.own else ""

@@ -5,7 +5,7 @@ A module without a group is not for users: DVC calls ``sources``, and ``promote_
 
 GROUPS = {
     "Set up and explore a run": ("init", "fetch", "plan", "show", "trace", "why", "atlas"),
-    "Check and record it": ("verify", "compare", "adopt", "restore", "dvc-yaml"),
+    "Check and record it": ("verify", "compare", "adopt", "record-size", "restore", "dvc-yaml"),
     "Share it": ("export", "annotate", "crate"),
     "Run a step of the workflow": ("step",),
     "Extend it": ("model-row",),

@@ -27,9 +27,10 @@ class Restored:
 def restore(configfile: Path | None = None) -> Restored:
     """Write Snakemake's records for the files that match dvc.lock.
 
-    First rebuild, in a scratch folder, the files that are never shared because they show text or take seconds; recorded
-    files are never overwritten. Snakemake will rerun a stage that differs from the record, or whose output is missing.
-    Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for ``adopt``.
+    First rebuild, in a scratch folder, the files that DVC keeps no copy of, because they show text or take seconds;
+    copies that it keeps are never overwritten. Snakemake will rerun a stage that differs from the record, or whose
+    output is missing. Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for
+    ``adopt``.
     """
     stages.check(configfile)
     stages.write_sources(configfile)
@@ -83,13 +84,13 @@ def _reasons(configfile: Path | None) -> dict[str, str]:
 
 
 def _make_again(configfile: Path | None) -> tuple[list[str], dict[str, str]]:
-    """Rebuild unshared outputs that are missing or outdated.
+    """Rebuild outputs that are missing or outdated, of those that DVC keeps no copy of.
 
     Returns:
-        The stages whose outputs were put in place, and {stage: why not} for those whose shared outputs came out
+        The stages whose outputs were put in place, and {stage: why not} for those whose kept outputs came out
         different from the record.
     """
-    wanted = _unshared_to_make(configfile)
+    wanted = _to_make(configfile)
     todo = [task for task in rebuild.tasks(configfile, sharded=True)[0] if task.stage in wanted] if wanted else []
     if not todo:
         return [], {}
@@ -104,7 +105,7 @@ def _make_again(configfile: Path | None) -> tuple[list[str], dict[str, str]]:
         other = _otherwise(todo, configfile)
         for task in todo:
             for path in task.makes if task.stage not in other else ():
-                if not stages.SHARED.search(path):
+                if not stages.is_kept(path):
                     _put(AGAIN / path, Path(path))
     finally:
         shutil.rmtree(AGAIN, ignore_errors=True)
@@ -112,12 +113,12 @@ def _make_again(configfile: Path | None) -> tuple[list[str], dict[str, str]]:
 
 
 def _otherwise(todo: list[rebuild.Task], configfile: Path | None) -> dict[str, str]:
-    """Return {stage: why} for stages whose rebuilt shared outputs differ from the record."""
+    """Return {stage: why} for stages whose rebuilt outputs differ from the copies that DVC keeps."""
     recorded, where = lock.outputs(configfile), lock.path_of(configfile)
-    shared = [(task, path) for task in todo for path in task.makes if stages.SHARED.search(path) and path in recorded]
+    kept = [(task, path) for task in todo for path in task.makes if stages.is_kept(path) and path in recorded]
     return {
         task.stage: f"{path}, rebuilt here, differs from {where}"
-        for task, path in shared
+        for task, path in kept
         if lock.content(AGAIN / path) != recorded[path][1]
     }
 
@@ -147,19 +148,19 @@ def _texts(configfile: Path | None) -> dict[str, dict[str, Any]]:
     return {name: stage for name, stage in lock.declared().items() if read & _outs(stage).keys()}
 
 
-def _unshared_to_make(configfile: Path | None) -> dict[str, dict[str, Any]]:
+def _to_make(configfile: Path | None) -> dict[str, dict[str, Any]]:
     """Return the stages to rebuild: only outputs that DVC keeps no copy of have changed."""
     texts = _texts(configfile)
     declared = texts | lock.declared(configfile)
-    unshared = {p for stage in declared.values() for p, flags in _outs(stage).items() if not flags.get("cache", True)}
+    remade = {p for stage in declared.values() for p, flags in _outs(stage).items() if not flags.get("cache", True)}
     recorded = {path: name for name, stage in texts.items() for path in _outs(stage)} | lock.outputs(configfile)
     differing = lock.differing(configfile)
-    wrong = {path for path in unshared & recorded.keys() if path in differing or not os.path.exists(path)}
+    wrong = {path for path in remade & recorded.keys() if path in differing or not os.path.exists(path)}
     changed = dvc.out_of_date(configfile)
     wanted = {
         name: stage
         for name, stage in declared.items()
-        if wrong & _outs(stage).keys() and changed.get(name, {}).keys() <= unshared
+        if wrong & _outs(stage).keys() and changed.get(name, {}).keys() <= remade
     }
     while True:  # drop stages with a missing input that no other stage here makes
         made = {path for stage in wanted.values() for path in _outs(stage)}

@@ -27,12 +27,13 @@ HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
 SOURCES = "sources.yaml"
 DIGITS = 16  # of a digest
-# The outputs that a run shares. All others show text, if only as token ids, or can be rebuilt in seconds: DVC records
-# their hashes but keeps no copy, so `dvc push` cannot publish them.
+# The outputs that may be shared, and that `compare` looks at. All others show text, if only as token ids, or follow
+# from these in seconds.
 SHARED = re.compile(
     r"/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$"
     r"|/model/(info|model)\.json$|/summary\.md$"
 )
+FIGURE = re.compile(r"/figures/")
 
 
 _reading: ContextVar[bool] = ContextVar("reading", default=False)
@@ -87,6 +88,15 @@ def is_shard(job: Any) -> bool:
     return "scatteritem" in job.wildcards_dict
 
 
+def is_kept(output: str) -> bool:
+    """Return whether DVC keeps a copy of an output.
+
+    Of all others it records the hash alone, so ``dvc push`` cannot publish text, and figures, which follow from tables
+    byte for byte, add nothing to the repository.
+    """
+    return bool(SHARED.search(output)) and not FIGURE.search(output)
+
+
 def stage_of(job: Any) -> str:
     """Return the name of a job's stage, in characters that DVC allows; a shard belongs to the stage that gathers it."""
     if is_shard(job):
@@ -110,7 +120,7 @@ def declaration(configfile: Path | None = None) -> dict[str, Any]:
             for name, stage in sorted(stages.items())
         },
         "metrics": [up + f for f in outs if f.endswith("/claims")],
-        "plots": [up + f for f in outs if f.endswith(".svg") and SHARED.search(f)],
+        "plots": [up + f for f in outs if f.endswith(".svg")],
     }
 
 
@@ -154,7 +164,7 @@ def _entry(name: str, stage: dict[str, Any], config: str, sources: str, run: str
     *_, last = stage["rules"].values()
     rules, outs = " ".join(stage["rules"]), sorted(stage["outs"])
     keys = [{config: _Short(sorted(stage["keys"]))}] if stage["keys"] else []
-    flags = lambda f: {"persist": True} if SHARED.search(f) else {"cache": False, "persist": True}
+    flags = lambda f: {"persist": True} if is_kept(f) else {"cache": False, "persist": True}
     entry = {
         "desc": " ".join((last.docstring or "").split()),
         "wdir": up,

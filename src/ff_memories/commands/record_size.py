@@ -1,0 +1,14 @@
+"""Say what a recorded run adds to the repository's history, and refuse above 20 MB. `make publish` runs it first."""
+
+import argparse
+
+from ff_memories.workflow import history
+from ff_memories.workflow.configfile import argument
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    argument(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    print(history.record(args.configfile))
