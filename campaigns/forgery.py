@@ -45,6 +45,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.config import load
 from ff_memories.tables import TABLES
+from ff_memories.tables.schema import COUNT, SAME
 from ff_memories.workflow import lock, rebuild
 from ff_memories.workflow.run import Run
 
@@ -332,9 +333,9 @@ def _lacking(forged: pl.DataFrame, own: pl.DataFrame) -> list[int]:
 def tolerated(table: str, column: str, how: str) -> bool:
     """Return whether a change is below the column's tolerance, so that `compare` may call it equal."""
     dtype = (TABLES[table].columns | TABLES[table].optional).get(column)
-    rule = equality.RULES[table].get(column, equality.SAME)
-    small = dtype is not None and (dtype.is_float() or rule == equality.COUNT)
-    return how == "the last bit" and small and rule not in (equality.SAME,)
+    rule = equality.RULES[table].get(column, SAME)
+    small = dtype is not None and (dtype.is_float() or rule == COUNT)
+    return how == "the last bit" and small and rule != SAME
 
 
 def forge_cells(kind: str, made: Path, seed: int, only: Callable[[int], bool] = lambda _: True) -> list[dict]:
@@ -430,7 +431,7 @@ def file_trials(project: Project, rng: np.random.Generator) -> Iterator[tuple[st
         written(odd, file := scratch / f"{number}.parquet", held)
         yield LAST_BIT, f"one coefficient is {number}", {LAST_BIT: file}
     every = {}
-    for name in structure.MEASURED:
+    for name in (name for name, schema in TABLES.items() if schema.measured):
         if (path := f"tables/{name}.parquet") in project.own.files:
             file = every[path] = scratch / "rounded" / f"{name}.parquet"
             like = project.own.files[path]

@@ -44,7 +44,7 @@ def _section(entry: dict[str, Any]) -> list[str]:
         schema = TABLES[name]
         lines += ["", f"Table `{name}`{_about(schema.about)}.", "", "| column | type | note |", "|---|---|---|"]
         for column, kind in schema.columns.items():
-            notes = ["key"] * (column in schema.key) + ["may be null"] * (column in schema.nullable)
+            notes = ["key"] * (column in schema.key) + ["may be null"] * (column in schema.may_be_null)
             lines.append(f"| `{column}` | {_kind(kind)} | {', '.join(notes)} |")
     shown = [figure for figure, drawn in DRAWN.items() if set(drawn.tables) & set(entry["tables"])]
     return lines + [line for figure in shown for line in ("", f"**{title(figure)}.** {caption(figure)}")]

@@ -274,7 +274,7 @@ def test_a_small_coefficient_of_a_baseline_may_be_off_by_its_layers_noise(sound)
     def state(by, **given):
         coefficient = row["coefficient"] + by
         other = {**row, "coefficient": coefficient, "change": row["mutated"] / coefficient - 1}
-        return checks.mutation(dataclasses.replace(sound, **given), other).state
+        return checks.mutations(dataclasses.replace(sound, **given), other).state
 
     assert off > row["coefficient"] * sound.near.limits.coefficient
     assert state(off, found_here=True) == MATCH and state(off) == DIFFERS

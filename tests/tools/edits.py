@@ -109,9 +109,25 @@ EDITS = [
     ),
     (
         "a new table",
-        "tables.py",
+        "tables/memories.py",
         "TABLES = {",
-        'TABLES = {\n    "new": Schema("new", ("layer",), {"layer": LAYER}),',
+        'TABLES = {\n    "new": Schema(by={"layer": LAYER}, fields={}),',
         [],
+    ),
+    ("a table's description", "tables/memories.py", "E1: every key's triggers", "E1: the triggers of every key", []),
+    (
+        "how a column compares",
+        "tables/memories.py",
+        '"coefficient": Column(pl.Float32, compared=COEFFICIENT)',
+        '"coefficient": Column(pl.Float32, compared=PROBABILITY)',
+        [],
+    ),
+    ("what near-ties may change", "tables/gallery.py", "tied=0.5", "tied=0.4", []),
+    (
+        "a column's type",
+        "tables/gallery.py",
+        '"level": Column(pl.UInt8',
+        '"level": Column(pl.UInt16',
+        ["gallery", "gallery_tables"],
     ),
 ]

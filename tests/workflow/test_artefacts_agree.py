@@ -56,7 +56,7 @@ def source(folder):
 
 
 def comment(folder):
-    append(folder, "src/ff_memories/tables.py", "\n# edited\n")
+    append(folder, "src/ff_memories/tables/schema.py", "\n# edited\n")
     edit(folder, "src/ff_memories/config.py", "number of triggers per key", "triggers per key")
 
 
@@ -91,7 +91,7 @@ LIGHT = {
 }  # fmt: skip
 HEAVY = {
     "a shared source": (
-        lambda f: edit(f, "src/ff_memories/tables.py", "compression_level=9", "compression_level=1"),
+        lambda f: edit(f, "src/ff_memories/tables/files.py", "compression_level=9", "compression_level=1"),
         {"corpus", "values"} | LATE, set(), 0,
     ),
     "the validation text": (

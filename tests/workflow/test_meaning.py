@@ -1,10 +1,12 @@
 """What a step's code means: which edits change its digest, of hand-made modules, of the package, in both engines."""
 
 import ast
+import dataclasses
 import json
 import os
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from running import ROOT, command, snakemake
 from ff_memories import config as configs
 from ff_memories import declaration
 from ff_memories.base.errors import UserError
+from ff_memories.tables.schema import Column, Schema
 from ff_memories.workflow.meaning import definitions, reached
 from ff_memories.workflow.meaning.rows import rows
 
@@ -161,6 +164,43 @@ def test_descriptions_and_defaults_of_config_keys_mean_nothing(tmp_path):
 
 
 # --------------------------------------------------------------------------------------------------------- the package
+
+
+DECLARED = """
+class Schema:
+    by: dict
+    about: str = ""
+
+TABLES = {"one": Schema(by={"layer": Column(int, compared=SAME)}, about="it"), "two": Schema(by={})}
+"""
+
+
+def test_what_no_step_reads_of_a_table_means_nothing(tmp_path):
+    text = DECLARED.replace('"it"', '"that", tied=0.5').replace(", compared=SAME", "").replace('= ""', "= None")
+    before, after, other = (
+        apart(tmp_path, changed, unread=reached.UNREAD) for changed in (DECLARED, text, text.replace("int", "str"))
+    )
+    assert digests(after) == digests(before) != digests(other)
+    assert ("SAME",) not in before.rows["TABLES"]["one"].names
+
+
+def test_no_step_reads_what_its_digest_leaves_out_of_tables():
+    assert {f.name for one in (Column, Schema) for f in dataclasses.fields(one)} >= reached.UNREAD
+    found = set()
+    for step in STEPS:
+        for label, meaning in reached.reached(step, {}).code.items():
+            at = label.partition(":")[0]
+            found |= {(at, line) for line in attributes(at) if meaning.lines[0] <= line <= meaning.lines[1]}
+    assert not found
+
+
+@cache
+def attributes(module):
+    """Return the lines on which a module takes an attribute that has such a name, of anything but a module."""
+    nodes = ast.walk(ast.parse(reached.modules()[module].read_bytes()))
+    found = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr in reached.UNREAD]
+    imported = definitions.module(reached.modules()[module]).imports
+    return [node.lineno for node in found if not (isinstance(node.value, ast.Name) and node.value.id in imported)]
 
 
 def test_a_step_that_does_not_exist_is_named():

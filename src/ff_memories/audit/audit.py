@@ -30,9 +30,11 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.corpus.prefixes import available
 from ff_memories.model.info import read_info
+from ff_memories.tables.schema import FOLLOWS
 from ff_memories.workflow.run import Run
 
-READ = (*ROWS, "firing", "histogram")  # tables that the audit needs
+# tables that the audit needs: what a run measured of its own model
+READ = tuple(name for name, schema in tables.TABLES.items() if schema.measured and schema.compared != FOLLOWS)
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 STRUCTURE, SPREAD, OF_SPREAD = "structure", "histogram", "samples"
 AT_ONCE = 100  # rows of one piece of work
@@ -153,7 +155,7 @@ def _of_baselines(run: Run, aim: Aim, at: At) -> tuple[list[Work], dict[str, int
     """Draw rows of each table among all models of the baselines; return a piece of work for each model."""
     names, sizes = baselines.models(run), {}
     rows: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
-    for table in (*baselines.ROWS, *baselines.LABELS):
+    for table in baselines.OWN:
         counts = [len(tables.read(at(run.path("baselines", name, f"{table}.parquet")))) for name in names]
         sizes[f"{OF_BASELINES} {table}"] = sum(counts)
         if table in baselines.LABELS:

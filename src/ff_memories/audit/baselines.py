@@ -37,9 +37,10 @@ from ff_memories.patterns.embedding import train_counts
 from ff_memories.patterns.sample import Key, Prefix, read_keys
 from ff_memories.workflow.run import Run
 
-ROWS = ("values", "mutations", "examples", "composition", "refinement")  # recomputed by sample
-OF_KEYS = ("annotations", "pattern_labels")
-LABELS = (*OF_KEYS, "distance_labels")  # made again, all of them
+OWN = {name: schema for name, schema in tables.TABLES.items() if schema.of_baselines}
+ROWS = tuple(name for name, schema in OWN.items() if schema.measured)  # recomputed by sample
+LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of them
+OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
 PERPLEXITY = "perplexity"
 BATCH = 4096  # tokens in one pass of the engine
@@ -112,7 +113,7 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
         rows: {table: which of its rows to recompute}.
         at: from a file of the run to the place to read it from.
     """
-    frames = {name: reading.read(at(run.path("baselines", model, f"{name}.parquet"))) for name in (*ROWS, *LABELS)}
+    frames = {name: reading.read(at(run.path("baselines", model, f"{name}.parquet"))) for name in OWN}
     recorded = _read(at(run.path("baselines", model, "perplexity.json")))
     baseline = Baseline.of(run, model, at)
     yield PERPLEXITY, model, _perplexity(recorded, baseline)
@@ -139,7 +140,7 @@ def _read(path: Path) -> dict[str, object]:
 
 def contradictions(evidence: Evidence, run: Run, model: str, at: At = Path) -> list[str]:
     """Return what contradicts a baseline's other tables, the text or the config, each as ``table: what``."""
-    files = {name: at(run.path("baselines", model, f"{name}.parquet")) for name in (*ROWS, *LABELS)}
+    files = {name: at(run.path("baselines", model, f"{name}.parquet")) for name in OWN}
     return [*structure.as_written(files, evidence.config.precision), *structure.faults(evidence)]
 
 

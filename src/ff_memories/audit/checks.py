@@ -1,4 +1,4 @@
-"""Recompute rows of the measured tables from the model and the text: one function per table."""
+"""Recompute rows of the measured tables from the model and the text: one function per table, of the same name."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from ff_memories.memories.values import other
 from ff_memories.tables import TOP_LEVEL
 
 
-def trigger(evidence: Evidence, row: Row) -> Result:
+def triggers(evidence: Evidence, row: Row) -> Result:
     """Check a row of E1: the prefix's coefficient, whether it is its sentence's best, and the next token."""
     results = [compare.same("next_token", row["next_token"], evidence.following(row))]
     seen = evidence.oracle.layers(evidence.corpus.sentence(row["sentence"]))[row["layer"] - 1]
@@ -39,7 +39,7 @@ def _noise(evidence: Evidence, seen: Seen) -> float:
     return seen.noise(evidence.near.limits.noise)
 
 
-def mutation(evidence: Evidence, row: Row) -> Result:
+def mutations(evidence: Evidence, row: Row) -> Result:
     """Check a row of E3: a trigger's coefficient after removing one token or word."""
     first, *others = evidence.candidates(row)
     found = _mutation(evidence, row, first)
@@ -70,7 +70,7 @@ def _mutation(evidence: Evidence, row: Row, source: Row) -> Result:
     ])  # fmt: skip
 
 
-def value(evidence: Evidence, row: Row) -> Result:
+def values(evidence: Evidence, row: Row) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
     said = evidence.oracle.of_value(evidence.oracle.value(row["layer"], row["key"]))
     listed = evidence.lists.get((row["layer"], row["key"]))
@@ -199,7 +199,7 @@ def shading(evidence: Evidence, row: Row) -> Result:
     )
 
 
-def level(evidence: Evidence, row: Row) -> Result:
+def levels(evidence: Evidence, row: Row) -> Result:
     """Check a row of ``levels``: the same as a share of the key's largest coefficient."""
     most = evidence.lists[row["layer"], row["key"]].row(0, named=True)["coefficient"]
 
@@ -221,7 +221,7 @@ def _along(evidence: Evidence, row: Row, judge: Callable[[float, float], Result]
     return judge(float(seen.coefficients()[row["position"], row["key"]]), _noise(evidence, seen))
 
 
-def sampled(evidence: Evidence, row: Row) -> Result:
+def samples(evidence: Evidence, row: Row) -> Result:
     """Check a row of ``samples``: the key's coefficient after a prefix."""
     seen = evidence.oracle.layers(evidence.prefix(row))[row["layer"] - 1]
     found = float(seen.coefficients()[-1, row["key"]])
@@ -246,7 +246,7 @@ def similar(evidence: Evidence, row: Row) -> Result:
     ])  # fmt: skip
 
 
-def example(evidence: Evidence, row: Row) -> Result:
+def examples(evidence: Evidence, row: Row) -> Result:
     """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
     last = evidence.oracle.layers(evidence.prefix(row))[-1]
     return compare.together([

@@ -20,7 +20,6 @@ from ff_memories.audit.made_again import Again
 from ff_memories.audit.settle import NOT_TOLD as NOT_TOLD
 from ff_memories.audit.settle import SIDES, Settler
 from ff_memories.audit.sides import Side
-from ff_memories.audit.structure import MEASURED as MEASURED
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.config import load
@@ -247,8 +246,9 @@ def _near(one: Any, other: Any) -> bool:
 
 def _precision(side: Side) -> Precision:
     """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
-    found = {reading.precision_of(path): name for name, path in side.tables().items()
-             if name.removeprefix("tables/") in MEASURED}  # fmt: skip
+    own = {name.removeprefix("tables/"): path for name, path in side.tables().items()}
+    measured = [name for name, schema in tables.TABLES.items() if schema.measured and name in own]
+    found = {reading.precision_of(own[name]): f"tables/{name}" for name in measured}
     if len(found) > 1:
         names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run snakemake")

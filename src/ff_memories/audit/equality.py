@@ -14,79 +14,33 @@ import polars as pl
 
 from ff_memories.audit import tolerances
 from ff_memories.audit.tolerances import Tolerances
-from ff_memories.tables import FOLDED, TABLES
+from ff_memories.tables import TABLES
+from ff_memories.tables.schema import (
+    CHANGE,
+    COEFFICIENT,
+    COUNT,
+    DECIDED,
+    ENTRY,
+    FOLLOWS,
+    LOGIT,
+    PROBABILITY,
+    SAME,
+    STATISTIC,
+    Rule,
+    Schema,
+)
 
 SHOWN = 5  # differences shown per table
-SAME, COEFFICIENT, CHANGE, PROBABILITY, LOGIT, COUNT, DECIDED, STATISTIC, FOLLOWS = (
-    "same", "coefficient", "change", "probability", "logit", "count", "decided", "statistic", "follows",
-)  # fmt: skip
-ENTRIES = {  # lists in order: the columns of the entry that stands at a place
-    "triggers": ("sentence", "position"),
-    "promoted": ("token",),
-    "demoted": ("token",),
-    "similar": ("other_layer", "other_key"),
-    "samples": ("sentence", "position"),
-}
-SCORES = {"triggers": "coefficient", "promoted": "probability", "demoted": "logit"}  # they agree place by place
-ALONG = ("mutations", "shading", "levels")  # measured on triggers, with their rank
-OPEN_ROWS = ("triggers", *ALONG, "histogram", "samples")  # a row that only one run has is open too
 FEW = 10  # rows that near-ties may change in a table of any size, beside the share ``Tolerances.excused``
-OFTEN = {"samples": 0.5}  # a larger share: prefixes of the same text have the same coefficient, in any order
-TYPES = ("", "_all", "_trained")  # suffixes of columns that exist for both choices of `values.types`
-MADE_AGAIN = (
-    "agreeing", "annotation_scores", "control", "baselines", "counts", "claims", "annotation_plan", "annotations",
-    "pattern_labels", "distance_labels",
-)  # fmt: skip
-_PREDICTED = ("top_token", "top_probability", "next_token_rank", "agrees", "agreeing_triggers", *FOLDED)
-
-
-def _by_type(name: str) -> dict[str, str]:
-    """Return a rule for every column of a table of the released code: probabilities, or decided by them."""
-    schema = TABLES[name]
-    return {
-        column: PROBABILITY if dtype.is_float() else DECIDED
-        for column, dtype in schema.columns.items()
-        if column not in schema.key
-    }
-
-
-# the rule of each column; columns that are not listed must be identical
-RULES: dict[str, dict[str, str]] = {
-    "sentences": {},
-    "triggers": {"coefficient": COEFFICIENT},
-    "firing": {"fired": COUNT},
-    "promoted": {"probability": PROBABILITY, "logit": LOGIT},
-    "demoted": {"logit": LOGIT},
-    "shading": {"coefficient": COEFFICIENT},
-    "levels": {"level": DECIDED},
-    "histogram": {"n": DECIDED},
-    "samples": {"coefficient": COEFFICIENT},
-    "similar": {"cosine": COEFFICIENT},
-    "mutations": {"removed": DECIDED, "removed_tokens": DECIDED, "coefficient": COEFFICIENT, "mutated": COEFFICIENT,
-                  "change": CHANGE},
-    "values": {
-        "next_token": DECIDED, "triggers": DECIDED,
-        **{name + types: PROBABILITY if name == "top_probability" else DECIDED
-           for name in _PREDICTED for types in TYPES},
-    },
-    "examples": {"model_top": DECIDED},
-    "composition": {
-        "active": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED,
-        **{"agreeing_memories" + types: DECIDED for types in TYPES}, "effective": PROBABILITY,
-    },
-    "refinement": {
-        "residual_top": DECIDED, "ffn_top": DECIDED, "output_top": DECIDED, "model_top": DECIDED,
-        "residual_probability": PROBABILITY, "kind": DECIDED,
-    },
-    "released_layer": _by_type("released_layer"),
-    "released_dim": _by_type("released_dim"),
-    **{name: {column: STATISTIC for column, dtype in TABLES[name].columns.items()
-              if dtype.is_numeric() and column not in TABLES[name].key}
-       for name in ("sensitivity", "projection_seeds")},
-    **{name: {column: FOLLOWS for column in (TABLES[name].columns | TABLES[name].optional)
-              if column not in TABLES[name].key}
-       for name in MADE_AGAIN},
-}  # fmt: skip
+# {table: {column: its rule}}; keys have none
+RULES: dict[str, dict[str, Rule]] = {
+    name: {column: said.compared or schema.compared for column, said in schema.fields.items()}
+    for name, schema in TABLES.items()
+    if schema.compared is not None
+}
+TRIGGERS = TABLES["triggers"].key
+# measured on triggers, with their rank
+ALONG = tuple(name for name, schema in TABLES.items() if schema.measured and schema.key[:3] == TRIGGERS != schema.key)
 Side = Literal["a", "b"]
 FLOAT32 = tolerances.of("float32")
 Tables = Mapping[str, pl.DataFrame]
@@ -145,6 +99,10 @@ class Outcome:
         return max(len({(row["layer"], row["key"], row["rank"]) for row in rows}) for rows in self.open.values())
 
     @property
+    def schema(self) -> Schema:
+        return TABLES[self.table]
+
+    @property
     def unit(self) -> str:
         """What near-ties may change only a share of: rows, or triggers in tables with several rows of each."""
         return "triggers" if self.table in ALONG else "rows"
@@ -162,7 +120,7 @@ class Outcome:
     @property
     def most(self) -> float:
         """The largest number of rows, or triggers, that may differ so."""
-        return max(self.limits.excused, OFTEN.get(self.table, 0.0)) * self.size + FEW
+        return max(self.limits.excused, self.schema.tied) * self.size + FEW
 
     def close(self) -> None:
         """Count the open rows as settled, unless one of them is a difference."""
@@ -174,13 +132,18 @@ class Outcome:
         self.different += [f"{self.name.removeprefix('tables/')}, {self.place(row)}: {says}" for row in rows]
 
     def place(self, row: dict[str, Any]) -> str:
-        return " ".join(f"{column} {row[column]}" for column in TABLES[self.table].key if column in row)
+        return " ".join(f"{column} {row[column]}" for column in self.schema.key if column in row)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Return tables with measurements before what follows from them."""
-    place = {name: number for number, name in enumerate(RULES)}
-    return sorted(names, key=lambda name: (place.get(Outcome(name, (0, 0), FLOAT32).table, 0), name))
+    every = list(TABLES)
+
+    def place(name: str) -> tuple[bool, int, str]:
+        table = Outcome(name, (0, 0), FLOAT32).table
+        return (TABLES[table].compared == FOLLOWS, every.index(table), name) if table in TABLES else (False, 0, name)
+
+    return sorted(names, key=place)
 
 
 def compare(a: Tables, b: Tables, limits: Tolerances = FLOAT32) -> dict[str, Outcome]:
@@ -195,7 +158,7 @@ def compare(a: Tables, b: Tables, limits: Tolerances = FLOAT32) -> dict[str, Out
         out[name] = found = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))), limits)
         if name not in a or name not in b:
             found.different.append(f"{name.removeprefix('tables/')}: only one of the runs has this table")
-        elif found.table in MADE_AGAIN:
+        elif found.schema.compared == FOLLOWS:
             _following(found, a[name], b[name])
         elif STATISTIC in RULES[found.table].values():
             _statistics(found, a[name], b[name])
@@ -225,7 +188,7 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
     Returns:
         (layer, key, rank) at which the runs' lists have other entries, if the table is one of triggers.
     """
-    key, rules = list(TABLES[out.table].key), RULES[out.table]
+    key, rules = list(out.schema.key), RULES[out.table]
     for column in sorted(set(a.columns) ^ set(b.columns)):
         out.different.append(f"{out.name.removeprefix('tables/')}: only one of the runs has the column {column}")
     shared = [column for column in a.columns if column in b.columns]
@@ -235,13 +198,12 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
     both = a.join(b.rename({c: f"other:{c}" for c in shared if c not in key}), on=key, nulls_equal=True)
     only = a.join(b, on=key, how="anti", nulls_equal=True), b.join(a, on=key, how="anti", nulls_equal=True)
     for side in only:
-        if out.table not in OPEN_ROWS:
+        if not out.schema.open_rows:
             out.differs(side.iter_rows(named=True), "only one of the runs has this row")
     differ = lambda columns: pl.any_horizontal(
         pl.lit(False), *(pl.col(c).ne_missing(pl.col(f"other:{c}")) for c in columns)
     )
-    entry = ENTRIES.get(out.table, ())
-    decided = [column for column in shared if rules.get(column) == DECIDED]
+    entry, decided = ([column for column in shared if rules.get(column) == rule] for rule in (ENTRY, DECIDED))
     elsewhere = both.filter(differ(entry)).select(key)
     out.exchanged = len(elsewhere)
     on_moved = [column for column in moved.columns if column in key]
@@ -249,7 +211,7 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
     unsure = pl.concat([both.filter(differ([*entry, *decided])).select(key), other]).unique()
     for column in (*entry, *decided):
         out.cells[column] = both.filter(differ([column])).height
-    opened = out.table in OPEN_ROWS
+    opened = out.schema.open_rows
     out.open = {
         "a": [*a.join(unsure, on=key, how="semi").iter_rows(named=True), *(only[0].to_dicts() if opened else ())],
         "b": [*b.join(unsure, on=key, how="semi").iter_rows(named=True), *(only[1].to_dicts() if opened else ())],
@@ -265,7 +227,7 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
             out.cells[column] = len(wrong)
             out.differs(wrong.iter_rows(named=True), f"{column} differs")
         else:  # scores of ranked lists agree place by place, whatever entry they are of
-            wrong = _numbers(out, both if SCORES.get(out.table) == column else sure, column, rule, most)
+            wrong = _numbers(out, both if out.schema.score == column else sure, column, rule, most)
             if out.table in ALONG and out.name.startswith("baselines/"):
                 odd.append(wrong.select(key))  # whose triggers no table tells, and near-ties may change places
             else:
@@ -315,7 +277,7 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
     gap = (one - other).abs()
     finite = one.is_finite() & other.is_finite()
     judged = both.select(
-        *[c for c in TABLES[out.table].key if c in both.columns],
+        *[c for c in out.schema.key if c in both.columns],
         (pl.col(column).ne_missing(pl.col(f"other:{column}"))).alias("differs"),
         (finite & (gap <= limit * size + noise))
         .fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}")))
@@ -331,14 +293,14 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
 
 def _aligned(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that both tables have; rows that one of them lacks, and other columns, are differences."""
-    key = list(TABLES[out.table].key)
+    key = list(out.schema.key)
     for column in sorted(set(a.columns) ^ set(b.columns)):
         out.different.append(f"{out.name.removeprefix('tables/')}: only one of the runs has the column {column}")
     shared = [column for column in a.columns if column in b.columns]
     a, b = a.select(shared), b.select(shared)
     for one, other in ((a, b), (b, a)):
         missing = one.join(other, on=key, how="anti", nulls_equal=True)
-        if out.table in MADE_AGAIN and out.table not in ("claims", "baselines", "control", "agreeing"):
+        if out.schema.open_rows:
             out.cells["rows"] = out.cells.get("rows", 0) + len(missing)  # labels and scores of other triggers
             out.follows |= bool(len(missing))
         else:
@@ -355,7 +317,7 @@ def _following(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> None:
     for column in (name for name in a.columns if f"other:{name}" in both.columns):
         differ = both.filter(pl.col(column).ne_missing(pl.col(f"other:{column}")))
         out.cells[column] = len(differ)
-        if column in ("verdict", "statement", "source", "paper_value", "scope"):
+        if RULES[out.table][column] == SAME:
             out.differs(differ.iter_rows(named=True), f"{column} differs")
     out.follows |= any(out.cells.values())
 
@@ -373,7 +335,7 @@ def _statistics(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> None:
         width = pl.min_horizontal(each)
     for column in (name for name in a.columns if f"other:{name}" in both.columns):
         differs = pl.col(column).ne_missing(pl.col(f"other:{column}"))
-        if column not in rules:
+        if rules[column] != STATISTIC:
             wrong = both.filter(differs)
             out.cells[column] = len(wrong)
             out.differs(wrong.iter_rows(named=True), f"{column} differs")

@@ -20,7 +20,7 @@ from ff_memories.workflow.run import Run
 
 BASELINE = "baselines "  # in front of a table of untrained models
 PEOPLE = "annotators' answers, which cannot be recomputed"
-JUDGED_BY_PEOPLE = ("annotations", "pattern_labels", "distance_labels")
+JUDGED_BY_PEOPLE = tuple(name for name, schema in tables.TABLES.items() if schema.names_people == "annotator")
 
 
 class Seen(dict[str, pl.DataFrame]):

@@ -12,18 +12,7 @@ from ff_memories.audit.evidence import Evidence, Row
 from ff_memories.tables import TABLES
 
 ROWS: dict[str, Callable[[Evidence, Row], Result]] = {
-    "triggers": checks.trigger,
-    "mutations": checks.mutation,
-    "values": checks.value,
-    "promoted": checks.promoted,
-    "demoted": checks.demoted,
-    "shading": checks.shading,
-    "levels": checks.level,
-    "samples": checks.sampled,
-    "similar": checks.similar,
-    "examples": checks.example,
-    "composition": checks.composition,
-    "refinement": checks.refinement,
+    name: vars(checks)[name] for name in TABLES if name in vars(checks)
 }
 
 

@@ -21,7 +21,6 @@ TABLE = re.compile(r"(tables|proxy|baselines|counts|sensitivity)/(?:.+/)?(\w+)\.
 EXACT = re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$")
 NUMBERS = re.compile(r"baselines/[^/]+/perplexity\.json$|golden/\w+\.json$")
 DRAWN = re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$")
-OPTIONAL = ("benchmark",)  # tables of targets that no run needs
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
 WITHIN = re.compile(r"(baselines|claims|counts|figures|golden|model|proxy|report|sensitivity|tables)/|[^/]+$")
 GIVE = "give a folder such as results/demo, or a dvc.lock"
@@ -53,16 +52,15 @@ class Side:
 
 def table_of(path: str) -> str | None:
     """Return the table that a file of a run holds; ``None`` for other files."""
-    if not (match := TABLE.search(path)) or match[2] in OPTIONAL:
+    if (match := TABLE.search(path)) is None:
         return None
     name = "counts" if match[1] == "counts" else match[2]
-    return name if name in TABLES else None
+    return name if name in equality.RULES else None
 
 
 def has_rule(path: str) -> bool:
     """Return whether `compare` knows how to compare a file."""
-    name = table_of(path)
-    return name in equality.RULES if name else any(rule.search(path) for rule in (EXACT, NUMBERS, DRAWN))
+    return table_of(path) is not None or any(rule.search(path) for rule in (EXACT, NUMBERS, DRAWN))
 
 
 @contextmanager
@@ -91,7 +89,7 @@ def _folder(given: Path) -> Side:
         if not (WITHIN.match(path) and SHARED.search(f"/{path}")) or file.name == ".snakemake_timestamp":
             continue  # logs, text, and what can be made again
         side.files[path] = file
-        if file.stem not in OPTIONAL:
+        if file.stem not in TABLES or TABLES[file.stem].compared is not None:
             side.digests[path] = lock.digest(file)
     side.digests |= {name: lock.content(given / name) for name in FOLDERS if (given / name).is_dir()}
     if not side.tables():

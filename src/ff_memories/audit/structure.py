@@ -25,10 +25,6 @@ Frame = pl.DataFrame
 KEY = ["layer", "key"]
 AT_ONCE = 256  # vectors compared with all others at once
 COUNTS = ("triggers", "mutations", "composition")  # steps that run the model and count what they skip
-MEASURED = (  # tables whose files name the precision that they were measured in
-    "triggers", "firing", "promoted", "demoted", "shading", "levels", "histogram", "samples", "similar", "mutations",
-    "values", "examples", "composition", "refinement", "control",
-)  # fmt: skip
 
 
 def faults(evidence: Evidence) -> list[str]:
@@ -52,7 +48,7 @@ def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]
     for name, file in files.items():
         if not recorded_tables.in_order(file, name):
             yield f"{name}: its rows are not in the order of their key, or one has several rows"
-        if name in MEASURED and (said := recorded_tables.precision_of(file)) != precision:
+        if recorded_tables.TABLES[name].measured and (said := recorded_tables.precision_of(file)) != precision:
             yield f"{name}: its file states that it was measured in {said}, but the config says {precision}"
 
 

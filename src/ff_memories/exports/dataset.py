@@ -20,13 +20,6 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.exports.published import digest, without_folders
 
-QUOTING = {"annotations": ("description",)}  # columns that quote the text, by table
-NAMING = {
-    "annotations": "annotator",
-    "pattern_labels": "annotator",
-    "distance_labels": "annotator",
-    "annotation_scores": "who",
-}  # columns that name people, by table
 TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")
 TEXTS = {
     "texts": "the sentences that `triggers`, `examples` and `samples` name: their token ids, and their text. A trigger "
@@ -93,14 +86,15 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
     out.renamed = len(people)
     (folder / "data").mkdir()
     for name, path in found.items():
+        schema = tables.TABLES[name]
         tables.read(path)  # refuses a damaged table
         frame, to = pl.read_parquet(path), folder / "data" / f"{name}.parquet"
-        quoting = [] if with_text else [c for c in QUOTING.get(name, ()) if c in frame.columns]
+        quoting = [] if with_text or schema.quotes_text is None else [schema.quotes_text]
         own = frame.drop(quoting)
         if "file" in own.columns:
             cut = {file: without_folders(file) for file in own["file"].unique()}
             own = own.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String)) if own.height else own
-        if (column := NAMING.get(name)) and people:
+        if (column := schema.names_people) and people:
             own = own.with_columns(pl.col(column).replace(people))
         if own.equals(frame):
             shutil.copyfile(path, to)
@@ -108,13 +102,14 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
             known = {n: v for n, v in pl.read_parquet_metadata(path).items() if n != "ARROW:schema"}
             _write(own, to, known)
         out.left_out += [f"the column `{c}` of `{name}`" for c in quoting]
-        out.files[name] = (own.height, own.columns, tables.TABLES[name].about, digest(to))
+        out.files[name] = (own.height, own.columns, schema.about, digest(to))
     return out
 
 
 def _people(found: dict[str, Path]) -> dict[str, str]:
     """Return {a person's name: what a shared dataset calls them}; simulated people keep their names."""
-    names = [tables.read(found[name])[column].rename("annotator") for name, column in NAMING.items() if name in found]
+    naming = [(path, column) for name, path in found.items() if (column := tables.TABLES[name].names_people)]
+    names = [tables.read(path)[column].rename("annotator") for path, column in naming]
     if not names:
         return {}
     every = pl.concat(names).unique().sort().to_frame().filter(is_person())["annotator"].to_list()
@@ -124,7 +119,7 @@ def _people(found: dict[str, Path]) -> dict[str, str]:
 
 def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus: Corpus, types: Types) -> None:
     """Add the sentences that tables name, and the text of the token types."""
-    named = [tables.read(found[name])["sentence"] for name in ("triggers", "examples", "samples") if name in found]
+    named = [tables.read(found[name])["sentence"] for name in found if "sentence" in tables.TABLES[name].fields]
     numbers = pl.concat(named).unique().sort().to_list()
     if numbers and numbers[-1] >= len(corpus):
         raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")

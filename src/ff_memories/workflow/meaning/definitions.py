@@ -64,12 +64,13 @@ class Module:
 
 
 @cache
-def module(path: Path, has_keys: bool = False, has_types: bool = False) -> Module:
+def module(path: Path, has_keys: bool = False, has_types: bool = False, unread: frozenset[str] = frozenset()) -> Module:
     """Return a module, taken apart.
 
     Args:
         has_keys: the fields of its classes are keys of the config.
         has_types: the types of its functions say how the command line reads their arguments.
+        unread: names of its classes' fields that no step reads.
     """
     out, tree = Module(), ast.parse(path.read_bytes())
     for node in ast.walk(tree):
@@ -79,9 +80,9 @@ def module(path: Path, has_keys: bool = False, has_types: bool = False) -> Modul
         if isinstance(statement, ast.Import | ast.ImportFrom):
             out.loads |= {target for _, target in _imported(statement)}
             continue
-        meaning = _meaning([statement], "module", has_keys, has_types)
+        meaning = _meaning([statement], "module", has_keys, has_types, unread)
         level = "class" if isinstance(statement, ast.ClassDef) else "module"
-        rows = {key: _meaning([part], level, has_keys) for key, part in _rows(statement)}
+        rows = {key: _meaning([part], level, has_keys, unread=unread) for key, part in _rows(statement)}
         for name in _bound(statement):
             out.definitions.setdefault(name, []).append(meaning)
             if rows:
@@ -100,8 +101,15 @@ def _top(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def _is_text(statement: ast.AST) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _names(part: ast.AST) -> str | None:
+    """Return the field that a part of a class declares, or the argument that one of a call gives."""
+    if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+        return part.target.id
+    return part.arg if isinstance(part, ast.keyword) else None
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -169,8 +177,10 @@ def _stored(function: ast.AST) -> set[str]:
     return own - outer
 
 
-def _meaning(nodes: list[Any], level: str, has_keys: bool, has_types: bool = False) -> Meaning:
-    reader = _Reader(level, has_keys, has_types)
+def _meaning(
+    nodes: list[Any], level: str, has_keys: bool, has_types: bool = False, unread: frozenset[str] = frozenset()
+) -> Meaning:
+    reader = _Reader(level, has_keys, has_types, unread)
     digest = hashlib.sha256(repr([reader.read(node) for node in nodes]).encode()).hexdigest()
     starts = [part.lineno for node in nodes for part in (node, *getattr(node, "decorator_list", []))]
     lines = min(starts), max(node.end_lineno for node in nodes)
@@ -184,11 +194,12 @@ class _Reader:
         level: where the node that is read stands: in a module, a class or a function.
         has_keys: fields of classes are keys of the config.
         has_types: a function's types say how the command line reads its arguments.
+        unread: fields of classes that no step reads.
         scopes: the local names of the functions around the node.
     """
 
-    def __init__(self, level: str, has_keys: bool, has_types: bool):
-        self.level, self.has_keys, self.has_types = level, has_keys, has_types
+    def __init__(self, level: str, has_keys: bool, has_types: bool, unread: frozenset[str]):
+        self.level, self.has_keys, self.has_types, self.unread = level, has_keys, has_types, unread
         self.names, self.files, self.words, self.scopes = set[Chain](), set[str](), set[str](), list[set[str]]()
 
     def read(self, node: Any) -> Any:
@@ -247,8 +258,8 @@ class _Reader:
             left_out = OMITTED | ({"value"} if self.has_keys else set())
         for name in sorted(set(node._fields) - left_out):
             value = getattr(node, name, None)
-            if isinstance(value, list) and name == "body":
-                value = [part for part in value if not _is_text(part)]
+            if isinstance(value, list) and name in ("body", "keywords"):
+                value = [part for part in value if not _is_text(part) and _names(part) not in self.unread]
             if value is not None and value != []:
                 found.append((name, self.read(value)))
         return type(node).__name__, found

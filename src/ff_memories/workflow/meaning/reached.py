@@ -18,7 +18,11 @@ from ff_memories.workflow.meaning.definitions import FILE, Meaning, Module, modu
 PACKAGE = Path(__file__).parents[2]
 DATA = (".conf", ".toml", ".j2", ".css", ".js", ".html")
 KEYS = f"{PACKAGE.name}.config"
-NAMED = "ff_memories.tables:TABLES"  # its rows count too if reached code has their names as strings
+TABLES = f"{PACKAGE.name}.tables"
+# what tables' declarations tell only those who compare, check or share tables: no step reads it, as a test checks
+UNREAD = frozenset(
+    {"about", "compared", "measured", "score", "tied", "open_rows", "of_baselines", "names_people", "quotes_text"}
+)
 # {"module:name", or a data file's path: the keys that a job uses}; absent: all. A package here is not used at all.
 Rows = Mapping[str, frozenset[str]]
 
@@ -53,7 +57,14 @@ def _dotted(path: Path) -> str:
 
 @cache
 def _apart(name: str) -> Module:
-    return module(modules()[name], name == KEYS, name.startswith(f"{PACKAGE.name}.steps."))
+    unread = UNREAD if name.startswith(TABLES) else frozenset[str]()
+    return module(modules()[name], name == KEYS, name.startswith(f"{PACKAGE.name}.steps."), unread)
+
+
+def tables() -> dict[str, str]:
+    """Return {table: the dictionary that declares it, as ``module:name``}."""
+    every = [name for name in modules() if name.startswith(f"{TABLES}.")]
+    return {key: f"{name}:TABLES" for name in every for key in _apart(name).rows.get("TABLES", ())}
 
 
 def reached(step: str, rows: Rows) -> Reached:
@@ -146,14 +157,12 @@ class _Search:
             self._data(file)
 
     def named(self) -> None:
-        """Take the rows of ``NAMED`` whose names are strings of the code, until these name no more."""
-        if NAMED not in self.read or NAMED not in self.rows:
-            return
-        at, _, name = NAMED.partition(":")
-        parts = _apart(at).rows[name]
-        while todo := sorted(key for key in self.words & parts.keys() if f"{NAMED}[{key}]" not in self.found.code):
+        """Take the tables whose names are strings of the code, until these name no more."""
+        labels = {key: label for key, label in tables().items() if label in self.read and label in self.rows}
+        while todo := sorted(k for k in self.words & labels.keys() if f"{labels[k]}[{k}]" not in self.found.code):
             for key in todo:
-                self._take(at, f"{NAMED}[{key}]", parts[key])
+                at, _, name = labels[key].partition(":")
+                self._take(at, f"{labels[key]}[{key}]", _apart(at).rows[name][key])
 
     def _chain(self, at: str, first: str, rest: list[str]) -> None:
         apart = _apart(at)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.config import Config
-from ff_memories.workflow.meaning.reached import NAMED, Rows
+from ff_memories.workflow.meaning.reached import Rows, tables
 
 CONFIG = "ff_memories.config:Config"
 FAMILIES = "ff_memories.model.families:FAMILIES"
@@ -41,8 +41,9 @@ def rows(
     out: dict[str, frozenset[str]] = {
         CONFIG: frozenset(sections),
         REGISTRY: frozenset(config.source_names()),
-        NAMED: frozenset(Path(file).stem for file in files if file.endswith(".parquet")),
     }
+    written = frozenset(Path(file).stem for file in files if file.endswith(".parquet"))
+    out |= dict.fromkeys(tables().values(), written)
     if not config.model.is_transformer:
         out |= {FAMILIES: frozenset(), TRANSFORMERS: frozenset()}
     elif folder is not None:

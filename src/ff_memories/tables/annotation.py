@@ -1,0 +1,72 @@
+"""Annotators' plan, patterns, labels and agreement."""
+
+import polars as pl
+
+from ff_memories.tables.schema import EXAMPLE, FOLLOWS, KEY, LAYER, RANK, Column, Schema
+
+TABLES = {
+    "annotation_plan": Schema(
+        about="E2: the items shown to annotators, in order: keys, repeated keys, and foils made of random prefixes",
+        by={"item": pl.String},
+        fields={
+            "content": Column(pl.String),
+            "kind": Column(pl.Enum(["key", "repeat", "foil"])),
+            "layer": Column(LAYER, null=True),
+            "key": Column(KEY, null=True),
+            "prefixes": Column(pl.UInt16),
+            "order": Column(pl.UInt16),
+        },
+        compared=FOLLOWS,
+        open_rows=True,
+    ),
+    "annotation_scores": Schema(
+        about="E2 and E14: how well annotators agree with each other, with themselves and with the proxy, and "
+        "what they see in foils; `who` is an annotator, `people` (all together) or `proxy`",
+        by={"who": pl.String, "measure": pl.String},
+        fields={
+            "value": Column(pl.Float64, null=True),
+            "low": Column(pl.Float64, null=True),
+            "high": Column(pl.Float64, null=True),
+            "n": Column(pl.UInt32),
+        },
+        compared=FOLLOWS,
+        open_rows=True,
+        names_people="who",
+    ),
+    "annotations": Schema(
+        about="E2: the patterns found in keys, by annotator",
+        by={"annotator": pl.String, "layer": LAYER, "key": KEY, "pattern": pl.UInt16},
+        fields={
+            "description": Column(pl.String),
+            "type": Column(pl.Enum(["shallow", "semantic"])),
+            "ranks": Column(pl.List(RANK)),
+        },
+        compared=FOLLOWS,
+        open_rows=True,
+        names_people="annotator",
+        quotes_text="description",
+        of_baselines=True,
+    ),
+    "pattern_labels": Schema(
+        about="E2: the label of every annotated trigger",
+        by={"annotator": pl.String, "layer": LAYER, "key": KEY, "rank": RANK},
+        fields={
+            "label": Column(pl.Enum(["shallow", "semantic", "both", "none"])),
+        },
+        compared=FOLLOWS,
+        open_rows=True,
+        names_people="annotator",
+        of_baselines=True,
+    ),
+    "distance_labels": Schema(
+        about="E14: whether last-layer compositions are related to the predictions that they compose",
+        by={"annotator": pl.String, "example": EXAMPLE},
+        fields={
+            "label": Column(pl.Enum(["distant", "related"])),
+        },
+        compared=FOLLOWS,
+        open_rows=True,
+        names_people="annotator",
+        of_baselines=True,
+    ),
+}

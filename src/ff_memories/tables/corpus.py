@@ -1,0 +1,21 @@
+"""The sentences of the text."""
+
+import polars as pl
+
+from ff_memories.tables.schema import SENTENCE, Column, Schema
+
+SPLIT = pl.Enum(["train", "validation"])
+
+TABLES = {
+    "sentences": Schema(
+        about="every sentence of the corpus and its place in the text files",
+        by={"sentence": SENTENCE},
+        fields={
+            "split": Column(SPLIT),
+            "file": Column(pl.String),
+            "line": Column(pl.UInt32),
+            "first_token": Column(pl.UInt32),
+            "tokens": Column(pl.UInt16),
+        },
+    ),
+}

@@ -1,0 +1,93 @@
+"""Keys' triggers, how often they fire, mutated triggers, and values' predictions (the paper's sections 3 and 4)."""
+
+import polars as pl
+
+from ff_memories.tables.schema import (
+    CHANGE,
+    COEFFICIENT,
+    COUNT,
+    DECIDED,
+    ENTRY,
+    KEY,
+    LAYER,
+    POSITION,
+    PROBABILITY,
+    RANK,
+    SENTENCE,
+    TOKEN,
+    Column,
+    Schema,
+    both,
+)
+
+MUTATION = pl.Enum(["first", "last", "random"])
+FOLDED = {  # of models of `transformers`
+    "agrees_folded": Column(pl.Boolean, null=True, optional=True, compared=DECIDED),
+    "agreeing_triggers_folded": Column(pl.UInt16, optional=True, compared=DECIDED),
+}
+PREDICTED = {
+    "top_token": Column(TOKEN, compared=DECIDED),
+    "top_probability": Column(pl.Float32, compared=PROBABILITY),
+    "next_token_rank": Column(pl.UInt32, null=True, compared=DECIDED),
+    "agrees": Column(pl.Boolean, null=True, compared=DECIDED),
+    "agreeing_triggers": Column(pl.UInt16, compared=DECIDED),
+}
+
+TABLES = {
+    "triggers": Schema(
+        about="E1: every key's triggers, the prefixes with its highest memory coefficients",
+        by={"layer": LAYER, "key": KEY, "rank": RANK},
+        fields={
+            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
+            "sentence": Column(SENTENCE, compared=ENTRY),
+            "position": Column(POSITION, compared=ENTRY),
+            "next_token": Column(TOKEN, null=True),
+        },
+        measured=True,
+        score="coefficient",
+        open_rows=True,
+    ),
+    "firing": Schema(
+        about="how often every key fires: of so many prefixes of the training text (`triggers.positions`), "
+        "`fired` have a positive memory coefficient",
+        by={"layer": LAYER, "key": KEY},
+        fields={
+            "fired": Column(pl.UInt64, compared=COUNT),
+            "prefixes": Column(pl.UInt64),
+        },
+        measured=True,
+    ),
+    "mutations": Schema(
+        about="E3: memory coefficients of triggers with one token removed; with `mutations.unit: word`, with "
+        "the `removed_tokens` tokens of a word removed, of which `removed` is the first",
+        by={"layer": LAYER, "key": KEY, "rank": RANK, "mutation": MUTATION},
+        fields={
+            "removed": Column(pl.UInt16, compared=DECIDED),
+            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
+            "mutated": Column(pl.Float32, compared=COEFFICIENT),
+            "change": Column(pl.Float32, compared=CHANGE),
+            "removed_tokens": Column(pl.UInt16, optional=True, compared=DECIDED),
+        },
+        measured=True,
+        open_rows=True,
+        of_baselines=True,
+    ),
+    "values": Schema(
+        about="E4-E7: every value's prediction, and how it compares with the tokens that follow its key's "
+        "triggers; `folded` counts types that differ only in case and in blanks around them as one",
+        by={"layer": LAYER, "key": KEY},
+        fields={
+            "top_token": PREDICTED["top_token"],
+            "top_probability": PREDICTED["top_probability"],
+            "next_token": Column(TOKEN, null=True, compared=DECIDED),
+            "next_token_rank": PREDICTED["next_token_rank"],
+            "agrees": PREDICTED["agrees"],
+            "agreeing_triggers": PREDICTED["agreeing_triggers"],
+            "triggers": Column(pl.UInt16, compared=DECIDED),
+            **FOLDED,
+            **both(PREDICTED | FOLDED),
+        },
+        measured=True,
+        of_baselines=True,
+    ),
+}

@@ -1,0 +1,78 @@
+"""How memories compose, and how layers refine the prediction (the paper's section 5)."""
+
+import polars as pl
+
+from ff_memories.tables.schema import (
+    DECIDED,
+    EXAMPLE,
+    FOLLOWS,
+    LAYER,
+    POSITION,
+    PROBABILITY,
+    SENTENCE,
+    TOKEN,
+    Column,
+    Schema,
+    both,
+)
+
+KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
+
+TABLES = {
+    "examples": Schema(
+        about="the validation prefixes on which the layers are observed (section 5)",
+        by={"example": EXAMPLE},
+        fields={
+            "sentence": Column(SENTENCE),
+            "position": Column(POSITION),
+            "next_token": Column(TOKEN, null=True),
+            "model_top": Column(TOKEN, compared=DECIDED),
+        },
+        measured=True,
+        of_baselines=True,
+    ),
+    "composition": Schema(
+        about="E8-E10: how many memories are active, and how many agree with their layer's prediction; "
+        "`effective` is the participation ratio of their energies",
+        by={"example": EXAMPLE, "layer": LAYER},
+        fields={
+            "active": Column(pl.UInt16, compared=DECIDED),
+            "ffn_top": Column(TOKEN, compared=DECIDED),
+            "output_top": Column(TOKEN, compared=DECIDED),
+            "agreeing_memories": Column(pl.UInt16, compared=DECIDED),
+            "effective": Column(pl.Float32, optional=True, compared=PROBABILITY),
+            **both({"agreeing_memories": Column(pl.UInt16, compared=DECIDED)}),
+        },
+        measured=True,
+        of_baselines=True,
+    ),
+    "agreeing": Schema(
+        about="E10 by layer: how often stop words and short prefixes occur when some memory agrees, and in all cases",
+        by={"layer": LAYER},
+        fields={
+            "pairs": Column(pl.UInt32),
+            "agreeing": Column(pl.UInt32),
+            "agreeing_stop_word": Column(pl.Float64, null=True),
+            "every_stop_word": Column(pl.Float64),
+            "agreeing_next_stop_word": Column(pl.Float64, null=True),
+            "every_next_stop_word": Column(pl.Float64, null=True),
+            "agreeing_short": Column(pl.Float64, null=True),
+            "every_short": Column(pl.Float64),
+        },
+        compared=FOLLOWS,
+    ),
+    "refinement": Schema(
+        about="E11-E13: the predictions of the residual, the feed-forward and the output at every layer",
+        by={"example": EXAMPLE, "layer": LAYER},
+        fields={
+            "residual_top": Column(TOKEN, compared=DECIDED),
+            "ffn_top": Column(TOKEN, compared=DECIDED),
+            "output_top": Column(TOKEN, compared=DECIDED),
+            "model_top": Column(TOKEN, compared=DECIDED),
+            "residual_probability": Column(pl.Float32, compared=PROBABILITY),
+            "kind": Column(KIND, compared=DECIDED),
+        },
+        measured=True,
+        of_baselines=True,
+    ),
+}

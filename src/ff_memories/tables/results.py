@@ -1,0 +1,118 @@
+"""Claims and what they are judged by: baselines, other choices, counts; and the engine's speed."""
+
+import polars as pl
+
+from ff_memories.tables.schema import FOLLOWS, LAYER, SAME, STATISTIC, Column, Schema
+
+VERDICTS = (
+    "reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails", "measured", "not_applicable",
+    "not_attempted",
+)  # fmt: skip
+VERDICT = pl.Enum(VERDICTS)
+BASELINES = ("untrained", "same_sample", "random_pairs", "unigram", "random_types", "every_case")
+
+TABLES = {
+    "control": Schema(
+        about="untrained models of the same shape, on a sample of the text: number of keys that fire, agreement "
+        "of their values, median share of active memories, share of examples with zero agreement, and "
+        "share with a residual that predicts the output. Each number is a mean over the models; `_low` "
+        "and `_high` are the extremes",
+        by={"layer": LAYER},
+        fields={
+            "keys": Column(pl.UInt32),
+            "agreement": Column(pl.Float64, null=True),
+            "examples": Column(pl.UInt32),
+            "active": Column(pl.Float64),
+            "zero_agreement": Column(pl.Float64),
+            "residual_predicts": Column(pl.Float64),
+            "agreement_low": Column(pl.Float64, null=True, optional=True),
+            "agreement_high": Column(pl.Float64, null=True, optional=True),
+            "active_low": Column(pl.Float64, optional=True),
+            "active_high": Column(pl.Float64, optional=True),
+            "zero_agreement_low": Column(pl.Float64, optional=True),
+            "zero_agreement_high": Column(pl.Float64, optional=True),
+            "residual_predicts_low": Column(pl.Float64, optional=True),
+            "residual_predicts_high": Column(pl.Float64, optional=True),
+        },
+        compared=FOLLOWS,
+        measured=True,
+    ),
+    "benchmark": Schema(
+        about="the speed of the engine, with targets: ratios are medians over rounds, and low and high are the "
+        "extremes",
+        by={"row": pl.UInt16},
+        fields={
+            "model": Column(pl.String),
+            "machine": Column(pl.String),
+            "threads": Column(pl.UInt16),
+            "measure": Column(pl.String),
+            "tokens": Column(pl.UInt64),
+            "unit": Column(pl.String),
+            "sign": Column(pl.String, null=True),
+            "target": Column(pl.Float64, null=True),
+            "reached": Column(pl.Float64),
+            "low": Column(pl.Float64),
+            "high": Column(pl.Float64),
+            "rounds": Column(pl.UInt8),
+            "met": Column(pl.Boolean, null=True),
+        },
+        compared=None,
+    ),
+    "counts": Schema(
+        about="how many items each step skipped, split, cut or left unfilled, and why",
+        by={"step": pl.String, "reason": pl.String},
+        fields={
+            "n": Column(pl.UInt64),
+        },
+        compared=FOLLOWS,
+        open_rows=True,
+    ),
+    "sensitivity": Schema(
+        about="every claim under each alternative choice; the choice `baseline` is the run itself",
+        by={"claim": pl.String, "choice": pl.String, "value": pl.String},
+        fields={
+            "measured": Column(pl.Float64, null=True, compared=STATISTIC),
+            "low": Column(pl.Float64, null=True, compared=STATISTIC),
+            "high": Column(pl.Float64, null=True, compared=STATISTIC),
+            "verdict": Column(VERDICT),
+        },
+    ),
+    "baselines": Schema(
+        about="every claim's measure on its baselines: untrained models, values paired with random keys, and "
+        "guesses. `measured`, `low` and `high` are the mean and the extremes over `runs` seeds; the "
+        "claim's direction holds in `holding` of them. `same_sample` is the run's own model on the "
+        "smaller text of the untrained models",
+        by={"claim": pl.String, "baseline": pl.Enum(BASELINES)},
+        fields={
+            "measured": Column(pl.Float64, null=True),
+            "low": Column(pl.Float64, null=True),
+            "high": Column(pl.Float64, null=True),
+            "runs": Column(pl.UInt16),
+            "holding": Column(pl.UInt16),
+        },
+        compared=FOLLOWS,
+    ),
+    "claims": Schema(
+        about="every claim of the paper, with the value measured here and a verdict. `low` and `high` bound the "
+        "interval, and `resampled` names its unit. `baseline` is the mean of untrained models. `p` is the "
+        "p-value of the one-sided test, if there is one, and `p_holm` the same after Holm's correction",
+        by={"claim": pl.String},
+        fields={
+            "statement": Column(pl.String, compared=SAME),
+            "source": Column(pl.String, compared=SAME),
+            "paper_value": Column(pl.String, compared=SAME),
+            "measured": Column(pl.Float64, null=True),
+            "low": Column(pl.Float64, null=True),
+            "high": Column(pl.Float64, null=True),
+            "n": Column(pl.UInt64, null=True),
+            "scope": Column(pl.Enum(["paper", "surrogate", "model"]), compared=SAME),
+            "verdict": Column(VERDICT, compared=SAME),
+            "baseline": Column(pl.Float64, null=True),
+            "resampled": Column(pl.String, null=True),
+            "p": Column(pl.Float64, null=True),
+            "p_holm": Column(pl.Float64, null=True),
+            "reason": Column(pl.String, null=True),
+        },
+        compared=FOLLOWS,
+    ),
+}

@@ -1,0 +1,127 @@
+"""What a table's declaration says: its columns, their types, its order, and how two runs' rows compare."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import polars as pl
+
+Type = pl.DataType | type[pl.DataType]
+Columns = dict[str, Type]
+LAYER, KEY, RANK, SIGN = pl.UInt8, pl.UInt16, pl.UInt16, pl.Int8
+SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
+
+# How two runs' cells compare (docs/equality.md): bit by bit; as numbers within a tolerance (``tolerances``); open if
+# they differ, until a row is recomputed, because numbers decide them, or because they name the entry at a place of a
+# ranked list; within a tenth of a confidence interval; or not at all, because each must be what its own run's tables
+# give.
+Rule = Literal[
+    "same", "coefficient", "change", "probability", "logit", "count", "decided", "entry", "statistic", "follows"
+]
+SAME: Rule = "same"
+COEFFICIENT: Rule = "coefficient"
+CHANGE: Rule = "change"
+PROBABILITY: Rule = "probability"
+LOGIT: Rule = "logit"
+COUNT: Rule = "count"
+DECIDED: Rule = "decided"
+ENTRY: Rule = "entry"
+STATISTIC: Rule = "statistic"
+FOLLOWS: Rule = "follows"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        type: of its cells.
+        null: whether cells may be null.
+        optional: whether runs may lack it.
+        compared: how two runs' cells compare; ``None``: as the table says.
+    """
+
+    type: Type
+    null: bool = False
+    optional: bool = False
+    compared: Rule | None = None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One table.
+
+    No step reads what stands below ``fields``, so no step's digest has it (``workflow.meaning.reached.UNREAD``): a row
+    may be compared in another way without being measured again.
+
+    Attributes:
+        by: the columns that tell its rows apart, with their types. Rows are sorted by them.
+        fields: the other columns.
+        about: its description.
+        compared: how two runs' cells compare in columns that do not say it; ``None`` for a table that is not of a run.
+        measured: whether its numbers are the model's, so its file states their precision.
+        score: the column by which a list's entries are ranked; two runs' agree place by place, whatever the entry.
+        tied: the share of rows that near-ties may change, if it is more than in other tables.
+        open_rows: whether a row that only one of two runs has may be right, such as one of another trigger.
+        of_baselines: whether untrained models have it too.
+        names_people: the column that names annotators, if there is one.
+        quotes_text: the column that quotes the text, if there is one.
+    """
+
+    by: Columns
+    fields: Mapping[str, Column]
+    about: str = ""
+    compared: Rule | None = SAME
+    measured: bool = False
+    score: str | None = None
+    tied: float = 0.0
+    open_rows: bool = False
+    of_baselines: bool = False
+    names_people: str | None = None
+    quotes_text: str | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that rows are sorted by."""
+        return tuple(self.by)
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that every run has."""
+        return self.by | {name: column.type for name, column in self.fields.items() if not column.optional}
+
+    @property
+    def optional(self) -> Columns:
+        """The columns that runs may lack."""
+        return {name: column.type for name, column in self.fields.items() if column.optional}
+
+    @property
+    def may_be_null(self) -> frozenset[str]:
+        """The columns that may hold nulls: a sign where its key may."""
+        nullable = frozenset(name for name, column in self.fields.items() if column.null)
+        return nullable | ({"sign"} if "key" in nullable else frozenset())
+
+    def of(self, names: Collection[str]) -> Columns | None:
+        """Return the columns with these names; ``None`` if they do not fit this table."""
+        every = self.columns | ({"sign": SIGN} if "key" in self.columns else {}) | self.optional
+        return (
+            {n: t for n, t in every.items() if n in names}
+            if self.columns.keys() <= set(names) <= every.keys()
+            else None
+        )
+
+    def order(self, names: Collection[str]) -> list[str]:
+        """Return the columns that rows are sorted by; a sign, where there is one, stands behind its key."""
+        return [name for n in self.by for name in ((n, "sign") if n == "key" and "sign" in names else (n,))]
+
+
+def both(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return copies of columns for both choices of ``values.types``, with suffixes ``_all`` and ``_trained``.
+
+    A table has the copies of the choice that the run did not make.
+    """
+    return {
+        f"{name}_{types}": replace(column, optional=True)
+        for types in ("all", "trained")
+        for name, column in columns.items()
+    }
