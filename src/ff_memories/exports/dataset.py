@@ -100,7 +100,7 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
             shutil.copyfile(path, to)
         else:
             known = {n: v for n, v in pl.read_parquet_metadata(path).items() if n != "ARROW:schema"}
-            _write(own, to, known)
+            tables.save(own, to, known)
         out.left_out += [f"the column `{c}` of `{name}`" for c in quoting]
         out.files[name] = (own.height, own.columns, schema.about, digest(to))
     return out
@@ -134,14 +134,8 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
     )
     for (name, about), frame in zip(TEXTS.items(), (texts, every), strict=True):
         to = folder / "data" / f"{name}.parquet"
-        _write(frame, to, {})
+        tables.save(frame, to)
         contents.files[name] = (frame.height, frame.columns, about, digest(to))
-
-
-def _write(frame: pl.DataFrame, path: Path, metadata: dict[str, str]) -> None:
-    frame.write_parquet(
-        path, compression="zstd", compression_level=9, row_group_size=1 << 17, metadata=metadata or None
-    )
 
 
 def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ff_memories.tables.files import neurons_of as neurons_of
 from ff_memories.tables.files import precision_of as precision_of
 from ff_memories.tables.files import read as read
 from ff_memories.tables.files import require_precision as require_precision
+from ff_memories.tables.files import save as save
 from ff_memories.tables.files import write as write
 from ff_memories.tables.files import write_counts as write_counts
 from ff_memories.tables.gallery import HISTOGRAM_BINS as HISTOGRAM_BINS
