@@ -27,6 +27,7 @@ else
   INPUTS = data/$(RUN).dvc
   CONFIG = --configfile config/$(RUN).yaml
   READY = .venv/.hf
+  LOOK = @grep -qxs '!/$(RUN)/' runs/.dvcignore || echo '!/$(RUN)/' >> runs/.dvcignore
 endif
 
 # run everything, from a bare clone to figures, claims and report
@@ -51,6 +52,7 @@ test-all: .venv/.tests models
 # get a run's published results, and rebuild figures and the files that show text, in a minute; then all of the run is
 # up to date
 pull: $(READY)
+	$(LOOK)
 	$(BIN)/dvc pull $(PIPELINE) $(INPUTS)
 	$(BIN)/ff-memories restore $(CONFIG)
 
@@ -60,6 +62,7 @@ publish: $(READY)
 	$(BIN)/ff-memories adopt $(CONFIG)
 	$(BIN)/ff-memories record-size $(CONFIG)
 	$(BIN)/dvc push $(PIPELINE) $(INPUTS)
+	@echo '!/*/' > runs/.dvcignore  # `dvc gc` removes what belongs to no run that it sees
 	$(BIN)/dvc gc --workspace --cloud --force --quiet
 
 # build the documentation site, site/index.html, with the demo run if it is finished; for a site that others will read,

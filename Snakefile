@@ -70,5 +70,5 @@ onsuccess:
         )
     if not run_.inside_dvc and (outcome := run_.outcome()):
         logger.info(outcome)
-    if not run_.inside_dvc and (lines := said(workflow, run_.results, run_.file)):
+    if not run_.inside_dvc and (lines := said(workflow, run_)):
         logger.warning(lines)

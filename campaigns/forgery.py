@@ -43,11 +43,10 @@ from ff_memories.audit.settle import Settler
 from ff_memories.audit.sides import Side
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
-from ff_memories.config import load
 from ff_memories.tables import TABLES
 from ff_memories.tables.schema import COUNT, SAME
 from ff_memories.workflow import lock, rebuild
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.run import DEFAULT, Run
 
 OUT = ROOT / "docs" / "data" / "faults" / "forgery.json"
 KINDS = {"fairseq": None, "ungated": "gpt2", "gated": "llama"}
@@ -101,17 +100,14 @@ class Project:
     def __init__(self, folder: Path):
         os.chdir(folder)
         Known.models = {}
-        self.config = Path("config/config.yaml")
-        self.run = Run(load(self.config).model_dump(), str(self.config))
+        self.run = Run.read(DEFAULT)
         with sides.opened(Path(self.run.results), None) as own:
             self.own = own
-        self.rebuilt = {path for task in rebuild.tasks()[0] for path in task.makes}
+        self.rebuilt = {path for task in rebuild.tasks(self.run)[0] for path in task.makes}
         self.scratch = Path(tempfile.mkdtemp(prefix="forgery-"))
         self._again: dict[Any, tuple[Path, rebuild.Again]] = {}
 
-    def again(
-        self, folder: Path, wanted: set[str], files: Mapping[str, Path], configfile: Path | None, cores: int
-    ) -> rebuild.Again:
+    def again(self, folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, cores: int) -> rebuild.Again:
         """Make files again, once from the same inputs, which most forged copies have."""
         inputs = {path: file for path, file in files.items() if path not in wanted}
         known = {f"{self.run.results}/{path}": file for path, file in self.own.files.items()}
@@ -119,7 +115,7 @@ class Project:
         key = frozenset(wanted), frozenset(other.items())
         if key not in self._again:
             kept = Path(tempfile.mkdtemp(dir=self.scratch))
-            self._again[key] = kept, rebuild.again(kept, wanted, files, configfile, cores)
+            self._again[key] = kept, rebuild.again(kept, wanted, files, run, cores)
         kept, found = self._again[key]
         for path in wanted:
             if (kept / path).exists():
@@ -135,7 +131,7 @@ class Project:
 
     def says(self, forged: Side) -> compare.Comparison:
         """Compare the run with a forged copy."""
-        return compare.compared(self.own, forged, self.config, Known, self.again)
+        return compare.compared(self.own, forged, self.run, Known, self.again)
 
     @cached_property
     def evidence(self) -> Evidence:

@@ -22,6 +22,7 @@ from running import BIN
 
 from campaigns.trials import Clock, options, record, undisturbed
 from ff_memories.workflow import lock
+from ff_memories.workflow.run import DEFAULT, Run
 
 TIMES = ("/logs/", "/cost.html", ".snakemake_timestamp")
 
@@ -85,7 +86,7 @@ def state(folder: Path) -> dict[str, object]:
     names = {p.relative_to(folder).as_posix(): p for p in files}
     found = {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in names.items() if not any(t in n for t in TIMES)}
     with contextlib.chdir(folder):
-        return found | {f"dvc.lock: {name}": stage for name, stage in lock.read().items()}
+        return found | {f"dvc.lock: {name}": stage for name, stage in lock.read(Run.read(DEFAULT)).items()}
 
 
 def strike(process: subprocess.Popen, rng: random.Random) -> str:

@@ -45,20 +45,31 @@ def recorded_run(planted_run, tmp_path_factory):
     return made_once(tmp_path_factory, "recorded", lambda folder: publish(planted_run, folder))
 
 
-@pytest.fixture(scope="session")
-def recorded_transformers_run(tmp_path_factory):
-    """The same with a run whose model is a small gated one of `transformers`."""
+def recorded_of(tmp_path_factory, name):
+    """Return a project as ``recorded_run``, with a small model of `transformers` of a family."""
 
     def make(folder):
         from transformers_run import INPUTS, prepare  # the library takes seconds to load
 
         ran = folder / "ran"
         ran.mkdir()
-        prepare(ran, "llama")
+        prepare(ran, name)
         (folder / "project").mkdir()
         publish(ran, folder / "project", "small", INPUTS)
 
-    return made_once(tmp_path_factory, "transformers", make) / "project"
+    return made_once(tmp_path_factory, name, make) / "project"
+
+
+@pytest.fixture(scope="session")
+def recorded_transformers_run(tmp_path_factory):
+    """The same with a run whose model is a small gated one of `transformers`."""
+    return recorded_of(tmp_path_factory, "llama")
+
+
+@pytest.fixture(scope="session")
+def recorded_ungated_run(tmp_path_factory):
+    """The same with an ungated one."""
+    return recorded_of(tmp_path_factory, "gpt2")
 
 
 @pytest.fixture
@@ -68,7 +79,13 @@ def planted_copy(planted_run, tmp_path):
     return tmp_path / "copy"
 
 
-RUNS = {"planted_run", "planted_copy", "recorded_run", "recorded_transformers_run"}  # fixtures that run the workflow
+RUNS = {
+    "planted_run",
+    "planted_copy",
+    "recorded_run",
+    "recorded_transformers_run",
+    "recorded_ungated_run",
+}  # fixtures that run the workflow
 LEFT_OUT: Counter[str] = Counter()  # tests that were collected and not run, by their marker
 MARKERS = ("workflow", "slow", "more", "browser", "slurm", "long")
 

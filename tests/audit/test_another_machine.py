@@ -20,7 +20,7 @@ from ff_memories import tables
 from ff_memories.audit import compare, equality
 from ff_memories.audit.sides import has_rule
 from ff_memories.base.errors import UserError
-from ff_memories.workflow.config_of import config_of
+from ff_memories.workflow.opening import config_of
 from ff_memories.workflow.stages import SHARED
 
 pytestmark = pytest.mark.more

@@ -1,10 +1,12 @@
 """What the last line of `verify` and its certificate say of the sample that they rest on."""
 
 import pytest
+from pipeline import config
 
 from ff_memories.audit import certificate
 from ff_memories.audit.verify import NEEDED, Part
 from ff_memories.workflow import lock
+from ff_memories.workflow.run import Run
 
 FEW = " with a smaller sample than usual ({} of a table, not 398)"
 
@@ -34,5 +36,5 @@ def parts(**tables):
 def test_a_smaller_sample_is_told_beside_the_verdict(tables, says, monkeypatch):
     assert certificate.verdict(parts(**tables), 10) == f"VERIFIED{says} in 10.0 s"
     monkeypatch.setattr(lock, "digest", lambda *_: "")
-    made = certificate.certificate(parts(**tables), 10, "small", "surrogate", None)
+    made = certificate.certificate(parts(**tables), 10, Run(config()), "surrogate")
     assert made["verdict"] == f"verified{says}"

@@ -81,9 +81,9 @@ def sound(tmp_path_factory):
 
 def told(monkeypatch, a, b, makes="the first run's"):
     """Compare, where the rules give the first run's files, or ``makes`` nothing."""
-    monkeypatch.setattr(compare, "_here", lambda config_, both: (Run(config()), settle.NOT_TOLD))
+    monkeypatch.setattr(compare, "_lacks", lambda run, both: None)
 
-    def again(folder, wanted, files, configfile, cores):
+    def again(folder, wanted, files, run, cores):
         for path in wanted if makes else ():
             own = a / Path(path).relative_to("results/small")
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def test_a_file_that_nothing_makes_again_is_different(two, monkeypatch):
     a, b = two
     (b / "claims.json").write_text("{}")
     assert told(monkeypatch, a, b, makes="").different[0] == "claims.json: could not be made again (A)"
-    monkeypatch.setattr(compare, "_here", lambda config_, both: (None, settle.NOT_TOLD))
+    monkeypatch.setattr(compare, "_lacks", lambda run, both: settle.NOT_TOLD)
     found = compare.compare(a, b)
     assert found.answer == "different" and found.different == [f"claims.json: {settle.NOT_TOLD}"]
 
@@ -249,7 +249,7 @@ def test_an_interval_that_one_run_widens_excuses_no_number():
 @pytest.fixture
 def project(two):
     """The same project with the files that rows are recomputed from, and a record of them."""
-    run = Run(config())
+    run = Run(config(), "config/config.yaml")
     for path in at_hand.files(run):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
@@ -262,15 +262,14 @@ def project(two):
 def test_nothing_is_recomputed_from_a_model_or_a_text_that_is_not_the_recorded_one(project):
     run, (a, b) = project
     sides_ = sides.opened(a, None).__enter__(), sides.opened(b, None).__enter__()
-    where = Path("config/config.yaml")
-    assert at_hand.odd(run, where, sides_) is None and compare._here(where, sides_)[0] is not None
+    assert at_hand.odd(run, sides_) is None and compare._lacks(run, sides_) is None
     for path in at_hand.files(run):
         Path(path).write_text("another one")
-        assert at_hand.odd(run, where, sides_) == f"{path} is not the one that dvc.lock records"
-        assert compare._here(where, sides_)[0] is None and path in compare._here(where, sides_)[1]
+        assert at_hand.odd(run, sides_) == f"{path} is not the one that dvc.lock records"
+        assert path in compare._lacks(run, sides_)
         Path(path).write_text(path)
     Path(run.checkpoint).unlink()
-    assert compare._here(where, sides_) == (None, settle.NOT_TOLD)
+    assert compare._lacks(run, sides_) == settle.NOT_TOLD
 
 
 def test_nothing_is_recomputed_from_a_model_that_the_config_or_a_run_does_not_name(project):
@@ -278,15 +277,15 @@ def test_nothing_is_recomputed_from_a_model_that_the_config_or_a_run_does_not_na
     (b / "model").mkdir(exist_ok=True)
     (b / "model/info.json").write_text(json.dumps({"checkpoint_sha256": "0" * 64}))
     sides_ = [sides.opened(folder, None).__enter__() for folder in (a, b)]
-    assert "is not the model that" in at_hand.odd(Run(config()), Path("config/config.yaml"), sides_)
+    assert "is not the model that" in at_hand.odd(Run(config()), sides_)
     pinned = Run(config(model__sha256="0" * 64))
-    assert at_hand.odd(pinned, Path("config/config.yaml"), []) == "model.pt is not the one that the config names"
+    assert at_hand.odd(pinned, []) == "model.pt is not the one that the config names"
 
 
 def test_a_record_that_names_another_text_than_the_one_here_is_no_help(project):
     run, _ = project
     side = sides.Side(Path("old.lock"), "small", record={run.path("corpus", "corpus.safetensors"): "0" * 32})
-    said = at_hand.odd(run, Path("config/config.yaml"), [side])
+    said = at_hand.odd(run, [side])
     assert said == "results/small/corpus/corpus.safetensors is not the one that old.lock records"
 
 

@@ -21,6 +21,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import Part, faultless, verified, verify
 from ff_memories.cli import main
 from ff_memories.workflow import consistency, environment, lock, rebuild
+from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 
@@ -40,7 +41,7 @@ AIM = Aim(0.95, 0.05, seed=1)
 
 def check(*parts):
     said = []
-    return {part.name: part for part in verify(None, AIM, 2, list(parts), said.append)}
+    return {part.name: part for part in verify(Run.read(DEFAULT), AIM, 2, list(parts), said.append)}
 
 
 def sign_again(path):
@@ -104,13 +105,15 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
     figure = "results/planted/figures/figure4.svg"
     (here / figure).write_text((here / figure).read_text() + "<!-- nicer -->\n")
     assert check("files")["files"].faults == [f"{figure}: differs from dvc.lock"]
-    todo = [task for task in rebuild.tasks()[0] if figure in task.makes]
+    todo = [task for task in rebuild.tasks(Run.read(DEFAULT))[0] if figure in task.makes]
     (tmp_path / "again").mkdir()
-    rebuild.run(tmp_path / "again", todo, cores=2)
-    assert rebuild.compare(tmp_path / "again", todo).differ == []  # the record is right, the copy is not
+    rebuild.make(tmp_path / "again", todo, Run.read(DEFAULT), cores=2)
+    assert (
+        rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT)).differ == []
+    )  # the record is right, the copy is not
     sign_again(figure)
-    assert lock.differing() == {}
-    found = rebuild.compare(tmp_path / "again", todo)
+    assert lock.differing(Run.read(DEFAULT)) == {}
+    found = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))
     assert found.differ == [f"{figure}: the rebuilt file differs from dvc.lock"]
     assert len(found.same) == len(todo[0].makes) - 1
 
@@ -119,7 +122,7 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
 def test_a_changed_input_is_found_by_name(here, name):
     with (here / name).open("ab") as file:
         file.write(b"\n")
-    found = consistency.faults()
+    found = consistency.faults(Run.read(DEFAULT))
     assert [fault.partition(":")[0] for fault in found] == [name]
 
 
@@ -127,7 +130,7 @@ def test_a_stage_that_other_code_ran_is_found_by_name(here):
     recorded = yaml.safe_load(Path("sources.yaml").read_text(encoding="utf-8"))
     record = (here / "dvc.lock").read_text(encoding="utf-8")
     (here / "dvc.lock").write_text(record.replace(f"claims: {recorded['claims']}", "claims: 0123456789abcdef"))
-    (found,) = consistency.faults()
+    (found,) = consistency.faults(Run.read(DEFAULT))
     assert found == "dvc.lock: claims was run by other code, or with other values of the config"
 
 
@@ -147,9 +150,9 @@ def test_a_changed_text_signed_again_is_found_by_making_the_corpus_again(here, t
     with (here / "validation.txt").open("a") as file:
         file.write("red cat sings .\n")
     sign_again("validation.txt")
-    todo = [task for task in rebuild.tasks()[0] if task.rule == "corpus"]
-    rebuild.run(tmp_path, todo, cores=1)
-    found = rebuild.compare(tmp_path, todo)
+    todo = [task for task in rebuild.tasks(Run.read(DEFAULT))[0] if task.rule == "corpus"]
+    rebuild.make(tmp_path, todo, Run.read(DEFAULT), cores=1)
+    found = rebuild.compare(tmp_path, todo, Run.read(DEFAULT))
     assert sorted(fault.partition(":")[0] for fault in found.differ) == sorted(todo[0].makes)
 
 
@@ -177,8 +180,8 @@ def test_an_edited_lock_contradicts_itself_and_the_files(here, what):
     content = yaml.safe_load((here / "dvc.lock").read_text())
     edit(content["stages"])
     (here / "dvc.lock").write_text(yaml.safe_dump(content))
-    assert any(fault.startswith("dvc.lock: ") and said in fault for fault in consistency.faults())
-    assert list(lock.differing()) == ([table("values")] if what == "an output's hash" else [])
+    assert any(fault.startswith("dvc.lock: ") and said in fault for fault in consistency.faults(Run.read(DEFAULT)))
+    assert list(lock.differing(Run.read(DEFAULT))) == ([table("values")] if what == "an output's hash" else [])
 
 
 def test_what_is_not_here_is_no_fault_if_it_can_be_made_again(here):

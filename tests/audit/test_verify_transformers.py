@@ -19,6 +19,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import verified, verify
 from ff_memories.cli import main
 from ff_memories.workflow import consistency, lock
+from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 
@@ -35,7 +36,7 @@ def here(recorded_transformers_run, tmp_path, monkeypatch):
 
 
 def check(aim, *parts):
-    return {part.name: part for part in verify(None, aim, 2, list(parts), lambda part: None)}
+    return {part.name: part for part in verify(Run.read(DEFAULT), aim, 2, list(parts), lambda part: None)}
 
 
 def sign_again(path):
@@ -83,7 +84,7 @@ def test_a_sound_run_is_verified(here):
 def test_a_changed_input_is_found_by_name(here, file):
     with (here / file).open("ab") as end:
         end.write(b"\n")
-    assert [fault.partition(":")[0] for fault in consistency.faults()] == [file]
+    assert [fault.partition(":")[0] for fault in consistency.faults(Run.read(DEFAULT))] == [file]
 
 
 FAULTS = {

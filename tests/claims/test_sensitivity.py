@@ -21,6 +21,7 @@ from ff_memories.model.scope import MARKS
 from ff_memories.report.sensitivity import choices_section
 from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.variants import BASELINES, Job, changed, jobs_of
 
 OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.projection=scaled",
@@ -98,7 +99,7 @@ def test_a_job_sees_of_another_config_only_what_its_rule_declares():
 
 def test_all_steps_on_the_way_to_the_claims_can_be_run_again(planted_run, monkeypatch):
     monkeypatch.chdir(planted_run)
-    jobs = jobs_of("my.yaml", "results/planted/tables/claims.parquet", 2)
+    jobs = jobs_of(Run.read("my.yaml"), "results/planted/tables/claims.parquet", 2)
     assert {job.command[0] for job in jobs if job.rule not in BASELINES} <= set(STEPS)
     seen = set()
     for job in jobs:  # each after those it needs

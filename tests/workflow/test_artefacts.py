@@ -188,15 +188,16 @@ def test_dvc_draws_what_a_step_is_made_of(fresh):
 
 def test_a_lock_that_is_missing_or_broken_is_named(copy):
     from ff_memories.workflow import lock
+    from ff_memories.workflow.run import DEFAULT, Run
 
     here = os.getcwd()
     os.chdir(copy)
     try:
         (copy / "dvc.lock").write_text("stages: {claims: [}")
         with pytest.raises(UserError, match=r"dvc\.lock: damaged"):
-            lock.read()
+            lock.read(Run.read(DEFAULT))
         (copy / "dvc.lock").unlink()
         with pytest.raises(UserError, match="this run has not been recorded yet"):
-            lock.read()
+            lock.read(Run.read(DEFAULT))
     finally:
         os.chdir(here)

@@ -22,6 +22,7 @@ from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.workflow import stages
 from ff_memories.workflow.meaning.reached import modules, reached
+from ff_memories.workflow.run import DEFAULT, Run
 
 LIST = ROOT / "tests" / "data" / "closures.txt"
 STEPS = declaration.names()
@@ -62,7 +63,7 @@ def listing() -> str:
 
 @cache
 def rules():
-    with stages.workflow() as found:
+    with stages.workflow(Run.read(DEFAULT)) as found:
         return list(found.rules)
 
 

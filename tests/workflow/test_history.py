@@ -2,13 +2,16 @@
 
 import pytest
 import yaml
+from pipeline import config
 from projects import git
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import history
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import SHARED, is_kept
 
 MB = 1_000_000
+THE_RUN = Run(config(), "config/config.yaml")  # whose folder is the working one
 
 
 def write(path, **content):
@@ -45,10 +48,10 @@ def project(tmp_path, monkeypatch):
 
 
 def test_only_what_no_commit_has_is_new_and_neither_figures_nor_text_count(project):
-    assert history.record() == history.Record(own=9 * MB, added=2 * MB, every=59 * MB)
+    assert history.record(THE_RUN) == history.Record(own=9 * MB, added=2 * MB, every=59 * MB)
     git(project, "rm", "-q", "--cached", "artefacts/files/md5/aa/01")
     git(project, "commit", "-qm", "removed again")
-    assert history.record().added == 2 * MB, "what a later commit removed is still in the history"
+    assert history.record(THE_RUN).added == 2 * MB, "what a later commit removed is still in the history"
 
 
 @pytest.mark.parametrize("size, says", [(21, "21.0 MB are new .*a run may add 20 MB"), (4, "61.0 MB; 60 MB at most")])
@@ -56,7 +59,7 @@ def test_a_record_that_is_too_large_is_refused(project, size, says):
     text = (project / "dvc.lock").read_text()
     (project / "dvc.lock").write_text(text.replace(f"size: {2 * MB}", f"size: {size * MB}"))
     with pytest.raises(UserError, match=says):
-        history.record()
+        history.record(THE_RUN)
 
 
 def test_figures_may_be_shared_but_no_copy_is_kept_of_them():

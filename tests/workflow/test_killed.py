@@ -10,9 +10,11 @@ import time
 import psutil
 import pytest
 from dvc.lock import make_lock
+from pipeline import config
 from running import BIN, ROOT, snakemake
 
 from ff_memories.workflow import at_work, dvc, lock, processes
+from ff_memories.workflow.run import Run
 
 pytestmark = pytest.mark.more
 
@@ -186,6 +188,7 @@ def a_lock(*names, digit="0"):
 
 
 LOCK = a_lock("one", "two")
+THE_RUN = Run(config(), "config/config.yaml")  # whose folder is the working one
 
 
 @pytest.mark.parametrize("cut", [0, len(LOCK) // 2, LOCK.index("- path") + 4, LOCK.index("  two:")])
@@ -194,10 +197,10 @@ def test_a_lock_that_dvc_was_killed_over_is_put_back(tmp_path, monkeypatch, cut)
     path, copy = tmp_path / "dvc.lock", tmp_path / ".dvc" / "tmp" / "dvc.lock.kept"
     (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: make one}, two: {cmd: make two}}")
     path.write_text(LOCK)
-    with lock.kept():
+    with lock.kept(THE_RUN):
         assert copy.read_text() == LOCK
         path.write_text(LOCK[:cut])  # and nothing of this process would run any more
-        lock.repair()
+        lock.repair(THE_RUN)
         assert path.read_text() == LOCK
 
 
@@ -219,7 +222,7 @@ def test_a_whole_lock_stays(tmp_path, monkeypatch, kept, declared, left):
     (tmp_path / "dvc.yaml").write_text(f"stages: {{{stages}}}")
     copy.write_text(kept)
     path.write_text(left)
-    lock.repair()
+    lock.repair(THE_RUN)
     assert path.read_text() == left
     assert not copy.exists()
 

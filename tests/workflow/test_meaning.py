@@ -356,7 +356,8 @@ def project(recorded_run, tmp_path_factory):
 SNAKEMAKES = """
 import json
 from ff_memories.workflow import stages
-with stages.workflow() as found:
+from ff_memories.workflow.run import DEFAULT, Run
+with stages.workflow(Run.read(DEFAULT)) as found:
     jobs = list(found.dag.needrun_jobs())
     own = [job for job in jobs if found.dag.reason(job).params_changed or found.dag.reason(job).code_changed]
     print(json.dumps([sorted({stages.stage_of(job) for job in part if job.output}) for part in (own, jobs)]))

@@ -15,6 +15,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.figures.registry import DRAWN
 from ff_memories.workflow import crate, environment, lock, provenance, tree
+from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 
@@ -30,7 +31,7 @@ def here(recorded_run, tmp_path, monkeypatch):
 
 
 def test_a_stage_has_all_that_its_outputs_follow_from(here):
-    stages = provenance.read()
+    stages = provenance.read(Run.read(DEFAULT))
     figure = stages["figure-figure4"]
     assert figure.rule == "figure"
     assert figure.jobs[0].command.startswith("ff-memories step figure --figure figure4 ")
@@ -69,7 +70,7 @@ def test_why_ends_at_the_raw_inputs(here, capsys):
 def test_why_says_what_is_not_as_recorded_and_what_is_not_here(here, capsys):
     Path(FIGURE).write_text("another")
     Path("train.txt").unlink()
-    shown = "\n".join(tree.tree(provenance.read(), FIGURE, brief=True))
+    shown = "\n".join(tree.tree(provenance.read(Run.read(DEFAULT)), FIGURE, brief=True))
     assert "(DIFFERS from the record)" in shown.splitlines()[0]
     assert "train.txt" in next(line for line in shown.splitlines() if "(missing)" in line)
     assert "took" not in shown
@@ -77,27 +78,27 @@ def test_why_says_what_is_not_as_recorded_and_what_is_not_here(here, capsys):
 
 def test_a_file_of_no_run_is_refused_with_what_was_meant(here):
     with pytest.raises(UserError, match=r"did you mean results/planted/figures/figure4\.svg"):
-        list(tree.tree(provenance.read(), "results/planted/figure4.svg"))
+        list(tree.tree(provenance.read(Run.read(DEFAULT)), "results/planted/figure4.svg"))
 
 
 def test_times_and_machines_are_kept_for_a_clone_that_has_no_logs(here):
-    assert provenance.keep() == Path("provenance.json")
-    before = provenance.read()
+    assert provenance.keep(Run.read(DEFAULT)) == Path("provenance.json")
+    before = provenance.read(Run.read(DEFAULT))
     shutil.rmtree("results/planted/logs")
-    assert provenance.read() == before
+    assert provenance.read(Run.read(DEFAULT)) == before
     first = Path("provenance.json").read_bytes()
-    provenance.keep()
+    provenance.keep(Run.read(DEFAULT))
     assert Path("provenance.json").read_bytes() == first
 
 
 def test_kept_times_are_not_those_of_other_outputs(here):
-    provenance.keep()
+    provenance.keep(Run.read(DEFAULT))
     shutil.rmtree("results/planted/logs")
     kept = json.loads(Path("provenance.json").read_text())
     kept["stages"]["values"]["outputs"]["results/planted/tables/values.parquet"] = "0" * 32
     Path("provenance.json").write_text(json.dumps(kept))
-    assert provenance.read()["values"].jobs[0].seconds is None
-    assert "time and machine unknown" in "\n".join(tree.tree(provenance.read(), FIGURE))
+    assert provenance.read(Run.read(DEFAULT))["values"].jobs[0].seconds is None
+    assert "time and machine unknown" in "\n".join(tree.tree(provenance.read(Run.read(DEFAULT)), FIGURE))
 
 
 def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
@@ -154,7 +155,7 @@ sys.exit("\\n".join(f"{i.check.identifier} {i.message}" for i in found.get_issue
 
 @pytest.mark.long
 def test_a_crate_is_a_valid_provenance_run_crate(here, tmp_path):
-    crate.build(provenance.read(), None, "surrogate").write(tmp_path / "crate")
+    crate.build(provenance.read(Run.read(DEFAULT)), Run.read(DEFAULT), "surrogate").write(tmp_path / "crate")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     install = [python, "-m", "pip", "install", "--quiet", "roc-validator==0.13.0", "rocrate==0.16.0"]

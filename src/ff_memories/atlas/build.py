@@ -26,7 +26,7 @@ from ff_memories.model.scope import ABOUT
 from ff_memories.report import atlas
 from ff_memories.report.outline import SECTIONS
 from ff_memories.report.wording import listed
-from ff_memories.workflow import config_of
+from ff_memories.workflow import opening
 
 PAGE, FIGURES = "atlas.html", "figures"
 UNKNOWN = "unknown"
@@ -128,8 +128,8 @@ def _said(
     sources: dict[str, list[str]] = {}
     for member in members:
         if member.resolved is not None:
-            beside = member.known_from == f"results/{member.name}/{config_of.BESIDE}"
-            file = f"{config_of.BESIDE} in the run's own folder" if beside else member.known_from
+            beside = member.known_from == f"results/{member.name}/{opening.BESIDE}"
+            file = f"{opening.BESIDE} in the run's own folder" if beside else member.known_from
             sources.setdefault(file, []).append(_quoted(member))
     if sources:
         notes.append(f"Settings: {listed([f'{listed(own)} from {file}' for file, own in sources.items()])}.")

@@ -8,8 +8,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import Config, load, parse, read_yaml
 from ff_memories.exports.published import without_folders
 from ff_memories.workflow import lock
-from ff_memories.workflow.config_of import configs
 from ff_memories.workflow.finished import same_model
+from ff_memories.workflow.opening import configs
 
 LOCKS = ("dvc.lock", "runs/*/dvc.lock")
 

@@ -3,14 +3,12 @@
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from ff_memories.audit import sides
 from ff_memories.audit.sides import Side
 from ff_memories.base.errors import UserError
 from ff_memories.inputs import model_folder
 from ff_memories.workflow import lock
-from ff_memories.workflow.config_of import option_of
 from ff_memories.workflow.run import Run
 
 
@@ -31,7 +29,7 @@ def lacking(run: Run) -> str | None:
     return next((path for path in files(run) if not os.path.exists(path)), None)
 
 
-def odd(run: Run, config: Path, both: Iterable[Side]) -> str | None:
+def odd(run: Run, both: Iterable[Side]) -> str | None:
     """Say which of these files is not the one of the config, of a record of the run, or of what either run measured."""
     for path, wanted in _pinned(run):
         if lock.digest(path, "sha256") != wanted:
@@ -41,10 +39,9 @@ def odd(run: Run, config: Path, both: Iterable[Side]) -> str | None:
     except UserError as error:
         return str(error).partition("\n")[0]
     both = list(both)
-    own = lock.path_of(option_of(config))
     records = {str(side.given): side.record for side in both if side.record}
-    if own.is_file():
-        records[str(own)] = sides.outputs(own, ("deps", "outs"))
+    if run.dvc_lock.is_file():
+        records[str(run.dvc_lock)] = sides.outputs(run.dvc_lock, ("deps", "outs"))
     for where, record in records.items():
         for path in files(run):
             if path in record and lock.digest(path) != record[path]:

@@ -12,6 +12,7 @@ from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.report.wording import counted
 from ff_memories.workflow import lock
+from ff_memories.workflow.run import Run
 
 SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
 
@@ -47,7 +48,7 @@ def _with_few(parts: list[Part]) -> str:
     return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {Aim().rows})"
 
 
-def certificate(parts: list[Part], seconds: float, run: str, scope: str, configfile: Path | None) -> dict[str, Any]:
+def certificate(parts: list[Part], seconds: float, run: Run, scope: str) -> dict[str, Any]:
     """Return all findings as data."""
     return {
         "certificate": "ff-memories verify",
@@ -55,12 +56,12 @@ def certificate(parts: list[Part], seconds: float, run: str, scope: str, configf
         "verdict": f"verified{_with_few(parts)}" if verified(parts) else "not verified",
         "faultless": faultless(parts),
         "not_checked": unchecked(parts),
-        "run": run,
+        "run": run.config.run,
         "model": scope,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
         "commit": commit(),
-        "dvc_lock_sha256": lock.digest(lock.path_of(configfile), "sha256"),
+        "dvc_lock_sha256": lock.digest(run.dvc_lock, "sha256"),
         "machine": hardware(),
         "parts": {
             part.name: {"summary": part.line, "notes": part.notes, "faults": part.faults, **part.data} for part in parts

@@ -22,10 +22,9 @@ from ff_memories.audit.settle import SIDES, Settler
 from ff_memories.audit.sides import Side
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
-from ff_memories.config import load
 from ff_memories.report.wording import counted
 from ff_memories.workflow import rebuild
-from ff_memories.workflow.config_of import config_of
+from ff_memories.workflow.opening import run_of
 from ff_memories.workflow.run import Run
 
 
@@ -85,20 +84,20 @@ def coarser(precisions: tuple[Precision, Precision]) -> Precision:
     return max(precisions, key=ROUNDOFF.__getitem__)
 
 
-def compare(a: Path, b: Path, configfile: Path | None = None) -> Comparison:
+def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
     """Compare two runs. Each is a run's folder, or a ``dvc.lock`` with its tables in DVC's cache.
 
     Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
     different.
 
     Args:
-        configfile: the config of both runs; default: each run's own, found by the run's name.
+        run: what both are runs of; default: what each one's name says.
     """
     if a.exists() and b.exists() and a.resolve() == b.resolve():
         raise UserError(f"{a} and {b} are the same run", "name two runs")
-    with sides.opened(a, configfile) as first, sides.opened(b, configfile) as second:
+    with sides.opened(a, run) as first, sides.opened(b, run) as second:
         _refuse_unlike(first, second)
-        return compared(first, second, configfile)
+        return compared(first, second, run)
 
 
 def _refuse_unlike(a: Side, b: Side) -> None:
@@ -113,11 +112,12 @@ def _refuse_unlike(a: Side, b: Side) -> None:
 
 
 def compared(
-    a: Side, b: Side, configfile: Path | None, settler: type[Settler] = Settler, again: Again = rebuild.again
+    a: Side, b: Side, given: Run | None, settler: type[Settler] = Settler, again: Again = rebuild.again
 ) -> Comparison:
     """Compare two runs by their files.
 
     Args:
+        given: what both are runs of; default: what each one's name says.
         settler, again: what recomputes rows, and what makes files again.
     """
     both: dict[equality.Side, Side] = {"a": a, "b": b}
@@ -135,17 +135,18 @@ def compared(
         for name, file in own.tables().items():
             if name in todo and not tables.in_order(file, outcomes[name].table):
                 outcomes[name].different.append(f"{name}: its rows are not in the order of their key ({side.upper()})")
-    config = configfile or config_of(a.run) or config_of(b.run)
+    runs = [given or run_of(side.run) for side in (a, b)]
+    run = runs[0] or runs[1]
     out = Comparison(False, {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()})
     out.precisions = precisions
-    out.others += _of_other_precision(a, b, precisions, configfile)
+    out.others += _of_other_precision((a, b), precisions, runs)
     drawn = _others(out, a, b)
     if not out.different:  # else the answer is known, without the model
-        run, not_told = _here(config, (a, b))
-        known = settler(run, frames, limits, not_told)
+        not_told = _lacks(run, (a, b))
+        known = settler(None if not_told else run, frames, limits, not_told or NOT_TOLD)
         known.settle(outcomes)
         if not out.different:
-            out.others += made_again.check(outcomes, both, known, config, again, drawn)
+            out.others += made_again.check(outcomes, both, known, again, drawn)
     out.drawn = len(drawn)
     if all("tables/claims" in frames[side] for side in SIDES):
         claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
@@ -193,15 +194,12 @@ def _same(side: Side, limits: tolerances.Tolerances, but: set[str]) -> dict[str,
     return found
 
 
-def _here(config: Path | None, both: tuple[Side, Side]) -> tuple[Run | None, str]:
-    """Return the run of a config if the recorded model and text are here to recompute rows from, and else why not."""
-    if config is None:
-        return None, NOT_TOLD
-    run = Run(load(config).model_dump(), str(config))
-    if at_hand.lacking(run) is not None:
-        return None, NOT_TOLD
-    said = at_hand.odd(run, config, both)
-    return (run, NOT_TOLD) if said is None else (None, f"different, or a near-tie: {said}, so nothing was recomputed")
+def _lacks(run: Run | None, both: tuple[Side, Side]) -> str | None:
+    """Return why rows cannot be recomputed; ``None`` if the recorded model and text are here."""
+    if run is None or at_hand.lacking(run) is not None:
+        return NOT_TOLD
+    said = at_hand.odd(run, both)
+    return said and f"different, or a near-tie: {said}, so nothing was recomputed"
 
 
 def _others(found: Comparison, a: Side, b: Side) -> list[str]:
@@ -256,15 +254,14 @@ def _precision(side: Side) -> Precision:
 
 
 def _of_other_precision(
-    a: Side, b: Side, stated: tuple[Precision, Precision], configfile: Path | None
+    both: tuple[Side, Side], stated: tuple[Precision, Precision], runs: list[Run | None]
 ) -> Iterator[str]:
-    """Yield which run states another precision than its config; the limits follow from what the files state.
+    """Yield which side states another precision than its run's config; the limits follow from what the files state.
 
-    A run without a config must state that of the other run.
+    A side without a config must state that of the other.
     """
-    configs = [configfile or config_of(side.run) for side in (a, b)]
-    wanted = [None if config is None else load(config).extraction.precision for config in configs]
-    for side, says, own, other in zip((a, b), stated, wanted, reversed(wanted), strict=True):
+    wanted = [None if run is None else run.config.extraction.precision for run in runs]
+    for side, says, own, other in zip(both, stated, wanted, reversed(wanted), strict=True):
         right = own or other or stated[0]
         if says != right:
             whose = f"its config says {right}" if own else f"the other run is in {right}, and no config says otherwise"

@@ -8,6 +8,7 @@ from ff_memories.audit.compare import page as lines
 from ff_memories.base import machine
 from ff_memories.base.templates import environment
 from ff_memories.workflow import lock, provenance
+from ff_memories.workflow.run import Run
 
 PAGE = "recomputed.html"  # next to the report, which shows it if it exists
 
@@ -30,13 +31,13 @@ def here(path: str, known: dict[str, str]) -> bool:
     return bool(files) and all(known.get(file) == lock.digest(file) for file in files)
 
 
-def machines(results: str, configfile: Path | None) -> tuple[list[str], list[str]]:
+def machines(run: Run) -> tuple[list[str], list[str]]:
     """Return in words the machine that recorded a run and the machine that computed it here, if known.
 
     Of several machines, it is the one with the longest description, which ran the model.
     """
-    recorded = {job.machine for stage in provenance.read(configfile).values() for job in stage.jobs}
-    return _most(recorded), _most({machine.of(log) for log in _logs(results)})
+    recorded = {job.machine for stage in provenance.read(run).values() for job in stage.jobs}
+    return _most(recorded), _most({machine.of(log) for log in _logs(run.results)})
 
 
 def _most(known: set[str]) -> list[str]:

@@ -17,21 +17,19 @@ from ff_memories.audit.equality import Side as Letter
 from ff_memories.audit.settle import SIDES, Settler
 from ff_memories.audit.sides import Side
 from ff_memories.workflow import lock, rebuild
-from ff_memories.workflow.config_of import option_of
 from ff_memories.workflow.run import Run
 
-Again = Callable[[Path, set[str], Mapping[str, Path], Path | None, int], rebuild.Again]
+Again = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Again]
 
 
 def check(
-    outcomes: dict[str, Outcome], both: dict[Letter, Side], settler: Settler, config: Path | None,
+    outcomes: dict[str, Outcome], both: dict[Letter, Side], settler: Settler,
     again: Again = rebuild.again, drawn: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """Make the tables that differ again, from either run's tables; what cannot be made again is a difference.
 
     Args:
         outcomes: {name: outcome} of all tables.
-        config: the runs' config; ``None`` if their model and text are not here.
         again: what makes files again.
         drawn: other files that follow from tables and that differ.
 
@@ -39,7 +37,7 @@ def check(
         The differences of these other files.
     """
     todo = {name: outcome for name, outcome in outcomes.items() if outcome.follows and not outcome.different}
-    if config is None or settler.run is None:
+    if settler.run is None:
         for outcome in todo.values():
             outcome.different.append(f"{outcome.name.removeprefix('tables/')}: {settler.not_told}")
         return [f"{path}: {settler.not_told}" for path in drawn]
@@ -52,7 +50,7 @@ def check(
     others = {name: todo[name] for name in sorted(todo.keys() - counts - labels)}
     found: list[str] = []
     for side in SIDES if others or drawn else ():
-        found += _by_rules(others, drawn, side, both[side], settler.known_run, config, again)
+        found += _by_rules(others, drawn, side, both[side], settler.known_run, again)
     return found
 
 
@@ -77,7 +75,7 @@ def _labels(todo: dict[str, Outcome], model: str, settler: Settler) -> None:
 
 
 def _by_rules(
-    todo: dict[str, Outcome], drawn: Sequence[str], letter: Letter, side: Side, run: Run, config: Path, again: Again
+    todo: dict[str, Outcome], drawn: Sequence[str], letter: Letter, side: Side, run: Run, again: Again
 ) -> Iterator[str]:
     """Compare tables and other files with those that the rules make again from a run's tables."""
     wanted = {f"{run.results}/{name}.parquet": name for name in todo}
@@ -85,7 +83,7 @@ def _by_rules(
     files = {path: Path(path) for path in at_hand.made(run)}
     files |= {f"{run.results}/{path}": file for path, file in side.files.items()}
     with tempfile.TemporaryDirectory(prefix="ff-memories-compare-") as folder:
-        made = again(Path(folder), wanted.keys() | other.keys(), files, option_of(config), os.cpu_count() or 1)
+        made = again(Path(folder), wanted.keys() | other.keys(), files, run, os.cpu_count() or 1)
         for path, name in (wanted | other).items():
             file, said = Path(folder, path), ""
             if path in made.lacking:

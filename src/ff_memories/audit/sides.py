@@ -12,7 +12,8 @@ from ff_memories.audit import equality
 from ff_memories.base.errors import UserError
 from ff_memories.tables import TABLES
 from ff_memories.workflow import dvc, lock
-from ff_memories.workflow.config_of import config_of, option_of
+from ff_memories.workflow.opening import run_of
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import SHARED
 
 OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
@@ -64,12 +65,12 @@ def has_rule(path: str) -> bool:
 
 
 @contextmanager
-def opened(given: Path, config: Path | None) -> Iterator[Side]:
+def opened(given: Path, run: Run | None) -> Iterator[Side]:
     """Yield a run's files.
 
     Args:
         given: the run's folder or a dvc.lock; of a dvc.lock in its place, files that are missing are fetched.
-        config: the run's config, if the user named it.
+        run: the run, if the user named its config.
 
     Raises:
         UserError: it is neither, or DVC's cache lacks its tables.
@@ -77,7 +78,7 @@ def opened(given: Path, config: Path | None) -> Iterator[Side]:
     if given.is_dir():
         yield _folder(given)
     elif given.is_file():
-        yield _recorded(given, config)
+        yield _recorded(given, run)
     else:
         raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
 
@@ -97,7 +98,7 @@ def _folder(given: Path) -> Side:
     return side
 
 
-def _recorded(given: Path, config: Path | None) -> Side:
+def _recorded(given: Path, run: Run | None) -> Side:
     side = Side(given, "", record=outputs(given, ("deps", "outs")))
     for path, md5 in outputs(given).items():
         if match := OWN.match(path):
@@ -106,9 +107,9 @@ def _recorded(given: Path, config: Path | None) -> Side:
                 side.digests[match[2]] = md5
     if not side.digests:
         raise UserError(f"{given}: has no tables of a run", GIVE)
-    own = config or config_of(side.run)
-    if own is not None and given.resolve() == lock.path_of(option_of(own)).resolve():
-        _fetch(side, option_of(own))
+    own = run or run_of(side.run)
+    if own is not None and given.resolve() == own.dvc_lock.resolve():
+        _fetch(own)
     for path, md5 in side.digests.items():
         held = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
         if held and not md5.endswith(".dir"):
@@ -132,12 +133,12 @@ def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
         raise UserError(f"{path}: neither a run's folder nor a dvc.lock", GIVE) from None
 
 
-def _fetch(side: Side, configfile: Path | None) -> None:
+def _fetch(run: Run) -> None:
     """Fetch a run's recorded tables into DVC's cache, without touching the run's files."""
     lacking = set()
-    for path, (stage, md5) in lock.outputs(configfile).items():
+    for path, (stage, md5) in lock.outputs(run).items():
         match = OWN.match(path)
         if match and table_of(match[2]) and not (CACHES[0] / md5[:2] / md5[2:]).is_file():
             lacking.add(stage)
     if lacking:
-        dvc.call("fetch", "--quiet", *dvc.addresses(sorted(lacking), configfile))
+        dvc.call("fetch", "--quiet", *dvc.addresses(sorted(lacking), run))

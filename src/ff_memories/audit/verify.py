@@ -18,12 +18,10 @@ from ff_memories.audit import audit, compare, computed, rests
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.config import load
 from ff_memories.report.wording import counted
 from ff_memories.workflow import consistency, environment, lock, rebuild
-from ff_memories.workflow.configfile import option
 from ff_memories.workflow.run import Run
-from ff_memories.workflow.stages import DEFAULT, is_kept
+from ff_memories.workflow.stages import is_kept
 
 EXTRA = ("transformers", "tokenizers")  # what the extra `hf` installs
 INSTALL = "pip install -c constraints.txt -e '.[hf]'"
@@ -64,7 +62,7 @@ class Overlay:
 class Check:
     """The run to check, and how thoroughly to check it."""
 
-    configfile: Path | None
+    run: Run
     aim: Aim
     cores: int
     folder: Path
@@ -73,7 +71,7 @@ class Check:
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
         """The jobs that can run again here, and the inputs that the others lack."""
-        return rebuild.tasks(self.configfile, without=self.unreadable)
+        return rebuild.tasks(self.run, wanted=lambda task: not self.unreadable & {*task.reads, *task.makes})
 
     @cached_property
     def unreadable(self) -> frozenset[str]:
@@ -83,13 +81,8 @@ class Check:
     @cached_property
     def own(self) -> frozenset[str]:
         """The outputs that differ from the record because this machine computed them."""
-        differing, known = lock.differing(self.configfile), computed.digests(self.run.results)
+        differing, known = lock.differing(self.run), computed.digests(self.run.results)
         return frozenset(path for path in differing if computed.here(path, known))
-
-    @property
-    def run(self) -> Run:
-        path = self.configfile or DEFAULT
-        return Run(load(path).model_dump(), str(path))
 
 
 def lacks_hf(run: Run) -> bool:
@@ -97,11 +90,11 @@ def lacks_hf(run: Run) -> bool:
     return run.is_transformer and any(find_spec(name) is None for name in EXTRA)
 
 
-def verify(configfile: Path | None, aim: Aim, cores: int, parts: list[str], say: Callable[[Part], None]) -> list[Part]:
+def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[Part], None]) -> list[Part]:
     """Check a run, and return the parts in order; call ``say`` with each part when it is done."""
     done = []
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
-        check = Check(configfile, aim, cores, Path(folder))
+        check = Check(run, aim, cores, Path(folder))
         for name in PARTS:
             wanted = name in parts or (name == "recomputed" and "files" in parts)  # excused files must be equal
             part = CHECKS[name](check) if wanted else None
@@ -137,9 +130,9 @@ def verified(parts: list[Part]) -> bool:
 
 
 def _record(check: Check) -> Part:
-    recorded = lock.read(check.configfile)
-    faults = consistency.faults(check.configfile)
-    where = lock.path_of(check.configfile)
+    recorded = lock.read(check.run)
+    faults = consistency.faults(check.run)
+    where = check.run.dvc_lock
     line = f"{where}: {len(recorded)} stages, all made from the sources, inputs and parameters here"
     if faults:
         line = f"{where}: {len(recorded)} stages, {len(faults)} mismatches"
@@ -147,13 +140,13 @@ def _record(check: Check) -> Part:
 
 
 def _files(check: Check) -> Part:
-    recorded, where = lock.outputs(check.configfile), lock.path_of(check.configfile)
+    recorded, where = lock.outputs(check.run), check.run.dvc_lock
     present = {path for path in recorded if os.path.exists(path)}
-    differing = lock.differing(check.configfile).keys() - check.own
+    differing = lock.differing(check.run).keys() - check.own
     remade = {path for task in check.again[0] for path in task.makes}
     faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     absent = sorted(recorded.keys() - present)
-    again = f"run dvc pull to get it, or snakemake{option(check.configfile)} -- FILE to make it"
+    again = f"run dvc pull to get it, or snakemake{check.run.option} -- FILE to make it"
     faults += [f"{p}: missing; {again.replace('FILE', p)}" for p in absent if p not in remade and is_kept(p)]
     private = [path for path in absent if path not in remade and not is_kept(path)]
     notes = [f"missing, to be rebuilt below: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
@@ -175,8 +168,8 @@ def _recomputed(check: Check) -> Part | None:
     if not check.own:
         page.unlink(missing_ok=True)
         return None
-    found = compare.compare(lock.path_of(check.configfile), Path(check.run.results), check.configfile)
-    made, here = computed.machines(check.run.results, check.configfile)
+    found = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
+    made, here = computed.machines(check.run)
     notes = [found.summary] if found.answer == "equal" else []
     notes += [f"recorded on {machine}" for machine in made] + [f"computed here on {machine}" for machine in here]
     part = Part("recomputed", f"{found.answer} to the record", notes, found.different, compare.data(found))
@@ -188,8 +181,8 @@ def _recomputed(check: Check) -> Part | None:
 
 def _rebuilt(check: Check) -> Part:
     todo, lacking = check.again
-    rebuild.run(check.folder, todo, check.configfile, check.cores)
-    found = rebuild.compare(check.folder, todo, check.configfile, check.own)
+    rebuild.make(check.folder, todo, check.run, check.cores)
+    found = rebuild.compare(check.folder, todo, check.run, check.own)
     total = len(found.same) + len(found.differ)
     line = f"{len(found.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in lacking]
@@ -258,7 +251,7 @@ def _verdicts(check: Check) -> Part | None:
 def _beside(check: Check) -> list[tuple[str, str]]:
     """Return the measured files that no verdict rests on and that the audit does not recompute, and why."""
     made = {path for task in check.again[0] for path in task.makes}
-    left = [path.removeprefix(f"{check.run.results}/") for path in lock.outputs(check.configfile) if path not in made]
+    left = [path.removeprefix(f"{check.run.results}/") for path in lock.outputs(check.run) if path not in made]
     whole = "only all of the training text tells, so only its bounds were checked"
     return [("firing", whole)] * ("tables/firing.parquet" in left) + [
         (path, "it takes as long as the run") for path in left if path.startswith(("sensitivity/", "tables/released"))

@@ -2,15 +2,15 @@
 
 import argparse
 
-from ff_memories.workflow import provenance
+from ff_memories.workflow import opening, provenance
 from ff_memories.workflow.adopt import adopt
-from ff_memories.workflow.configfile import argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    argument(parser)
+    opening.argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    print("adopted: " + (", ".join(adopt(args.configfile)) or "nothing new"))
-    provenance.keep(args.configfile)  # times and machines, which no artefact contains
+    run_ = opening.opened(args.configfile)
+    print("adopted: " + (", ".join(adopt(run_)) or "nothing new"))
+    provenance.keep(run_)  # times and machines, which no artefact contains

@@ -9,20 +9,20 @@ import argparse
 import json
 from pathlib import Path
 
-from ff_memories.workflow import configfile as runs
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", type=Path, metavar="A", help="a run's folder, or a dvc.lock")
     parser.add_argument("b", type=Path, metavar="B", help="the other run")
-    runs.argument(parser)
+    parser.add_argument("--configfile", type=Path, help="the config of both runs; default: each run's own, by its name")
     parser.add_argument("--strict", action="store_true", help="accept only identical runs")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     from ff_memories.audit.compare import compare, data, page
+    from ff_memories.workflow import opening
 
-    found = compare(args.a, args.b, args.configfile)
+    run_ = opening.opened(args.configfile) if args.configfile else None
+    found = compare(args.a, args.b, run_)
     print(json.dumps(data(found), indent=1) if args.json else "\n".join(page(found)))
     return 0 if found.answer == "identical" or (found.answer == "equal" and not args.strict) else 1

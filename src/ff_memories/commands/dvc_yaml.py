@@ -2,17 +2,18 @@
 
 import argparse
 
-from ff_memories.workflow import stages
-from ff_memories.workflow.configfile import argument
+from ff_memories.workflow import dvc, opening, stages
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    argument(parser)
+    opening.argument(parser)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with status 2 if they differ")
 
 
 def run(args: argparse.Namespace) -> None:
+    run_ = opening.opened(args.configfile)
     if args.check:
-        stages.check(args.configfile)
+        stages.check(run_)
     else:
-        print(stages.write(args.configfile))
+        dvc.look_at(run_)
+        print(stages.write(run_))

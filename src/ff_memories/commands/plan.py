@@ -17,7 +17,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
-from ff_memories.config import Config, read_yaml
+from ff_memories.config import Config
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import hub, model_folder, registry
 from ff_memories.inputs.fetch import missing
@@ -26,14 +26,14 @@ from ff_memories.model import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.report.cost import Cost, costs
 from ff_memories.report.wording import looked_at
-from ff_memories.workflow import estimate
+from ff_memories.workflow import estimate, opening
 from ff_memories.workflow.run import Run
 
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument("--threads", type=threads, default=min(4, os.cpu_count() or 1), help="CPU threads per job")
     parser.add_argument(
         "--devices",
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = opening.opened(args.configfile)
     run_.check_inputs()
     config, device = run_.config, chosen_device(run_.config.execution.device)
     sources = {kind: run_.source(kind) for kind in ("text", "model", "pipeline")}

@@ -2,13 +2,12 @@
 
 import argparse
 
-from ff_memories.workflow import history
-from ff_memories.workflow.configfile import argument
+from ff_memories.workflow import history, opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    argument(parser)
+    opening.argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    print(history.record(args.configfile))
+    print(history.record(opening.opened(args.configfile)))

@@ -2,16 +2,16 @@
 
 import argparse
 
-from ff_memories.workflow.configfile import argument
+from ff_memories.workflow import opening
 from ff_memories.workflow.restore import restore
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    argument(parser)
+    opening.argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    found = restore(args.configfile)
+    found = restore(opening.opened(args.configfile))
     if found.again:
         print("rebuilt: " + ", ".join(found.again))
     if found.new:

@@ -14,14 +14,14 @@ from ff_memories.base import memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.options import whole
-from ff_memories.config import read_yaml
 from ff_memories.corpus import store
 from ff_memories.memories import batching, trigger_table, triggers
+from ff_memories.workflow import opening
 from ff_memories.workflow.run import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument("--layer", type=int, required=True, help="layer, from 1")
     parser.add_argument(
         "--key",
@@ -35,12 +35,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = opening.opened(args.configfile)
     weights = run_.path("model", "model.safetensors")
     if not Path(weights).exists():
         raise UserError(
             f"{weights}: no such file",
-            f"run snakemake {weights} --configfile {args.configfile}",
+            f"run snakemake {weights}{run_.option}",
         )
     model = api.load_model(weights, run_.dictionary)
     wanted = [memories.read(key) for key in args.key]

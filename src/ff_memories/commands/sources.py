@@ -6,13 +6,12 @@ record. A comment, a docstring or a help text does not change it; `dvc repro` ru
 
 import argparse
 
-from ff_memories.workflow import stages
-from ff_memories.workflow.configfile import argument
+from ff_memories.workflow import opening, stages
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    argument(parser)
+    opening.argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    print(stages.write_sources(args.configfile))
+    print(stages.write_sources(opening.opened(args.configfile)))

@@ -19,14 +19,15 @@ from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.model.info import read_info
 from ff_memories.report.trace.lines import lines
 from ff_memories.report.trace.page import page
-from ff_memories.workflow.finished import finished
+from ff_memories.workflow import opening
+from ff_memories.workflow.finished import refuse_unfinished
 
 DASH = "-"  # standard input or output
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", metavar="TEXT", help="the text, in quotes")
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument("--file", type=Path, help="read the text from this file; - reads standard input")
     parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write; - is standard output")
     parser.add_argument(
@@ -52,10 +53,10 @@ def run(args: argparse.Namespace) -> None:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
-    run_ = finished(args.configfile)
+    refuse_unfinished(run_ := opening.opened(args.configfile))
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
     if not weights.exists():
-        raise UserError(f"{weights}: no such file", f"run snakemake {weights} --configfile {args.configfile}")
+        raise UserError(f"{weights}: no such file", f"run snakemake {weights}{run_.option}")
     chosen = run_.resolved
     if chosen["corpus"]["tokenizer"] == "moses":
         text = " ".join(moses.tokenizer()(text))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.options import threads, whole
-from ff_memories.workflow import configfile as runs
+from ff_memories.workflow import opening
 
 ABOUT = {  # scope -> whose results these are
     "paper": "the paper's own model",
@@ -25,7 +25,7 @@ ABOUT = {  # scope -> whose results these are
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    runs.argument(parser)
+    opening.argument(parser)
     parser.add_argument("--confidence", type=float, default=Aim.confidence, help="confidence of the audit")
     parser.add_argument(
         "--share", type=float, default=Aim.share, help="largest share of wrong rows that may go unnoticed"
@@ -49,27 +49,21 @@ def run(args: argparse.Namespace) -> int:
     from ff_memories.audit.verify import PARTS, faultless, verified, verify
     from ff_memories.base.errors import UserError
     from ff_memories.base.files import write_whole
-    from ff_memories.config import load
     from ff_memories.model.info import read_info
-    from ff_memories.workflow.run import Run
-    from ff_memories.workflow.stages import DEFAULT
 
     if unknown := set(args.only or ()) - set(PARTS):
         raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
     drawn = args.seed is None
     aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn)
-    configfile = args.configfile or DEFAULT
-    given = Run(load(configfile).model_dump(), str(configfile))
-    scope = read_info(given.path("model", "info.json"))["scope"]
-    print(f"{given.results}, {ABOUT[scope]}", flush=True)
+    run_ = opening.opened(args.configfile)
+    scope = read_info(run_.path("model", "info.json"))["scope"]
+    print(f"{run_.results}, {ABOUT[scope]}", flush=True)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so temporary files go
     begun = time.monotonic()
-    parts = verify(
-        args.configfile, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True)
-    )
+    parts = verify(run_, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True))
     seconds = time.monotonic() - begun
     print(verdict(parts, seconds))
     if args.certificate:
-        made = certificate(parts, seconds, given.config.run, scope, args.configfile)
+        made = certificate(parts, seconds, run_, scope)
         write_whole(args.certificate, json.dumps(made, indent=1) + "\n")
     return 1 if not faultless(parts) else 2 if not args.only and not verified(parts) else 0

@@ -7,16 +7,16 @@ A digest is the start of the MD5 in dvc.lock; ``environment`` is the SHA-256 of 
 
 import argparse
 
-from ff_memories.workflow import configfile as runs
+from ff_memories.workflow import opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="an output or an input of the run")
-    runs.argument(parser)
+    opening.argument(parser)
     parser.add_argument("--brief", action="store_true", help="show only files and rules")
 
 
 def run(args: argparse.Namespace) -> None:
     from ff_memories.workflow import provenance, tree
 
-    print("\n".join(tree.tree(provenance.read(args.configfile), args.file, args.brief)))
+    print("\n".join(tree.tree(provenance.read(opening.opened(args.configfile)), args.file, args.brief)))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ff_memories import config, declaration, tables
+from ff_memories import declaration, tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution, Input, Output, Param, Wildcard
 from ff_memories.base.progress import Progress
@@ -41,6 +41,7 @@ from ff_memories.steps import (
 )
 from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.variants import Job, evaluate, jobs_of
 
 STEPS = {
@@ -71,11 +72,11 @@ def run(
         corpus: the run's corpus.safetensors
         claims: the run's claims table
     """
-    run_config = config.load(configfile)
-    known = parts(run_config)
+    run_ = Run.read(configfile)
+    known = parts(run_.config)
     if part not in known:
         raise UserError(f"--part: unknown part {part!r}; expected one of {', '.join(known)}")
-    jobs = jobs_of(configfile, str(claims), execution.threads)
+    jobs = jobs_of(run_, str(claims), execution.threads)
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(known[part]), "choices", part)
@@ -83,7 +84,7 @@ def run(
         for choice in (choice for choice in known[part] if _differs(choice, jobs)):
             with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
                 try:
-                    moved = evaluate(jobs, varied(run_config, choice, sentences), Path(folder), command)
+                    moved = evaluate(jobs, varied(run_.config, choice, sentences), Path(folder), command)
                     measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
                 except UserError as error:
                     print(f"{choice.name}: a run with this choice is refused: {error}", file=sys.stderr)

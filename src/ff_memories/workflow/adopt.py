@@ -1,14 +1,13 @@
 """After ``snakemake``: record its outputs in dvc.lock and DVC's cache, if all of them are sound."""
 
 import os
-from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc, lock, records, stages
-from ff_memories.workflow.configfile import option
+from ff_memories.workflow.run import Run
 
 
-def adopt(configfile: Path | None = None) -> list[str]:
+def adopt(run: Run) -> list[str]:
     """Record Snakemake's outputs since the last time; return the recorded stages.
 
     They include stages whose outputs match the record if DVC's cache lacks one, as in a clone that computed and did not
@@ -17,18 +16,18 @@ def adopt(configfile: Path | None = None) -> list[str]:
     Raises ``UserError`` if dvc.yaml does not match the Snakefile, if Snakemake has jobs left to run, or if a file is
     not as a job left it; ``dvc commit`` alone would record any file.
     """
-    stages.check(configfile)
-    stages.write_sources(configfile)
-    lock.repair(configfile)
-    every = dvc.changes(configfile)
-    changed, lacking = dvc.out_of_date(configfile, every), dvc.not_cached(every)
+    stages.check(run)
+    stages.write_sources(run)
+    lock.repair(run)
+    every = dvc.changes(run)
+    changed, lacking = dvc.out_of_date(run, every), dvc.not_cached(every)
     wrong: list[str] = []
     names: set[str] = set()
-    with stages.workflow(configfile) as found:
+    with stages.workflow(run) as found:
         if due := sorted({stages.stage_of(job) for job in found.dag.needrun_jobs() if job.output}):
             raise UserError(
                 f"not adopted, because Snakemake still has to run {', '.join(due)}",
-                f"run snakemake{option(configfile)}",
+                f"run snakemake{run.option}",
             )
         for job in found.dag.jobs:
             name = stages.stage_of(job) if job.output else ""
@@ -40,10 +39,10 @@ def adopt(configfile: Path | None = None) -> list[str]:
     if wrong:
         hint = "undo the edits with dvc checkout, then run ff-memories restore and snakemake"
         raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), hint)
-    with lock.kept(configfile):
+    with lock.kept(run):
         if names:
-            dvc.commit(sorted(names), configfile)
-        if lock.path_of(configfile).is_file():
-            lock.forget(configfile)
-    dvc.call("commit", "--force", "--quiet", str(stages.stage_of_sources(configfile)))
+            dvc.commit(sorted(names), run)
+        if run.dvc_lock.is_file():
+            lock.forget(run)
+    dvc.call("commit", "--force", "--quiet", str(stages.stage_of_sources(run)))
     return sorted(names)

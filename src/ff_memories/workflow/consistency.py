@@ -13,14 +13,17 @@ import yaml
 from ff_memories.base.errors import UserError
 from ff_memories.config import read_yaml
 from ff_memories.workflow import lock, stages
+from ff_memories.workflow.run import SOURCES, Run
 
 
-def faults(configfile: Path | None = None) -> list[str]:
+def faults(run: Run) -> list[str]:
     """Return where a run's dvc.lock contradicts the Snakefile, itself, the config, or the sources and inputs here."""
-    where, recorded = lock.path_of(configfile), lock.read(configfile)
-    made = lock.outputs(configfile)
-    found = list(_declared(configfile, recorded, where))
-    does = stages.digests(configfile)
+    where, recorded = run.dvc_lock, lock.read(run)
+    made = lock.outputs(run)
+    found = list(_declared(run, recorded, where))
+    does = stages.digests(run)
+    if not stages.sources_say(run, does):
+        found.append(f"{run.sources_yaml}: not what the code and the config mean; run ff-memories sources{run.option}")
     told: set[str] = set()
     for name, stage in recorded.items():
         for dep in stage.get("deps", []):
@@ -32,22 +35,22 @@ def faults(configfile: Path | None = None) -> list[str]:
                 told.add(path)
                 found.append(f"{said} ({name})")
         found += [f"{where}: {name} was run with a different {key}" for key in _params(stage)]
-        if name in does and _does(stage, configfile) != does[name]:
+        if name in does and _does(stage, run) != does[name]:
             found.append(f"{where}: {name} was run by other code, or with other values of the config")
     return found
 
 
-def _declared(configfile: Path | None, recorded: dict[str, Any], where: Path) -> Iterator[str]:
+def _declared(run: Run, recorded: dict[str, Any], where: Path) -> Iterator[str]:
     try:
-        stages.check(configfile)
+        stages.check(run)
     except UserError as error:
         yield str(error).partition("\n")[0]
-    declared = lock.declared(configfile)
+    declared = lock.declared(run)
     for name in sorted(declared.keys() | recorded.keys()):
         if name not in recorded:
             yield f"{where}: {name} was never recorded"
         elif name not in declared:
-            yield f"{where}: {stages.path_of(configfile)} has no stage {name}"
+            yield f"{where}: {run.dvc_yaml} has no stage {name}"
         elif declared[name]["cmd"] != recorded[name]["cmd"]:
             yield f"{where}: {name} was run with a different command"
 
@@ -62,14 +65,14 @@ def _input(path: str, md5: str) -> str | None:
     return None
 
 
-def _does(stage: dict[str, Any], configfile: Path | None) -> str:
+def _does(stage: dict[str, Any], run: Run) -> str:
     """Return the recorded digest of what a stage does; nothing if there is none."""
-    return next(iter(stage.get("params", {}).get(str(stages.sources_of(configfile)), {}).values()), "")
+    return next(iter(stage.get("params", {}).get(str(run.sources_yaml), {}).values()), "")
 
 
 def _params(stage: dict[str, Any]) -> Iterator[str]:
     for file, keys in stage.get("params", {}).items():
-        if Path(file).name == stages.SOURCES:  # compared with the code itself
+        if Path(file).name == SOURCES:  # compared with the code itself
             continue
         here = read_yaml(Path(file))
         for key, value in keys.items():

@@ -18,7 +18,7 @@ from rocrate.rocrate import ROCrate
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import environment, lock, stages
 from ff_memories.workflow.provenance import Stage
-from ff_memories.workflow.provenance import path_of as provenance_path
+from ff_memories.workflow.run import Run
 
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate 0.5",
@@ -34,23 +34,22 @@ TYPES = {
 }  # fmt: skip
 
 
-def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> ROCrate:
+def build(recorded: dict[str, Stage], run: Run, scope: str) -> ROCrate:
     """Return the crate of a run; write it with ``write`` or ``write_zip``.
 
     Args:
         recorded: from ``provenance.read``.
-        configfile: the run's config file; ``None`` for the default run.
         scope: the model info's ``scope``.
 
     Raises:
         UserError: a file for the crate differs from the record.
     """
-    about, run = _software(), _name(recorded)
+    about, name = _software(), run.config.run
     crate = ROCrate(version="1.1")  # which Provenance Run Crate 0.5 builds on
-    for name, meaning in TERMS.items():
-        crate.metadata.extra_terms[name] = meaning
-    crate.name = f"The run {run} of {about['title']}"
-    crate.description = f"{about['abstract']} This is the run {run}, of {_whose(scope)}."
+    for term, meaning in TERMS.items():
+        crate.metadata.extra_terms[term] = meaning
+    crate.name = f"The run {name} of {about['title']}"
+    crate.description = f"{about['abstract']} This is the run {name}, of {_whose(scope)}."
     licence = f"https://spdx.org/licenses/{about['license']}"
     words = {"name": f"{about['license']} licence", "description": f"the terms of {licence}"}
     crate.root_dataset["license"] = _add(crate, licence, "CreativeWork", **words)
@@ -61,7 +60,7 @@ def build(recorded: dict[str, Stage], configfile: Path | None, scope: str) -> RO
     crate.root_dataset["conformsTo"] = [
         _add(crate, url, "CreativeWork", name=name, version=url.rpartition("/")[2]) for url, name in PROFILES.items()
     ]
-    files = _files(crate, recorded, configfile)
+    files = _files(crate, recorded, run)
     workflow = _workflow(crate, about)
     actions, controls = [], []
     for position, stage in enumerate(_in_order(recorded)):
@@ -98,15 +97,11 @@ def _whose(scope: str) -> str:
     return others.get(scope, "the paper's own model")
 
 
-def _name(recorded: dict[str, Stage]) -> str:
-    return next(path.split("/")[1] for stage in recorded.values() for path in stage.outputs if "/tables/" in path)
-
-
 def _add(crate: ROCrate, id_: str, type_: str | list[str], **properties: Any) -> ContextEntity:
     return crate.add(ContextEntity(crate, id_, properties={"@type": type_, **properties}))
 
 
-def _files(crate: ROCrate, recorded: dict[str, Stage], configfile: Path | None) -> dict[str, Any]:
+def _files(crate: ROCrate, recorded: dict[str, Stage], run: Run) -> dict[str, Any]:
     """Add every file that the run read or wrote; return them by path."""
     made = {path: md5 for stage in recorded.values() for path, md5 in stage.outputs.items()}
     read = {path: md5 for stage in recorded.values() for path, md5 in stage.inputs.items() if path not in made}
@@ -117,13 +112,11 @@ def _files(crate: ROCrate, recorded: dict[str, Stage], configfile: Path | None) 
         if not shared or not os.path.isfile(path):
             entities[path] = _add(crate, f"#{path}", "CreativeWork", **described, description="not in the crate")
         elif lock.digest(path) != md5:
-            raise UserError(
-                f"{path}: differs from {lock.path_of(configfile)}", "run ff-memories verify to see all differences"
-            )
+            raise UserError(f"{path}: differs from {run.dvc_lock}", "run ff-memories verify to see all differences")
         else:
             size = {"contentSize": str(os.path.getsize(path))}
             entities[path] = crate.add_file(path, path, properties=described | size | _type(path))
-    for record in _records(configfile):
+    for record in _records(run):
         crate.add_file(record, str(record), properties={"name": str(record), **_type(record)})
     readme = crate.add_file("README.md", "README.md", properties={"name": "README.md", **_type("README.md")})
     readme["about"] = crate.root_dataset
@@ -139,10 +132,10 @@ def _one(entities: list[Any]) -> Any:
     return entities[0] if len(entities) == 1 else entities
 
 
-def _records(configfile: Path | None) -> list[Path]:
+def _records(run: Run) -> list[Path]:
     """Return the files that declare and record the run."""
-    found = [configfile or stages.DEFAULT, stages.path_of(configfile), lock.path_of(configfile)]
-    found += [provenance_path(configfile), environment.LOCK, *sorted(Path("workflow/rules").glob("*.smk"))]
+    found = [Path(run.file), run.dvc_yaml, run.dvc_lock]
+    found += [run.provenance_json, environment.LOCK, *sorted(Path("workflow/rules").glob("*.smk"))]
     return [path for path in found if path.is_file()]
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import lock, processes, stages
+from ff_memories.base.files import write_whole
+from ff_memories.workflow import lock, processes
 from ff_memories.workflow.at_work import mend_record_of_dvc
+from ff_memories.workflow.run import SOURCES, Run
 
+LOOKED_AT = Path("runs/.dvcignore")  # not in git: the runs that DVC looks at in this checkout, besides the default one
 ABSENT = {"deleted", "not in cache"}  # missing files, which are not out of date
 Changes = dict[str, dict[str, str]]  # {stage: {path or parameter: how it differs from dvc.lock, by content}}
 
@@ -26,9 +29,17 @@ def call(*arguments: str) -> str:
     return done.stdout
 
 
-def changes(configfile: Path | None = None) -> Changes:
+def look_at(run: Run) -> None:
+    """Make DVC look at a run from now on, which ``.dvcignore`` hides until somebody works on it in this checkout."""
+    known = LOOKED_AT.read_text(encoding="utf-8").splitlines() if LOOKED_AT.is_file() else []
+    if not run.is_default and (line := f"!/{run.config.run}/") not in known:
+        write_whole(LOOKED_AT, "\n".join([*known, line]) + "\n")
+
+
+def changes(run: Run) -> Changes:
     """Return how a run's stages differ from dvc.lock."""
-    shown = json.loads(call("status", "--json", str(stages.path_of(configfile))) or "{}")
+    look_at(run)
+    shown = json.loads(call("status", "--json", str(run.dvc_yaml)) or "{}")
     found: Changes = {}
     for address, parts in shown.items():
         for part in parts:
@@ -43,22 +54,22 @@ def _states(part: Any) -> dict[str, str]:
     out: dict[str, str] = {}
     for states in part.values():
         for path, state in states.items():  # a params file maps its keys to states
-            whole = not isinstance(state, dict) or Path(path).name == stages.SOURCES
+            whole = not isinstance(state, dict) or Path(path).name == SOURCES
             out |= {path: "modified" if isinstance(state, dict) else state} if whole else state
     return out
 
 
-def out_of_date(configfile: Path | None = None, changed: Changes | None = None) -> Changes:
+def out_of_date(run: Run, changed: Changes | None = None) -> Changes:
     """Return ``changes`` without those that are only missing files. ``changed``: the changes, if already known.
 
     For an output whose recorded content is not in the cache, DVC reports only "not in cache", so this function compares
     its bytes.
     """
     present = lambda states: {path: state for path, state in states.items() if state not in ABSENT}
-    changed = changes(configfile) if changed is None else changed
+    changed = changes(run) if changed is None else changed
     found = {stage: present(states) for stage, states in changed.items() if present(states)}
-    if lock.path_of(configfile).is_file():
-        for path, stage in lock.differing(configfile).items():
+    if run.dvc_lock.is_file():
+        for path, stage in lock.differing(run).items():
             found.setdefault(stage, {})[path] = "modified"
     return found
 
@@ -68,18 +79,19 @@ def not_cached(changed: Changes) -> set[str]:
     return {stage for stage, states in changed.items() if "not in cache" in states.values()}
 
 
-def commit(names: list[str], configfile: Path | None = None) -> None:
+def commit(names: list[str], run: Run) -> None:
     """Record the stages' current inputs and outputs in dvc.lock, and put the outputs into the cache.
 
     DVC rewrites dvc.lock once per stage that it is given, but only once for a whole dvc.yaml. Stages that are up to
     date do not change, so if no output is missing, DVC gets the whole dvc.yaml.
     """
-    outs = [path for stage in lock.declared(configfile).values() for out in stage["outs"] for path in out]
+    outs = [path for stage in lock.declared(run).values() for out in stage["outs"] for path in out]
     complete = all(Path(path).exists() for path in outs)
-    told = [str(stages.path_of(configfile))] if complete else addresses(names, configfile)
+    told = [str(run.dvc_yaml)] if complete else addresses(names, run)
     call("commit", "--force", "--quiet", *told)
 
 
-def addresses(names: list[str], configfile: Path | None = None) -> list[str]:
-    """Return stages in the form that DVC's commands take."""
-    return [f"{stages.path_of(configfile)}:{name}" for name in names]
+def addresses(names: list[str], run: Run) -> list[str]:
+    """Return stages in the form that DVC's commands take, and make DVC look at the run."""
+    look_at(run)
+    return [f"{run.dvc_yaml}:{name}" for name in names]

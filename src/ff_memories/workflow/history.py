@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import lock, processes, stages
+from ff_memories.workflow.run import Run
 
 STORE = Path("artefacts/files/md5")  # the remote inside the repository
 AT_MOST = 20_000_000  # bytes that one run may add
@@ -31,14 +32,14 @@ class Record:
         return f"record: {own}, of which {added} are new to the repository's history; all records: {every}"
 
 
-def record(configfile: Path | None = None) -> Record:
+def record(run: Run) -> Record:
     """Return the size of a run's record.
 
     Raises:
         UserError: it adds too much, or all records would be too large.
     """
     before = {path.replace("/", "") for path in _git("log", "--format=", "--name-only", "--relative=" + str(STORE))}
-    own = _kept(lock.path_of(configfile))
+    own = _kept(run.dvc_lock)
     every = [_kept(Path(path)) for path in _git("ls-files", "*dvc.lock", "*.dvc") if Path(path).is_file()]
     out = Record(
         sum(own.values()),

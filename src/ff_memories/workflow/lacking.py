@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.stages import is_shard
 
 NOTHING = "Nothing to be done"  # as Snakemake says it
@@ -27,16 +28,16 @@ def lacking(found: Any, results: str) -> list[str]:
     return sorted(out for out in every if out.startswith(f"{results}/") and not os.path.lexists(out))
 
 
-def said(found: Any, results: str, configfile: str) -> str | None:
+def said(found: Any, run: Run) -> str | None:
     """Return which outputs a run lacks and the command that makes them; ``None`` if it is whole."""
-    if not (gone := lacking(found, results)):
+    if not (gone := lacking(found, run.results)):
         return None
     listed = "".join(f"\n  {path}" for path in gone[:MOST])
     more = f"\n  and {len(gone) - MOST} more; run the command again for them" if len(gone) > MOST else ""
     files = " ".join(map(shlex.quote, gone[:MOST]))
     return (
-        f"{results} is not whole: missing {len(gone)} of its files{listed}{more}\n"
-        f"  fix: run snakemake --configfile {shlex.quote(configfile)} -- {files}"
+        f"{run.results} is not whole: missing {len(gone)} of its files{listed}{more}\n"
+        f"  fix: run snakemake{run.option} -- {files}"
     )
 
 

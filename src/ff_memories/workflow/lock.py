@@ -18,24 +18,18 @@ import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
-from ff_memories.workflow import stages
-from ff_memories.workflow.configfile import option
+from ff_memories.workflow.run import Run
 
 BROKEN = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)  # errors from reading a broken dvc.lock
 
 
-def path_of(configfile: Path | None = None) -> Path:
-    """Return the path of a run's dvc.lock, next to its dvc.yaml."""
-    return stages.path_of(configfile).with_name("dvc.lock")
-
-
-def read(configfile: Path | None = None) -> dict[str, dict[str, Any]]:
+def read(run: Run) -> dict[str, dict[str, Any]]:
     """Return the stages of a run's dvc.lock. Raises ``UserError`` if it is missing or damaged."""
-    path = path_of(configfile)
+    path = run.dvc_lock
     if not path.is_file():
-        which = option(configfile)
         raise UserError(
-            f"{path}: this run has not been recorded yet", f"run snakemake{which}, then ff-memories adopt{which}"
+            f"{path}: this run has not been recorded yet",
+            f"run snakemake{run.option}, then ff-memories adopt{run.option}",
         )
     try:
         return _stages(path)
@@ -61,34 +55,34 @@ def parsed(text: str) -> Any:
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _copy_of(configfile: Path | None) -> Path:
-    return Path(".dvc/tmp", path_of(configfile).as_posix().replace("/", "-") + ".kept")
+def _copy_of(run: Run) -> Path:
+    return Path(".dvc/tmp", run.dvc_lock.as_posix().replace("/", "-") + ".kept")
 
 
 @contextmanager
-def kept(configfile: Path | None = None) -> Iterator[None]:
+def kept(run: Run) -> Iterator[None]:
     """Keep a copy of a run's dvc.lock while DVC rewrites it, because DVC writes it in place, once per stage."""
-    path, copy = path_of(configfile), _copy_of(configfile)
+    path, copy = run.dvc_lock, _copy_of(run)
     if path.is_file():
         with atomic_write(copy) as partial:
             shutil.copyfile(path, partial)
     try:
         yield
     finally:
-        repair(configfile)
+        repair(run)
 
 
-def repair(configfile: Path | None = None) -> None:
+def repair(run: Run) -> None:
     """Restore the kept copy if DVC was killed while writing dvc.lock; otherwise remove the copy."""
-    path, copy = path_of(configfile), _copy_of(configfile)
+    path, copy = run.dvc_lock, _copy_of(run)
     if copy.is_file():
-        if _cut(path, copy, configfile):
+        if _cut(path, copy, run):
             copy.replace(path)
         else:
             copy.unlink()
 
 
-def _cut(path: Path, copy: Path, configfile: Path | None) -> bool:
+def _cut(path: Path, copy: Path, run: Run) -> bool:
     """Return whether dvc.lock is incomplete: damaged, or without a stage that its copy and dvc.yaml still have.
 
     A file that is cut between two stages can be read, so its syntax alone does not tell.
@@ -102,34 +96,34 @@ def _cut(path: Path, copy: Path, configfile: Path | None) -> bool:
     except (OSError, *BROKEN):
         return False
     lost = before.keys() - found.keys()
-    return bool(lost and lost & declared(configfile).keys())
+    return bool(lost and lost & declared(run).keys())
 
 
-def declared(configfile: Path | None = None) -> dict[str, Any]:
+def declared(run: Run) -> dict[str, Any]:
     """Return the stages of a run's dvc.yaml."""
-    return parsed(stages.path_of(configfile).read_text(encoding="utf-8"))["stages"]
+    return parsed(run.dvc_yaml.read_text(encoding="utf-8"))["stages"]
 
 
-def forget(configfile: Path | None = None) -> list[str]:
+def forget(run: Run) -> list[str]:
     """Remove stages from dvc.lock that dvc.yaml no longer has, which DVC keeps; return their names."""
-    known = declared(configfile)
-    names = [name for name in read(configfile) if name not in known]
+    known = declared(run)
+    names = [name for name in read(run) if name not in known]
     if names:
-        path = path_of(configfile)
+        path = run.dvc_lock
         stage = rf"^  ({'|'.join(map(re.escape, names))}):\n(    .*\n)*"
         write_whole(path, re.sub(stage, "", path.read_text(encoding="utf-8"), flags=re.MULTILINE))
     return names
 
 
-def outputs(configfile: Path | None = None) -> dict[str, tuple[str, str]]:
+def outputs(run: Run) -> dict[str, tuple[str, str]]:
     """Return {output: (its stage, its recorded MD5)} of a run."""
-    found = read(configfile)
+    found = read(run)
     return {out["path"]: (name, out["md5"]) for name, stage in found.items() for out in stage.get("outs", [])}
 
 
-def differing(configfile: Path | None = None) -> dict[str, str]:
+def differing(run: Run) -> dict[str, str]:
     """Return {output: its stage} for the outputs here whose content differs from the record."""
-    recorded = outputs(configfile)
+    recorded = outputs(run)
     return {path: stage for path, (stage, md5) in recorded.items() if os.path.exists(path) and content(path) != md5}
 
 

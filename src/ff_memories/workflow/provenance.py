@@ -17,6 +17,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.report.cost import reading
 from ff_memories.workflow import environment, lock, stages
+from ff_memories.workflow.run import Run
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,12 @@ class Stage:
     environment: str
 
 
-def path_of(configfile: Path | None = None) -> Path:
-    """Return the path of the file with a run's times and machines, next to its dvc.lock."""
-    return lock.path_of(configfile).with_name("provenance.json")
-
-
-def read(configfile: Path | None = None) -> dict[str, Stage]:
+def read(run: Run) -> dict[str, Stage]:
     """Return {name: stage with its provenance}. Raises ``UserError`` if the run was not recorded."""
-    kept, declared, does = _kept(configfile), _declared(configfile), str(stages.sources_of(configfile))
+    kept, declared, does = _kept(run), _declared(run), str(run.sources_yaml)
     out = {}
-    for name, entry in lock.read(configfile).items():
-        rule, about, jobs = declared.get(name) or _unread(configfile, name, entry)
+    for name, entry in lock.read(run).items():
+        rule, about, jobs = declared.get(name) or _unread(run, name, entry)
         params = entry.get("params", {})
         deps = {dep["path"]: dep["md5"] for dep in entry.get("deps", [])}
         outputs = {made["path"]: made["md5"] for made in entry.get("outs", [])}
@@ -82,10 +78,10 @@ def read(configfile: Path | None = None) -> dict[str, Stage]:
     return out
 
 
-def keep(configfile: Path | None = None) -> Path:
+def keep(run: Run) -> Path:
     """Save the times, memory and machines of recorded stages whose logs are here, and keep those already known."""
-    recorded = read(configfile)
-    kept = {name: known for name, known in _kept(configfile).items() if name in recorded}
+    recorded = read(run)
+    kept = {name: known for name, known in _kept(run).items() if name in recorded}
     for stage in recorded.values():
         if kept.get(stage.name, {}).get("outputs") != stage.outputs and any(job.seconds for job in stage.jobs):
             kept[stage.name] = {
@@ -97,13 +93,13 @@ def keep(configfile: Path | None = None) -> Path:
     machines = sorted({job["machine"] for job in jobs})  # listed once; a job refers to one by its index
     for job in jobs:
         job["machine"] = machines.index(job["machine"])
-    path = path_of(configfile)
+    path = run.provenance_json
     write_whole(path, json.dumps({"machines": machines, "stages": dict(sorted(kept.items()))}, indent=1) + "\n")
     return path
 
 
-def _kept(configfile: Path | None) -> dict[str, Any]:
-    path = path_of(configfile)
+def _kept(run: Run) -> dict[str, Any]:
+    path = run.provenance_json
     if not path.is_file():
         return {}
     try:
@@ -116,10 +112,10 @@ def _kept(configfile: Path | None) -> dict[str, Any]:
     return found["stages"]
 
 
-def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job]]]:
+def _declared(run: Run) -> dict[str, tuple[str, str, list[Job]]]:
     """Return {stage: (rule, docstring, jobs)} of a run; shards belong to the stage that gathers them."""
     out: dict[str, tuple[str, str, list[Job]]] = {}
-    with stages.workflow(configfile, forceall=True) as found:
+    with stages.workflow(run, forceall=True) as found:
         jobs = [job for job in found.dag.jobs if job.output]
         for job in sorted(jobs, key=lambda job: (not stages.is_shard(job), str(job.output))):
             name = stages.stage_of(job)
@@ -129,9 +125,9 @@ def _declared(configfile: Path | None) -> dict[str, tuple[str, str, list[Job]]]:
     return out
 
 
-def _unread(configfile: Path | None, name: str, entry: dict[str, Any]) -> tuple[str, str, list[Job]]:
+def _unread(run: Run, name: str, entry: dict[str, Any]) -> tuple[str, str, list[Job]]:
     """Describe, from dvc.yaml, a stage that Snakemake omits because its inputs are not here."""
-    declared = lock.declared(configfile).get(name, {})
+    declared = lock.declared(run).get(name, {})
     return name.partition("-")[0], declared.get("desc", ""), [Job(entry["cmd"])]
 
 

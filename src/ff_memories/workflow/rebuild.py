@@ -7,13 +7,12 @@ Both write only to the scratch folder and allow only the rules that they name, s
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base.progress import Progress
-from ff_memories.config import load
 from ff_memories.workflow import lock, processes, stages
 from ff_memories.workflow.run import Run
 
@@ -49,14 +48,17 @@ def gathers(job: Any) -> bool:
 
 
 def tasks(
-    configfile: Path | None = None, sharded: bool = False, without: frozenset[str] = frozenset()
+    run: Run, sharded: bool = False, wanted: Callable[[Task], bool] = lambda task: True
 ) -> tuple[list[Task], list[str]]:
     """Return a run's jobs that measure nothing and can run again, and the missing inputs of those that cannot.
 
-    Downloads are excluded, because no code of the package determines them. ``sharded``: include jobs in shards.
-    ``without``: exclude jobs that read or make these files.
+    Downloads are excluded, because no code of the package determines them.
+
+    Args:
+        sharded: include jobs in shards.
+        wanted: tells the jobs to include; a job whose missing input no other of them makes is left out.
     """
-    every = [task for task in _derived(configfile, sharded) if not without & {*task.reads, *task.makes}]
+    every = [task for task in _derived(run, sharded) if wanted(task)]
     lacking: set[str] = set()
     while True:
         made = {path for task in every for path in task.makes}
@@ -67,9 +69,9 @@ def tasks(
         every = [task for task in every if not missing & set(task.reads)]
 
 
-def _derived(configfile: Path | None, sharded: bool = False) -> list[Task]:
+def _derived(run: Run, sharded: bool = False) -> list[Task]:
     """Return a run's jobs that measure nothing."""
-    with stages.workflow(configfile, forceall=True) as found:
+    with stages.workflow(run, forceall=True) as found:
         return [
             Task(stages.stage_of(job), job.rule.name, list(map(str, job.input)), list(map(str, job.output)),
                  next(map(str, job.log), None))
@@ -86,21 +88,19 @@ class Again:
     why: dict[str, str] = field(default_factory=dict)
 
 
-def again(
-    folder: Path, wanted: set[str], files: Mapping[str, Path], configfile: Path | None = None, cores: int = 1
-) -> Again:
+def again(folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, cores: int = 1) -> Again:
     """Make some of a run's files again in an empty ``folder``, from the files of a run that may lie elsewhere.
 
     Args:
         wanted: outputs of jobs that measure nothing.
         files: {path: the file to read in its place}. Inputs that it lacks are the project's own, or are made again.
     """
-    every = {path: task for task in _derived(configfile) for path in task.makes}
+    every = {path: task for task in _derived(run) for path in task.makes}
     chosen: dict[str, Task] = {}
     given, out, todo = dict(files), Again(), [(path, path) for path in sorted(wanted)]
     for path in wanted:
         given.pop(path, None)
-    own = f"results/{load(configfile or stages.DEFAULT).run}/"
+    own = f"{run.results}/"
     while todo:
         path, for_ = todo.pop()
         if (path in given and path not in wanted) or (not path.startswith(own) and Path(path).exists()):
@@ -112,19 +112,14 @@ def again(
             todo += [(read, for_) for read in task.reads]
     if chosen and not out.lacking:
         made = {path for task in chosen.values() for path in task.makes}
-        run(
-            folder,
-            list(chosen.values()),
-            configfile,
-            cores,
-            {path: file for path, file in given.items() if path not in made},
-        )
+        kept = {path: file for path, file in given.items() if path not in made}
+        make(folder, list(chosen.values()), run, cores, kept)
         out.why = {path: reason(folder, task) for task in chosen.values() for path in task.makes}
     return out
 
 
-def run(
-    folder: Path, todo: list[Task], configfile: Path | None = None, cores: int = 1,
+def make(
+    folder: Path, todo: list[Task], run: Run, cores: int = 1,
     files: Mapping[str, Path] | None = None,
 ) -> None:  # fmt: skip
     """Run jobs again in an empty ``folder``; a job that fails leaves no output.
@@ -132,23 +127,19 @@ def run(
     ``files``: {path: the file to read in its place}, of a run that may lie elsewhere.
     """
     made = [path for task in todo for path in task.makes]
-    config = str(configfile or stages.DEFAULT)
-    run_ = Run(load(Path(config)).model_dump(), config)
-    listed = set(run_.model_files) if run_.is_transformer else set()  # Snakemake lists the folder, whatever it runs
-    reads = {config} | listed | {path for task in todo for path in task.reads} - set(made)
+    listed = set(run.model_files) if run.is_transformer else set()  # Snakemake lists the folder, whatever it runs
+    reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(made)
     _link(folder, {path: (files or {}).get(path, Path(path)) for path in reads})
-    _run(folder, todo, made, config, cores)
+    _snakemake(folder, todo, made, run, cores)
 
 
-def compare(
-    folder: Path, todo: list[Task], configfile: Path | None = None, own: frozenset[str] = frozenset()
-) -> Rebuilt:
+def compare(folder: Path, todo: list[Task], run: Run, own: frozenset[str] = frozenset()) -> Rebuilt:
     """Compare the files rebuilt in ``folder`` with the record.
 
     ``own``: files of the run that were computed here, from tables that differ from the record. Their rebuilt copies are
     compared with these files, and other files that are missing here are not compared.
     """
-    recorded, out = lock.outputs(configfile), Rebuilt()
+    recorded, out = lock.outputs(run), Rebuilt()
     for task in todo:
         for path in task.makes:
             if not (folder / path).exists():
@@ -160,7 +151,7 @@ def compare(
             elif path in own:
                 out.differ.append(f"{path}: the rebuilt file differs from the one here")
             else:
-                out.differ.append(f"{path}: the rebuilt file differs from {lock.path_of(configfile)}")
+                out.differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
     return out
 
 
@@ -171,10 +162,10 @@ def _link(folder: Path, paths: Mapping[str, Path]) -> None:
             (folder / path).symlink_to(file.resolve())
 
 
-def _run(folder: Path, todo: list[Task], made: list[str], config: str, cores: int) -> None:
+def _snakemake(folder: Path, todo: list[Task], made: list[str], run: Run, cores: int) -> None:
     """Run Snakemake inside the folder, so outputs which name the config's path, like the report, do not change."""
     snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", Path("Snakefile").resolve()]
-    options = ["--configfile", config, "--cores", str(cores), "--keep-going"]
+    options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
     rules = sorted({task.rule for task in todo})
     command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
     temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it

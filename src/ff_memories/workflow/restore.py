@@ -4,13 +4,13 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc, lock, rebuild, records, stages
-from ff_memories.workflow.configfile import option
+from ff_memories.workflow.run import Run
 
 AGAIN = Path(".dvc/tmp/again")  # a scratch folder on the run's disk, outside the checkout
 
@@ -24,7 +24,7 @@ class Restored:
     new: list[str] = field(default_factory=list)
 
 
-def restore(configfile: Path | None = None) -> Restored:
+def restore(run: Run) -> Restored:
     """Write Snakemake's records for the files that match dvc.lock.
 
     First rebuild, in a scratch folder, the files that DVC keeps no copy of, because they show text or take seconds;
@@ -32,13 +32,13 @@ def restore(configfile: Path | None = None) -> Restored:
     output is missing. Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for
     ``adopt``.
     """
-    stages.check(configfile)
-    stages.write_sources(configfile)
-    again, other = _make_again(configfile)
+    stages.check(run)
+    stages.write_sources(run)
+    again, other = _make_again(run)
     out = Restored(again=again)
-    reasons = _reasons(configfile) | other
+    reasons = _reasons(run) | other
     now = time.time()
-    with stages.workflow(configfile, forceall=True) as found:
+    with stages.workflow(run, forceall=True) as found:
         from snakemake.settings.types import ExecutionSettings
 
         if found.persistence.locked:
@@ -69,55 +69,68 @@ def _remove(paths: list[str]) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _reasons(configfile: Path | None) -> dict[str, str]:
+def _reasons(run: Run) -> dict[str, str]:
     """Return {stage: why it differs from dvc.lock}."""
-    recorded, changed = lock.outputs(configfile), dvc.changes(configfile)
-    old = dvc.out_of_date(configfile, changed)
+    recorded, changed = lock.outputs(run), dvc.changes(run)
+    old = dvc.out_of_date(run, changed)
     found = {stage: "changed: " + ", ".join(sorted(states)) for stage, states in old.items()}
     for stage, states in changed.items():
         gone = [path for path, state in states.items() if state == "deleted" and recorded.get(path, [None])[0] == stage]
         if gone:
             found[stage] = "missing: " + ", ".join(sorted(gone))
-    for path, stage in lock.differing(configfile).items():
-        found[stage] = f"{path} differs from {lock.path_of(configfile)}"
+    for path, stage in lock.differing(run).items():
+        found[stage] = f"{path} differs from {run.dvc_lock}"
     return found
 
 
-def _make_again(configfile: Path | None) -> tuple[list[str], dict[str, str]]:
+def _make_again(run: Run) -> tuple[list[str], dict[str, str]]:
     """Rebuild outputs that are missing or outdated, of those that DVC keeps no copy of.
 
     Returns:
         The stages whose outputs were put in place, and {stage: why not} for those whose kept outputs came out
         different from the record.
     """
-    wanted = _to_make(configfile)
-    todo = [task for task in rebuild.tasks(configfile, sharded=True)[0] if task.stage in wanted] if wanted else []
+    todo, _ = rebuild.tasks(run, sharded=True, wanted=_lost(run))
     if not todo:
         return [], {}
-    print(f"rebuilding: {', '.join(sorted(wanted))}", file=sys.stderr, flush=True)
+    names = {task.stage for task in todo}
+    print(f"rebuilding: {', '.join(sorted(names))}", file=sys.stderr, flush=True)
     shutil.rmtree(AGAIN, ignore_errors=True)
     AGAIN.mkdir(parents=True)
     try:
-        rebuild.run(AGAIN, todo, configfile, os.cpu_count() or 1)
+        rebuild.make(AGAIN, todo, run, os.cpu_count() or 1)
         if failed := next((task for task in todo if not all((AGAIN / path).exists() for path in task.makes)), None):
             reason = rebuild.reason(AGAIN, failed)
-            raise UserError(f"{failed.stage} could not be rebuilt{reason}", f"run snakemake{option(configfile)}")
-        other = _otherwise(todo, configfile)
+            raise UserError(f"{failed.stage} could not be rebuilt{reason}", f"run snakemake{run.option}")
+        differing = _differing(todo, run)
         for task in todo:
-            for path in task.makes if task.stage not in other else ():
+            for path in task.makes if task.stage not in differing else ():
                 if not stages.is_kept(path):
                     _put(AGAIN / path, Path(path))
     finally:
         shutil.rmtree(AGAIN, ignore_errors=True)
-    return sorted(wanted.keys() - other.keys()), other
+    return sorted(names - differing.keys()), differing
 
 
-def _otherwise(todo: list[rebuild.Task], configfile: Path | None) -> dict[str, str]:
+def _lost(run: Run) -> Callable[[rebuild.Task], bool]:
+    """Return what tells the jobs to rebuild: of their stage, only outputs without a copy have changed.
+
+    Texts that runs share, such as the demo's, belong to no run's record; they are rebuilt if they are missing.
+    """
+    recorded, differing, changed = lock.outputs(run), lock.differing(run), dvc.out_of_date(run)
+    remade = {path for path in recorded if not stages.is_kept(path)}
+    lost = {recorded[path][0] for path in remade if path in differing or not os.path.exists(path)}
+    lost = {stage for stage in lost if changed.get(stage, {}).keys() <= remade}
+    gone = lambda path: not path.startswith(f"{run.results}/") and path not in recorded and not os.path.exists(path)
+    return lambda task: task.stage in lost or any(map(gone, task.makes))
+
+
+def _differing(todo: list[rebuild.Task], run: Run) -> dict[str, str]:
     """Return {stage: why} for stages whose rebuilt outputs differ from the copies that DVC keeps."""
-    recorded, where = lock.outputs(configfile), lock.path_of(configfile)
+    recorded = lock.outputs(run)
     kept = [(task, path) for task in todo for path in task.makes if stages.is_kept(path) and path in recorded]
     return {
-        task.stage: f"{path}, rebuilt here, differs from {where}"
+        task.stage: f"{path}, rebuilt here, differs from {run.dvc_lock}"
         for task, path in kept
         if lock.content(AGAIN / path) != recorded[path][1]
     }
@@ -129,42 +142,3 @@ def _put(made: Path, path: Path) -> None:
         shutil.rmtree(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     made.replace(path)
-
-
-def _outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {path: flags for out in stage["outs"] for path, flags in out.items()}
-
-
-def _deps(stage: dict[str, Any]) -> list[str]:
-    """Return the files that a stage reads; the text of docstrings is made from none."""
-    return list(stage.get("deps", []))
-
-
-def _texts(configfile: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the default run's stages that make another run's inputs, such as the text that the demo runs share."""
-    if configfile is None or not lock.path_of().is_file():
-        return {}
-    read = {path for stage in lock.declared(configfile).values() for path in _deps(stage)}
-    return {name: stage for name, stage in lock.declared().items() if read & _outs(stage).keys()}
-
-
-def _to_make(configfile: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the stages to rebuild: only outputs that DVC keeps no copy of have changed."""
-    texts = _texts(configfile)
-    declared = texts | lock.declared(configfile)
-    remade = {p for stage in declared.values() for p, flags in _outs(stage).items() if not flags.get("cache", True)}
-    recorded = {path: name for name, stage in texts.items() for path in _outs(stage)} | lock.outputs(configfile)
-    differing = lock.differing(configfile)
-    wrong = {path for path in remade & recorded.keys() if path in differing or not os.path.exists(path)}
-    changed = dvc.out_of_date(configfile)
-    wanted = {
-        name: stage
-        for name, stage in declared.items()
-        if wrong & _outs(stage).keys() and changed.get(name, {}).keys() <= remade
-    }
-    while True:  # drop stages with a missing input that no other stage here makes
-        made = {path for stage in wanted.values() for path in _outs(stage)}
-        able = {n: s for n, s in wanted.items() if all(p in made or os.path.exists(p) for p in _deps(s))}
-        if able.keys() == wanted.keys():
-            return wanted
-        wanted = able

@@ -23,9 +23,17 @@ from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import hub, model_folder, registry
 from ff_memories.workflow.meaning import reached, rows
 
+DEFAULT = Path("config/config.yaml")  # the default run's
+SOURCES = "sources.yaml"
+
 
 class Run:
-    """One run's config, checked and resolved, and the paths of its files."""
+    """One run: its config, checked and resolved, its folders, its model, and what it measures.
+
+    Args:
+        config: the config's data.
+        name: the config's file.
+    """
 
     def __init__(self, config: dict[str, Any], name: str = "config"):
         self.config = configs.parse(config, name)
@@ -34,6 +42,41 @@ class Run:
         self.file = os.path.relpath(name)
         self.results = f"results/{self.config.run}"
         self._refuse_what_would_fail_later()
+
+    @classmethod
+    def read(cls, configfile: str | Path) -> "Run":
+        """Return the run of a config file. Raises ``UserError`` for a config that cannot be run."""
+        return cls(configs.read_yaml(Path(configfile)), str(configfile))
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the default run, which commands are about if nothing names another."""
+        return Path(self.file) == DEFAULT
+
+    @property
+    def option(self) -> str:
+        """The option that names the run in a command; nothing for the default run."""
+        return "" if self.is_default else f" --configfile {shlex.quote(self.file)}"
+
+    @property
+    def dvc_yaml(self) -> Path:
+        """What declares the run to DVC. Only the default run's is at the top, so no other starts by accident."""
+        return Path("dvc.yaml") if self.is_default else Path("runs", self.config.run, "dvc.yaml")
+
+    @property
+    def dvc_lock(self) -> Path:
+        """The record of every output's content."""
+        return self.dvc_yaml.with_name("dvc.lock")
+
+    @property
+    def sources_yaml(self) -> Path:
+        """The file with a digest of what each of the run's stages does."""
+        return self.dvc_yaml.with_name(SOURCES)
+
+    @property
+    def provenance_json(self) -> Path:
+        """The file with the times and machines of the run's jobs."""
+        return self.dvc_yaml.with_name("provenance.json")
 
     def _refuse_what_would_fail_later(self) -> None:
         own = [path for _, path in self.named]

@@ -17,15 +17,12 @@ import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.config import load, read_yaml
 from ff_memories.workflow import engines
 from ff_memories.workflow.at_work import withdraw
-from ff_memories.workflow.configfile import option
+from ff_memories.workflow.run import Run
 
-DEFAULT = Path("config/config.yaml")
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
-SOURCES = "sources.yaml"
 DIGITS = 16  # of a digest
 # The outputs that may be shared, and that `compare` looks at. All others show text, if only as token ids, or follow
 # from these in seconds.
@@ -45,13 +42,11 @@ def only_read() -> bool:
 
 
 @contextmanager
-def workflow(
-    configfile: Path | None = None, forceall: bool = False, snakefile: Path = Path("Snakefile"), cores: int = 1
-) -> Iterator[Any]:
+def workflow(run: Run, forceall: bool = False, snakefile: Path = Path("Snakefile"), cores: int = 1) -> Iterator[Any]:
     """Yield Snakemake's workflow of a run, with its jobs; ``forceall``: as if no output existed yet.
 
     Raises:
-        UserError: the config file cannot be read, or Snakemake refuses the run; the message has its reason.
+        UserError: Snakemake refuses the run; the message has its reason.
     """
     from snakemake.api import SnakemakeApi
     from snakemake.exceptions import MissingInputException, RuleException, WorkflowError
@@ -59,8 +54,7 @@ def workflow(
 
     profile = yaml.safe_load((snakefile.parent / "profiles/default/config.yaml").read_text(encoding="utf-8"))
     triggers = DAGSettings(rerun_triggers=_triggers(profile["rerun-triggers"])).rerun_triggers
-    read_yaml(configfile or DEFAULT)  # if it is unreadable, Snakemake would end in a traceback
-    config = ConfigSettings(configfiles=[configfile] if configfile else [])
+    config = ConfigSettings(configfiles=[] if run.is_default else [Path(run.file)])
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
         reading = _reading.set(True)
         try:
@@ -104,36 +98,32 @@ def stage_of(job: Any) -> str:
     return re.sub(r"[^\w-]+", "-", "-".join([job.rule.name, *job.wildcards_dict.values()]))
 
 
-def declaration(configfile: Path | None = None) -> dict[str, Any]:
-    """Return dvc.yaml's content for the default run, or for the run of another config file.
+def declaration(run: Run) -> dict[str, Any]:
+    """Return the content of a run's dvc.yaml.
 
     Every job is a stage. It depends on its inputs, on config keys, and on its own key of ``sources.yaml``, which a
     stage of its own writes. Outputs persist: Snakemake removes them itself, after checking that no other Snakemake is
     working on them.
     """
-    stages, config = _declared(configfile), configfile or DEFAULT
-    up, sources = "../../" if configfile else "", str(sources_of(configfile))
+    stages, up = _declared(run), "" if run.is_default else "../../"
     outs = sorted(f for stage in stages.values() for f in stage["outs"])
     return {
-        "stages": {
-            name: _entry(name, stage, str(config), sources, option(configfile), up)
-            for name, stage in sorted(stages.items())
-        },
+        "stages": {name: _entry(name, stage, run, up) for name, stage in sorted(stages.items())},
         "metrics": [up + f for f in outs if f.endswith("/claims")],
         "plots": [up + f for f in outs if f.endswith(".svg")],
     }
 
 
-def digests(configfile: Path | None = None) -> dict[str, str]:
+def digests(run: Run) -> dict[str, str]:
     """Return {stage: digest of what it does}, ``sources.yaml``'s content: commands, code and the config's values."""
-    return {name: stage["digest"] for name, stage in sorted(_declared(configfile).items())}
+    return {name: stage["digest"] for name, stage in sorted(_declared(run).items())}
 
 
-def _declared(configfile: Path | None) -> dict[str, dict[str, Any]]:
-    with workflow(configfile, forceall=True) as found:
+def _declared(run: Run) -> dict[str, dict[str, Any]]:
+    with workflow(run, forceall=True) as found:
         stages = _stages([job for job in found.dag.jobs if job.output])
-    if configfile:  # outputs outside of a run's folder belong to the default run's stages
-        own = f"results/{load(configfile).run}/"
+    if not run.is_default:  # outputs outside of a run's folder belong to the default run's stages
+        own = f"{run.results}/"
         stages = {name: stage for name, stage in stages.items() if all(f.startswith(own) for f in stage["outs"])}
     return stages
 
@@ -160,17 +150,17 @@ def _whole(file: str) -> str:
     return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 
-def _entry(name: str, stage: dict[str, Any], config: str, sources: str, run: str, up: str) -> dict[str, Any]:
+def _entry(name: str, stage: dict[str, Any], run: Run, up: str) -> dict[str, Any]:
     *_, last = stage["rules"].values()
     rules, outs = " ".join(stage["rules"]), sorted(stage["outs"])
-    keys = [{config: _Short(sorted(stage["keys"]))}] if stage["keys"] else []
+    keys = [{run.file: _Short(sorted(stage["keys"]))}] if stage["keys"] else []
     flags = lambda f: {"persist": True} if is_kept(f) else {"cache": False, "persist": True}
     entry = {
         "desc": " ".join((last.docstring or "").split()),
         "wdir": up,
-        "cmd": f"snakemake{run} --allowed-rules {rules} --forcerun {last.name} -- {' '.join(outs)}",
+        "cmd": f"snakemake{run.option} --allowed-rules {rules} --forcerun {last.name} -- {' '.join(outs)}",
         "deps": sorted(stage["deps"]),
-        "params": [*keys, {sources: _Short([name])}],
+        "params": [*keys, {str(run.sources_yaml): _Short([name])}],
         "outs": [{f: _Brief(flags(f))} for f in outs],
     }
     return {key: value for key, value in entry.items() if value}
@@ -192,61 +182,54 @@ _Writer.add_representer(_Short, lambda to, data: to.represent_sequence("tag:yaml
 _Writer.add_representer(_Brief, lambda to, data: to.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True))
 
 
-def path_of(configfile: Path | None = None) -> Path:
-    """Return the path of a run's dvc.yaml. Only the default run's is at the top, so no other starts by accident."""
-    if configfile is None:
-        return Path("dvc.yaml")
-    return Path("runs", load(configfile).run, "dvc.yaml")
-
-
-def sources_of(configfile: Path | None = None) -> Path:
-    """Return the path of the file with a digest of what each stage of a run does, next to its dvc.yaml."""
-    return path_of(configfile).with_name(SOURCES)
-
-
-def stage_of_sources(configfile: Path | None = None) -> Path:
+def stage_of_sources(run: Run) -> Path:
     """Return the dvc.yaml with the one stage that writes ``sources.yaml``.
 
     It has a file of its own, so an edit that changes no digest leaves the run's own dvc.yaml up to date.
     """
-    return Path("workflow" if configfile is None else path_of(configfile).parent, "sources", "dvc.yaml")
+    return Path("workflow" if run.is_default else run.dvc_yaml.parent, "sources", "dvc.yaml")
 
 
-def texts(configfile: Path | None = None) -> dict[Path, str]:
+def texts(run: Run) -> dict[Path, str]:
     """Return the files that declare a run to DVC, by path."""
-    where, made, run = stage_of_sources(configfile), str(sources_of(configfile)), option(configfile)
+    where = stage_of_sources(run)
     stage = {
         "desc": "Write a digest of what each stage does: its command, the meaning of its code and its config.",
         "wdir": "../" * len(where.parent.parts),
-        "cmd": f"ff-memories sources{run}",
-        "deps": ["Snakefile", "src/ff_memories", "workflow/rules", str(configfile or DEFAULT)],
-        "outs": [{made: _Brief({"cache": False, "persist": True})}],
+        "cmd": f"ff-memories sources{run.option}",
+        "deps": ["Snakefile", "src/ff_memories", "workflow/rules", run.file],
+        "outs": [{str(run.sources_yaml): _Brief({"cache": False, "persist": True})}],
     }
     written = lambda data: HEADER + yaml.dump(data, Dumper=_Writer, sort_keys=False, width=1000)
-    return {path_of(configfile): written(declaration(configfile)), where: written({"stages": {"sources": stage}})}
+    return {run.dvc_yaml: written(declaration(run)), where: written({"stages": {"sources": stage}})}
 
 
-def write(configfile: Path | None = None) -> Path:
+def write(run: Run) -> Path:
     """Write what declares a run to DVC; return the path of its dvc.yaml."""
-    for path, text in texts(configfile).items():
+    for path, text in texts(run).items():
         write_whole(path, text)
-    write_sources(configfile)
-    return path_of(configfile)
+    write_sources(run)
+    return run.dvc_yaml
 
 
-def write_sources(configfile: Path | None = None) -> Path:
+def write_sources(run: Run) -> Path:
     """Write a run's ``sources.yaml``, if it would change; return its path."""
-    path, new = sources_of(configfile), OF_SOURCES + yaml.safe_dump(digests(configfile))
-    if not path.is_file() or path.read_text(encoding="utf-8") != new:
-        write_whole(path, new)
-    return path
+    if not sources_say(run, does := digests(run)):
+        write_whole(run.sources_yaml, OF_SOURCES + yaml.safe_dump(does))
+    return run.sources_yaml
 
 
-def check(configfile: Path | None = None) -> None:
+def sources_say(run: Run, does: dict[str, str]) -> bool:
+    """Return whether a run's ``sources.yaml`` says just these digests."""
+    path = run.sources_yaml
+    return path.is_file() and path.read_bytes() == (OF_SOURCES + yaml.safe_dump(does)).encode()
+
+
+def check(run: Run) -> None:
     """Raise ``UserError`` with the difference if what declares a run to DVC does not match the Snakefile."""
-    for path, new in texts(configfile).items():
+    for path, new in texts(run).items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         if old != new:
             told = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile")
-            hint = f"run ff-memories dvc-yaml{option(configfile)}"
+            hint = f"run ff-memories dvc-yaml{run.option}"
             raise UserError(f"{path} does not match the Snakefile\n{''.join(told)}", hint)

@@ -16,6 +16,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import Config
 from ff_memories.workflow import stages
 from ff_memories.workflow.meaning.reached import PACKAGE
+from ff_memories.workflow.run import Run
 
 SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
 BASELINES = ("baseline_model", "baselines")  # baselines do not depend on the varied choices
@@ -33,18 +34,18 @@ class Job:
     command: tuple[str, ...]
 
 
-def jobs_of(configfile: str, target: str, cores: int) -> list[Job]:
+def jobs_of(run: Run, target: str, cores: int) -> list[Job]:
     """Return the run's jobs that a target needs, in topological order.
 
     Raises:
         UserError: no job of the run makes the target.
     """
-    with stages.workflow(Path(configfile), forceall=True, snakefile=SNAKEFILE, cores=cores) as found:
+    with stages.workflow(run, forceall=True, snakefile=SNAKEFILE, cores=cores) as found:
         dag = found.dag
         wanted = next((job for job in dag.jobs if target in map(str, job.output)), None)
         if wanted is None:
             raise UserError(
-                f"{target}: no step of {configfile} makes this file", "give its path from the project's top folder"
+                f"{target}: no step of {run.file} makes this file", "give its path from the project's top folder"
             )
         needed, waiting = {wanted}, [wanted]
         while waiting:

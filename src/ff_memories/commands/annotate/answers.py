@@ -12,17 +12,16 @@ from ff_memories import tables
 from ff_memories.base.annotators import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.config import read_yaml
 from ff_memories.patterns.readers import answers, csv_files
 from ff_memories.patterns.readers.records import Problems, Shown, check
 from ff_memories.patterns.readers.refusals import refuse
-from ff_memories.workflow.run import Run
+from ff_memories.workflow import opening
 
 MOST = 20  # problems to show
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument(
         "--answers", required=True, type=Path,
         help="folder of answers, each named as its prompt; or a file of JSON lines with item and answer",
@@ -39,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = opening.opened(args.configfile)
     if args.out.suffix.lower() != ".csv":
         raise UserError(f"--out {args.out}: not a CSV file", "give it a name that ends in .csv")
     name = " ".join(args.annotator.split()).removeprefix(MODEL).strip()

@@ -10,17 +10,16 @@ from pathlib import Path
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
-from ff_memories.config import read_yaml
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.patterns import annotation_plan
 from ff_memories.patterns.forms import prompts
+from ff_memories.workflow import opening
 from ff_memories.workflow.finished import corpus_of
-from ff_memories.workflow.run import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument(
         "--out", required=True, type=Path, help="new folder: a text file for each item, and all in prompts.jsonl"
     )
@@ -29,8 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
-    path, options = corpus_of(run_, args.configfile, "prompts"), run_.config.patterns
+    run_ = opening.opened(args.configfile)
+    path, options = corpus_of(run_, "prompts"), run_.config.patterns
     triggers, text = tables.read(run_.table("triggers")), store.read(path)
     types, seed = read_types(run_.dictionary), run_.config.seed
     items = annotation_plan.items(triggers, text, types, options.keys_per_layer, options.top, seed)

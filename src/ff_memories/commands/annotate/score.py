@@ -14,24 +14,23 @@ from ff_memories.base.annotators import ANNOTATOR, PEOPLE
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import csv_text
 from ff_memories.base.files import require_file, write_whole
-from ff_memories.config import read_yaml
 from ff_memories.patterns import annotation_plan, pairs, scoring
 from ff_memories.patterns.readers import study
 from ff_memories.patterns.readers.records import Problems, Shown, check
 from ff_memories.patterns.readers.refusals import refuse
-from ff_memories.workflow.run import Run
+from ff_memories.workflow import opening
 
 HEADER = ("who", "beside", "measure", "value", "low", "high", "n")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument("--files", required=True, nargs="+", action="extend", type=Path, help="annotators' files")
     parser.add_argument("--out", type=Path, help="CSV file to write, with all measures; default: only print")
 
 
 def run(args: argparse.Namespace) -> None:
-    run_ = Run(read_yaml(Path(args.configfile)), args.configfile)
+    run_ = opening.opened(args.configfile)
     if lacking := [path for path in args.files if not path.is_file()]:
         raise UserError(f"{lacking[0]}: no such file", "write it with: ff-memories annotate answers")
     if notes := [path for path in args.files if path.suffix.lower() in study.PASSED]:

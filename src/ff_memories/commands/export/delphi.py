@@ -16,11 +16,12 @@ from ff_memories.corpus import store
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import delphi
 from ff_memories.model.info import read_info
-from ff_memories.workflow.finished import finished
+from ff_memories.workflow import opening
+from ff_memories.workflow.finished import refuse_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument(
         "--keys", required=True, nargs="+", action="extend", metavar="LAYER/KEY",
         help="keys by layer: 3/12; 3/17- is key 17's negative coefficients, in models that count both signs",
@@ -39,13 +40,13 @@ def run(args: argparse.Namespace) -> None:
     wanted = sorted({delphi.chosen(text) for text in args.keys})
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
-    run_ = finished(args.configfile)
+    refuse_unfinished(run_ := opening.opened(args.configfile))
     if not run_.is_transformer:
         raise UserError("delphi reads tokens with a tokenizer of transformers, and this run's model has a dictionary")
     weights, path = Path(run_.path("model", "model.safetensors")), Path(run_.path("corpus", "corpus.safetensors"))
     for needed in (weights, path):
         if not needed.is_file():
-            raise UserError(f"{needed}: no such file", f"run snakemake {needed} --configfile {args.configfile}")
+            raise UserError(f"{needed}: no such file", f"run snakemake {needed}{run_.option}")
     triggers, corpus = tables.read(run_.table("triggers")), store.read(path)
     decoder = load_model(weights, weights.with_suffix(".json"), execution(args), run_.config.extraction.precision)
     shape = decoder.description

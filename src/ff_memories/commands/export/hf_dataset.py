@@ -14,7 +14,8 @@ import ff_memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.model.info import neurons, read_info
-from ff_memories.workflow.finished import corpus_of, finished
+from ff_memories.workflow import opening
+from ff_memories.workflow.finished import corpus_of, refuse_unfinished
 from ff_memories.workflow.run import Run
 
 IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -27,7 +28,7 @@ def licence_of(text: str) -> str:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     parser.add_argument("--with-text", action="store_true", help="add the text that the tables refer to")
     parser.add_argument("--names", action="store_true", help="keep annotators' names; default: person-1, person-2, ...")
@@ -43,12 +44,12 @@ def run(args: argparse.Namespace) -> None:
 
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
-    run_ = finished(args.configfile)
+    refuse_unfinished(run_ := opening.opened(args.configfile))
     source = run_.source("text")
     text_licence = source.licence if source else None
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
-    text = corpus_of(run_, args.configfile, "texts") if args.with_text else None
+    text = corpus_of(run_, "texts") if args.with_text else None
     info = read_info(run_.path("model", "info.json"))
     found = dataset.available(Path(run_.path("tables")))
     recorded, source_of = settings.find(Path(run_.results), info, found.values(), None)

@@ -18,12 +18,13 @@ from ff_memories.corpus.types import read_types
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import neuronpedia
 from ff_memories.model.info import neurons, read_info
-from ff_memories.workflow.finished import corpus_of, finished
+from ff_memories.workflow import opening
+from ff_memories.workflow.finished import corpus_of, refuse_unfinished
 from ff_memories.workflow.run import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--configfile", default="config/config.yaml", help="the run's config file")
+    opening.argument(parser)
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     parser.add_argument("--model-id", help="the instance's id of the model: gpt2-small; default: from the model's name")
     parser.add_argument("--source-set", default="ff-memories", help="name of the set of sources, one per layer")
@@ -39,8 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
-    run_ = finished(args.configfile)
-    path = corpus_of(run_, args.configfile, "activations")
+    refuse_unfinished(run_ := opening.opened(args.configfile))
+    path = corpus_of(run_, "activations")
     corpus, types = store.read(path), read_types(run_.dictionary)
     info = read_info(run_.path("model", "info.json"))
     values = tables.read(run_.table("values"))

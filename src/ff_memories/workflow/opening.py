@@ -1,14 +1,45 @@
-"""Find the config file of a run by the run's folder."""
+"""Open the run that a command is about: from its config file, or from its folder of results."""
 
+import argparse
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, parse, read_yaml
 from ff_memories.workflow import lock
-from ff_memories.workflow.stages import DEFAULT
+from ff_memories.workflow.run import DEFAULT, Run
 
 CONFIGS = ("config/*.yaml", "*.yaml")
 BESIDE = "config.yaml"  # in a run's own folder: that of a run whose config was derived from another's
+
+
+def argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a command's run."""
+    says = f"the run's config file, or its folder such as results/demo; default: {DEFAULT}"
+    parser.add_argument("--configfile", type=Path, default=DEFAULT, help=says)
+
+
+def opened(given: Path) -> Run:
+    """Return the run of a config file or of a folder of results.
+
+    Raises:
+        UserError: the config cannot be run, or the folder is not that of a run of this project whose config is here.
+    """
+    if not given.is_dir():
+        return Run.read(given)
+    if given.resolve().parent != Path("results").resolve():
+        raise UserError(
+            f"{given}: expected a file, found a directory that is no run's folder of this project",
+            "give a config file, or a folder such as results/demo",
+        )
+    if (run := run_of(given.resolve().name)) is None:
+        raise UserError(f"{given}: no config of this run is here", "name its config with --configfile")
+    return run
+
+
+def run_of(name: str) -> Run | None:
+    """Return the run of a name; ``None`` if its config is not here. Raises ``UserError`` as ``config_of`` does."""
+    config = config_of(name)
+    return None if config is None else Run.read(config)
 
 
 def configs(root: Path, folder: Path) -> tuple[list[tuple[Path, Config]], list[Path]]:
@@ -26,11 +57,6 @@ def configs(root: Path, folder: Path) -> tuple[list[tuple[Path, Config]], list[P
             except UserError:
                 broken.append(path)
     return found, broken
-
-
-def option_of(config: Path) -> Path | None:
-    """Return what names a config's run in our functions: ``None`` for the default run, else the file."""
-    return None if config.resolve() == DEFAULT.resolve() else config
 
 
 def config_of(run: str, root: Path = Path()) -> Path | None:

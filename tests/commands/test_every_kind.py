@@ -1,0 +1,186 @@
+"""Commands do the same for every kind of model: one of fairseq, an ungated and a gated one of `transformers`."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from projects import due, restored, run
+
+from ff_memories import tables
+from ff_memories.cli import main
+from ff_memories.workflow import lock
+from ff_memories.workflow.run import DEFAULT, Run
+
+pytestmark = pytest.mark.more
+
+RUNS = {"fairseq": "recorded_run", "ungated": "recorded_ungated_run", "gated": "recorded_transformers_run"}
+TEXT = {"fairseq": "red cat runs far away .", "ungated": "Anna sees a red cat.", "gated": "Anna sees a red cat."}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def project(kind, request, tmp_path_factory):
+    """A copy of a recorded run's project."""
+    folder = tmp_path_factory.mktemp(kind) / "project"
+    shutil.copytree(request.getfixturevalue(RUNS[kind]), folder, symlinks=True)
+    return folder
+
+
+@pytest.fixture
+def here(project, monkeypatch):
+    """The recorded run, as the default run of the working folder. Tests leave it as it is."""
+    monkeypatch.chdir(project)
+    return Run.read(DEFAULT)
+
+
+@pytest.fixture
+def ended(capsys):
+    """Run a command here; return its exit status and what it printed."""
+
+    def ended(*words):
+        with pytest.raises(SystemExit) as end:
+            main([*map(str, words)])
+        said = capsys.readouterr()
+        return end.value.code, said.out + said.err
+
+    return ended
+
+
+def forged(here, folder, name, column, change):
+    """Return a copy of the run's results with one column of one table changed."""
+    shutil.copytree(here.results, folder, ignore=shutil.ignore_patterns("logs", "shards", "gallery"))
+    path = folder / "tables" / f"{name}.parquet"
+    tables.write(tables.read(path).with_columns(change(pl.col(column)).alias(column)), path)
+    return folder
+
+
+def test_verify_finds_no_fault(here, ended, tmp_path):
+    said = tmp_path / "certificate.json"
+    status, shown = ended("verify", "--seed", 5, "--share", 0.05, "--certificate", said)
+    assert status == 0, shown
+    made = json.loads(said.read_text())
+    assert made["verdict"].startswith("verified") and made["not_checked"] == [] and made["run"] == here.config.run
+    assert {"triggers", "values", "composition", "refinement"} <= made["parts"]["audit"]["tables"].keys()
+
+
+def test_verify_names_a_table_that_was_edited(here, ended):
+    path = Path(here.table("values"))
+    whole = path.read_bytes()
+    frame = tables.read(path)
+    tables.write(frame.with_columns(agreeing_triggers=pl.lit(0, frame.schema["agreeing_triggers"])), path)
+    status, shown = ended("verify", "--only", "files")
+    path.write_bytes(whole)
+    assert status == 1 and f"{path}: differs from dvc.lock" in shown
+
+
+@pytest.mark.parametrize("text", ["claims: 0000000000000000\n", "claims: [\n"])
+def test_verify_names_digests_that_were_edited_by_hand_and_they_are_written_anew(here, ended, text):
+    whole = here.sources_yaml.read_text()
+    here.sources_yaml.write_text(text)
+    status, shown = ended("verify", "--only", "record")
+    assert status == 1 and "! sources.yaml: not what the code and the config mean; run ff-memories sources\n" in shown
+    assert ended("sources") == (0, "sources.yaml\n") and here.sources_yaml.read_text() == whole
+
+
+def test_compare_finds_a_run_identical_to_its_record_and_a_forged_one_different(here, ended, tmp_path):
+    status, shown = ended("compare", here.results, "dvc.lock")
+    assert (status, shown.splitlines()[-1]) == (0, "identical")
+    own = forged(here, tmp_path / here.config.run, "triggers", "coefficient", lambda c: c * 1.01)
+    status, shown = ended("compare", here.results, own)
+    assert status == 1 and shown.splitlines()[-1] == "different"
+    assert "triggers" in shown and "coefficient" in shown
+
+
+def test_compare_counts_coefficients_in_the_last_bits_as_equal(here, ended, tmp_path):
+    own = forged(here, tmp_path / here.config.run, "shading", "coefficient", lambda c: c * (1 + 3e-7))
+    status, shown = ended("compare", here.results, own, "--json")
+    answer = json.loads(shown)
+    assert (status, answer["answer"]) == (0, "equal") and answer["tables"]["shading"]["cells"]["coefficient"]
+
+
+def test_why_leads_from_a_figure_to_the_model_and_the_text(here, ended):
+    status, shown = ended("why", here.path("figures", "figure2.svg"), "--brief")
+    assert status == 0 and "DIFFERS" not in shown
+    assert all(path in shown for path in (here.model_files[0], *here.texts("train")))
+
+
+def test_plan_states_the_models_sizes_and_the_cost_of_the_pass(here, ended):
+    info = json.loads(Path(here.path("model", "info.json")).read_text())
+    status, shown = ended("plan", "--threads", 1)
+    assert status == 0, shown
+    assert f"{here.config.run}: {info['layers']} layers of {info['keys']} keys" in shown and "trigger_shard" in shown
+
+
+def test_show_prints_the_recorded_triggers_of_a_key(here, ended):
+    first = tables.read(here.table("triggers")).row(0, named=True)
+    status, shown = ended("show", "--layer", first["layer"], "--key", first["key"], "--top", 3)
+    assert status == 0, shown
+    assert f"1  {first['coefficient']:8.4f}  " in shown and "promotes" in shown
+
+
+def test_trace_prints_a_line_for_every_layer(here, ended, kind):
+    info = json.loads(Path(here.path("model", "info.json")).read_text())
+    status, shown = ended("trace", TEXT[kind])
+    assert status == 0, shown
+    layers = [words[0] for words in map(str.split, shown.splitlines()) if words and words[0].isdecimal()]
+    assert layers == [str(layer + 1) for layer in range(info["layers"])]
+
+
+def test_an_atlas_shows_two_runs_side_by_side(here, ended, tmp_path):
+    other = forged(here, tmp_path / "results" / "other", "values", "agreeing_triggers", lambda c: c * 0)
+    status, shown = ended("atlas", here.results, other, "--any-text", "--out", tmp_path / "atlas")
+    assert status == 0, shown
+    members = json.loads((tmp_path / "atlas" / "summary.json").read_text())["runs"]
+    assert [member["run"] for member in members] == [here.config.run, "other"]
+
+
+@pytest.mark.parametrize("name", ["neuronpedia", "hf-dataset"])
+def test_a_run_is_exported(here, ended, tmp_path, name):
+    status, shown = ended("export", name, "--out", tmp_path / "out")
+    assert status == 0, shown
+    assert any(file.stat().st_size for file in (tmp_path / "out").rglob("*") if file.is_file())
+
+
+def test_triggers_are_exported_with_their_texts(here, ended, tmp_path):
+    out, info = tmp_path / "triggers.jsonl", Path(here.path("model", "info.json"))
+    status, shown = ended(
+        "export", "triggers", "--triggers", here.table("triggers"), "--sentences", here.table("sentences"),
+        "--info", info, "--top", 2, "--dims", 0, 1, "--out", out,
+    )  # fmt: skip
+    assert status == 0, shown
+    assert len(out.read_text().splitlines()) == 2 * json.loads(info.read_text())["layers"]
+
+
+@pytest.fixture(scope="module")
+def clone(project, tmp_path_factory):
+    return restored(project, tmp_path_factory.mktemp("clones") / "clone")
+
+
+def test_a_clone_that_is_pulled_and_restored_has_nothing_to_do_and_nothing_to_adopt(clone):
+    assert not due(clone)
+    assert "up to date" in run(clone, "dvc", "status").stdout
+    before = (clone / "dvc.lock").read_bytes()
+    assert run(clone, "ff-memories", "adopt").stdout == "adopted: nothing new\n"
+    assert (clone / "dvc.lock").read_bytes() == before
+
+
+def test_adopt_refuses_an_edited_output_and_restore_makes_its_stage_due(clone, tmp_path):
+    shutil.copytree(clone, tmp_path / "copy", symlinks=True)
+    (figure,) = (tmp_path / "copy").glob("results/*/figures/figure4.csv")
+    path = figure.relative_to(tmp_path / "copy")
+    figure.write_bytes(figure.read_bytes().replace(b"1", b"2"))
+    refused = run(tmp_path / "copy", "ff-memories", "adopt", check=False)
+    assert refused.returncode == 2 and f"{path}: " in refused.stderr
+    said = run(tmp_path / "copy", "ff-memories", "restore").stdout
+    assert f"to be rerun: figure-figure4 ({path} differs from dvc.lock)" in said
+
+
+def test_the_record_names_every_file_of_the_run_by_its_content(here):
+    assert lock.differing(here) == {}
+    assert {path for path in lock.outputs(here) if path.startswith(here.results)} >= {here.table("triggers")}
