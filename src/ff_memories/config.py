@@ -454,8 +454,9 @@ class Config(Section):
         others = (self.model.checkpoint, self.model.dictionary, self.composition.sample_file)
         every += [path for path in others if path]
         faults += [f"{path}: Snakemake reads braces in a path as wildcards" for path in every if set(path) & set("{}")]
-        unknown = set(self.figures) - {f"figure{i}" for i in range(2, 12)}
-        faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in sorted(unknown)]
+        known = {path.stem for path in (Path(__file__).parent / "figures" / "drawn").glob("[a-z]*.py")}
+        unknown = sorted(set(self.figures) - known)
+        faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in unknown]
         if faults:
             raise ValueError("; ".join(faults))
         return self

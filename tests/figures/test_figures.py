@@ -20,12 +20,15 @@ from ff_memories.base.errors import UserError
 from ff_memories.claims import measures
 from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
-from ff_memories.figures import draw, paper, render, theme
+from ff_memories.figures import draw, render, theme
 from ff_memories.figures.context import from_info
+from ff_memories.figures.drawn import figure2, figure3, figure11
+from ff_memories.figures.parts import paper
 from ff_memories.figures.registry import DRAWN, FIGURES, caption
 from ff_memories.model.scope import MARKS
 
 SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".csv")
+PALETTES = (figure2.LABEL_COLOURS, figure11.KIND_COLOURS, list(figure3.MUTATION_COLOURS.values()))
 THEIRS = re.compile(r"paper(?:'s range)? \(")  # in a legend
 
 
@@ -59,7 +62,7 @@ def drawn(run_folder):
 @pytest.mark.slow
 def test_every_figure_is_drawn_from_the_tables_its_entry_names(drawn):
     assert {path.name for path in drawn.iterdir()} == {f + suffix for f in FIGURES for suffix in SUFFIXES}
-    assert set(draw.DRAW) == set(DRAWN) and set(FIGURES) == {f"figure{i}" for i in range(2, 12)}
+    assert set(FIGURES) == {f"figure{i}" for i in range(2, 12)}
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -185,12 +188,12 @@ def lightness(colour: str) -> float:
 def test_colours_of_one_figure_differ_in_greyscale():
     assert lightness("#FFFFFF") == pytest.approx(100, abs=0.01)
     assert lightness("#777777") == pytest.approx(50, abs=0.1)
-    for palette in (draw.LABEL_COLOURS, draw.KIND_COLOURS, list(draw.MUTATION_COLOURS.values())):
+    for palette in PALETTES:
         grey = [lightness(colour) for colour in palette]
         assert min(abs(a - b) for a, b in itertools.combinations(grey, 2)) > 11
 
 
-@pytest.mark.parametrize("figure", render.STACKED)
+@pytest.mark.parametrize("figure", [name for name, figure in FIGURES.items() if figure.hatched])
 def test_stacked_segments_are_hatched_each_in_its_own_way(figure):
     svg = drawing(figure)
     used = set(re.findall(r"url\(#([\w-]*hatch-\w+)\)", svg))
@@ -253,6 +256,11 @@ def test_options_without_use_are_refused(figure, options):
         looking(figure, **options)
 
 
+@pytest.mark.parametrize("figure", DRAWN)
+def test_what_is_read_of_a_figures_source_is_what_its_module_declares(figure):
+    assert DRAWN[figure] == draw.module(figure).FIGURE
+
+
 def test_the_papers_values_are_whole_and_say_how_they_are_known():
     values = paper.all_values()
     assert set(values["figure"]) <= set(FIGURES)
@@ -292,7 +300,7 @@ def test_the_catalogue_is_light_enough_for_a_workflow_to_import():
     assert out.strip() == "set()"
 
 
-@pytest.mark.parametrize("palette", [draw.LABEL_COLOURS, draw.KIND_COLOURS, list(draw.MUTATION_COLOURS.values())])
+@pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("sight", ["protan", "deutan", "tritan"])
 def test_colours_of_one_figure_stay_apart_for_colour_blind_eyes(palette, sight):
     color = pytest.importorskip("coloraide", reason="pip install -c constraints.txt -e '.[dev]'")
@@ -319,7 +327,7 @@ def test_chance_is_the_share_of_equal_pairs_over_all_pairings():
     assert made.rows() == [(1, pytest.approx(brute)), (2, 0.0)]
 
 
-def figure3(change, coefficient):
+def figure_3(change, coefficient):
     """Return Figure 3's frame and chart if one key of layer 6 has one trigger with this change and coefficient."""
     rows = synthetic()["mutations"].with_columns(change=pl.lit(-0.2))
     odd = (pl.col("layer") == 6) & (pl.col("key") == 1) & (pl.col("rank") == 3) & (pl.col("mutation") == "first")
@@ -333,11 +341,11 @@ def figure3(change, coefficient):
 
 
 def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
-    frame, chart = figure3(623.0, 1e-5)
+    frame, chart = figure_3(623.0, 1e-5)
     row = frame.filter((pl.col("layer") == 6) & (pl.col("mutation") == "first")).row(0, named=True)
     assert row["mean"] == pytest.approx((11 * -0.2 + (623 - 0.4) / 3) / 12) and row["near_zero"] == 1
     assert [row[name] for name in ("median", "trimmed", "others")] == pytest.approx([-0.2] * 3)
-    low, high = draw.bulk_axis(frame, draw.beyond_the_bulk(frame))
+    low, high = figure3.bulk_axis(frame, figure3.beyond_the_bulk(frame))
     assert -0.3 < low < -0.2 and 0 < high < 0.1
     said = chart.replace('", "', " ").replace("\u00a0", " ")  # lines of the notes
     assert "means in layers 6 (up to +1,711 %), due to keys near zero" in said
@@ -345,8 +353,8 @@ def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
 
 @pytest.mark.parametrize("change, coefficient", [(623.0, 1.0), (-0.3, 1e-5)], ids=["a true change", "no outlier"])
 def test_what_is_not_near_zero_or_no_outlier_stays_on_the_axis(change, coefficient):
-    frame, chart = figure3(change, coefficient)
-    assert draw.beyond_the_bulk(frame).is_empty() and "off the axis" not in chart
+    frame, chart = figure_3(change, coefficient)
+    assert figure3.beyond_the_bulk(frame).is_empty() and "off the axis" not in chart
 
 
 def test_robust_means_of_mutations_are_those_of_a_brute_force():
@@ -392,7 +400,7 @@ def test_ranks_of_the_papers_vocabulary_are_laid_over_ours_as_shares():
     spec = json.dumps(render.spec(draw.chart(frame, context)))
     theirs = paper.values("figure5", LAYERS, surrogate=True)
     for rank in theirs["high"]:
-        assert f'"high": {rank / paper.vocabulary()}' in spec
+        assert f'"high": {rank / paper.VOCABULARY}' in spec
 
 
 def test_a_limit_of_ranks_cuts_an_axis_of_shares():

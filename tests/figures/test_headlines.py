@@ -7,21 +7,17 @@ import pytest
 from drawings import KEYS, SECTIONS, chosen, looking, synthetic
 
 from ff_memories.config import Settings
-from ff_memories.figures import draw, headlines, render
+from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.headlines import NO_DATA, headline, percent
-from ff_memories.figures.registry import DRAWN, FIGURES
+from ff_memories.figures.parts.phrases import NO_DATA, percent
+from ff_memories.figures.registry import FIGURES
 
 FOUR = looking("figure4", layers=4)
 
 
 def said(name, context=FOUR, **columns):
     """Return the headline of a frame with these columns, with ordinary spaces."""
-    return headline(name, pl.DataFrame(columns), context).replace("\u00a0", " ")
-
-
-def test_every_figure_has_a_headline():
-    assert set(headlines.HEADLINES) == set(DRAWN)
+    return draw.module(name).headline(pl.DataFrame(columns), context).replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +136,7 @@ def test_the_title_is_the_headline_and_the_specification_has_it_whole(figure, la
     context = looking(figure, layers=layers)
     frame = draw.data(chosen(figure, synthetic(layers)), Settings(SECTIONS), context)
     spec = render.spec(draw.chart(frame, context))
-    assert spec["usermeta"]["headline"] == headline(figure, frame, context) == " ".join(spec["title"]["text"])
+    headline = draw.module(figure).headline(frame, context)
+    assert spec["usermeta"]["headline"] == headline == " ".join(spec["title"]["text"])
     assert "None" not in json.dumps(spec["title"]) and "nan" not in json.dumps(spec["title"])
-    assert headline(figure, frame.clear(), context) == NO_DATA
+    assert draw.chart(frame.clear(), context).to_dict()["usermeta"]["headline"] == NO_DATA

@@ -70,12 +70,12 @@ EDITS = [
     ("a rule's command", "/workflow/rules/values.smk", 'command("values")', 'command("values") + " "', ["values"]),
     (
         "a caption",
-        "figures/registry.py",
-        "Pattern types among the keys",
-        "Types of patterns among the keys",
-        ["figure-figure2", "figure_pages", "report"],
+        "figures/drawn/figure2.py",
+        "Pattern types among the keys'",
+        "Types of patterns among the keys'",
+        ["figure-figure2", "report"],
     ),
-    ("a chart", "figures/draw.py", "RANDOM_KEYS = 0.5", "RANDOM_KEYS = 0.6", ["figure-figure7"]),
+    ("a chart", "figures/drawn/figure7.py", "RANDOM_KEYS = 0.5", "RANDOM_KEYS = 0.6", ["figure-figure7"]),
     (
         "a font of all charts",
         "figures/theme.py",
@@ -88,10 +88,10 @@ EDITS = [
     ("a script", "report/gallery/static/app.js", "(", " (", ["gallery"]),
     (
         "a value read off a figure",
-        "figures/paper_values.toml",
-        "range = [0.65, 0.80]",
-        "range = [0.60, 0.80]",
-        ["figure-figure2"],
+        "figures/drawn/figure2.py",
+        '"range": (0.65, 0.8)',
+        '"range": (0.6, 0.8)',
+        ["figure-figure2", "report"],
     ),
     (
         "a claim's parameter",

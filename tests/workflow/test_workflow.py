@@ -191,7 +191,12 @@ def test_a_steps_code_is_what_it_can_reach():
     found = reached("mutations", {})
     assert "ff_memories.memories.mutations:sample" in found.code and not found.data
     assert not any("figures" in name or "claims" in name for name in found.code)
-    assert "figures/paper_values.toml" in reached("figure", {}).data
+    drawn = {label for label in reached("figure", {}).code if ".drawn." in label}
+    assert {"ff_memories.figures.drawn.figure4:data", "ff_memories.figures.drawn.sensitivity:chart"} <= drawn
+    own = {label for label in reached("figure", {"ff_memories.figures.drawn:*": frozenset({"figure4"})}).code}
+    assert {label for label in own & drawn if ".figure4:" not in label} == set()
+    shown = {label for label in reached("report", {}).code if ".drawn." in label}
+    assert {label.partition(":")[2] for label in shown} == {"FIGURE"}, "however they are drawn"
 
 
 @pytest.mark.parametrize("step", ["model", "corpus", "trigger_shard", "triggers", "values", "composition", "patterns"])

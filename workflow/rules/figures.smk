@@ -20,7 +20,7 @@ rule figure:
             run_.path("figures", "{figure}.svg"),
             caption="../report/output.rst",
             category="Figures",
-            subcategory=lambda wildcards: DRAWN[wildcards.figure].place,
+            subcategory=lambda wildcards: DRAWN[wildcards.figure].heading,
             labels=lambda wildcards: {"figure": title(wildcards.figure)},
         ),
     log:

@@ -7,12 +7,13 @@ import polars as pl
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import FigureOptions
-from ff_memories.figures import paper
+from ff_memories.figures.parts import paper
 from ff_memories.figures.registry import DRAWN, refuse_useless
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
 from ff_memories.model.info import has_inactive, read_info
 
 DEFAULT_BINS = 9
+Tables = dict[str, pl.DataFrame]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import altair as alt
 import vl_convert
 
 from ff_memories.figures import font, theme
+from ff_memories.figures.registry import DRAWN
 
 VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
@@ -24,7 +25,6 @@ HATCHES = {
     theme.BLACK: '<path d="M0,2 h4" stroke="white" stroke-width="0.7"/>',
 }
 VEGA_DATA = "https://vega.github.io/vega-datasets/"  # vl-convert prepends it to every relative address
-STACKED = ("figure2", "figure11")
 PIXELS = 4  # per point
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -53,11 +53,11 @@ def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def svg(specification: dict[str, Any], figure: str) -> str:
-    """Return a figure as SVG, with hatched segments if it is stacked. Its ids start with the figure's name."""
+    """Return a figure as SVG, with hatched segments if it says so. Its ids start with the figure's name."""
     use_own_font()
     drawing = vl_convert.vegalite_to_svg(specification, vl_version=VEGALITE)
     drawing = own_ids(drawing.replace(VEGA_DATA, ""), figure)
-    return hatch(drawing, figure) if figure in STACKED else drawing
+    return hatch(drawing, figure) if figure in DRAWN and DRAWN[figure].hatched else drawing
 
 
 def own_ids(drawing: str, figure: str) -> str:

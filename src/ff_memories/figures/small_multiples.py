@@ -7,8 +7,8 @@ import altair as alt
 import polars as pl
 
 from ff_memories.base.errors import UserError
-from ff_memories.figures.controls import LINE
-from ff_memories.figures.marks import Options, balanced, length, source, tooltips, wrapped
+from ff_memories.figures.parts.controls import LINE
+from ff_memories.figures.parts.marks import Options, balanced, length, source, tooltips, wrapped
 from ff_memories.figures.theme import BLACK, BLUE, COLUMN_WIDTH, FAINT, GREEN, HEADLINE, HEIGHT, NOTE, ORANGE
 
 # Okabe and Ito's colours in an order in which neighbours also differ in lightness, each with a shape of its own.

@@ -10,6 +10,7 @@ from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims import summary
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
+from ff_memories.figures.registry import FIGURES
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (\d+)")
@@ -17,27 +18,31 @@ _PLACE = re.compile(r"(Figure|Table) (\d+)")
 
 @dataclass(frozen=True)
 class Section:
-    """One section: its number in the paper, our title and question, and its figures and tables, most telling first."""
+    """One section: its number in the paper, our title and question, and its tables."""
 
     number: str
     title: str
     question: str
-    parts: tuple[str, ...]
+    tables: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Return its figures, the most telling first, and its tables."""
+        own = [name for name, figure in FIGURES.items() if figure.section == self.number]
+        return *sorted(own, key=lambda name: FIGURES[name].place), *self.tables
 
 
 SECTIONS = (
     Section("3.2", "Keys and their triggers",
             "Do keys respond to patterns that people recognise? To which part of a prefix?",
-            ("figure3", "figure2", "table1", "table3")),
+            ("table1", "table3")),
     Section("4", "Values and their predictions",
             "Does a value, read as a distribution over the vocabulary, predict the token after its key's triggers?",
-            ("figure4", "figure5", "figure6", "table2")),
+            ("table2",)),
     Section("5.1", "Memories within a layer",
-            "Is a layer's prediction made by a single memory or by many?",
-            ("figure8", "figure7")),
+            "Is a layer's prediction made by a single memory or by many?"),
     Section("5.2", "Predictions across layers",
-            "When does the residual stream settle on the model's output?",
-            ("figure9", "figure10", "figure11")),
+            "When does the residual stream settle on the model's output?"),
 )  # fmt: skip
 PROXY = "labelled by an automatic proxy"
 TABLES = {

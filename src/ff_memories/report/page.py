@@ -16,7 +16,7 @@ from ff_memories.claims.definitions import definition
 from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.figures import font
-from ff_memories.figures.links import keys_behind
+from ff_memories.figures.parts.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
 from ff_memories.model.info import has_inactive
 from ff_memories.model.scope import ABOUT, TITLES

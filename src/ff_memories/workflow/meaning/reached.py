@@ -1,7 +1,7 @@
 """Find what a step can reach: definitions of the package, from its ``run`` on, and the data files that they name.
 
-The package allows this: no name is made at run time, nothing is bound by ``*``, and attributes are taken of modules by
-their names. Tests watch steps run and compare.
+The package allows this: no name is made at run time but those of ``FOUND``, nothing is bound by ``*``, and attributes
+are taken of modules by their names. Tests watch steps run and compare.
 """
 
 import hashlib
@@ -23,6 +23,10 @@ TABLES = f"{PACKAGE.name}.tables"
 UNREAD = frozenset(
     {"about", "compared", "measured", "score", "tied", "open_rows", "of_baselines", "names_people", "quotes_text"}
 )
+# a folder with one module per figure, and what is found there at run time: what reads which name of every module (all
+# names: the module is imported)
+FIGURES = f"{PACKAGE.name}.figures.drawn"
+FOUND = {f"{PACKAGE.name}.figures.registry:DRAWN": "FIGURE", f"{PACKAGE.name}.figures.draw:module": "*"}
 # {"module:name", or a data file's path: the keys that a job uses}; absent: all. A package here is not used at all.
 Rows = Mapping[str, frozenset[str]]
 
@@ -128,6 +132,8 @@ class _Search:
         if label in self.read:
             return
         self.read.add(label)
+        if label in FOUND:
+            self._figures(FOUND[label])
         apart, keys = _apart(at), self.rows.get(label)
         if name == "*":
             for every in apart.definitions:
@@ -142,6 +148,16 @@ class _Search:
                 self._follow(target)
             if name not in apart.definitions and name not in apart.imports:
                 self.found.unknown.add(label)
+
+    def _figures(self, name: str) -> None:
+        """Follow a name of the figures' modules, of those that the job draws."""
+        keys = self.rows.get(f"{FIGURES}:*")
+        for at in (f"{FIGURES}.{path.stem}" for path in sorted(modules()[FIGURES].parent.glob("[a-z]*.py"))):
+            if keys is None or at.rpartition(".")[2] in keys:
+                if name == "*":
+                    self.name(at, name)
+                else:  # read from the source, so nothing is imported
+                    self._take(at, f"{at}:{name}", _apart(at).definitions[name][0])
 
     def _is_unused(self, name: str) -> bool:
         """Whether a module is of a package that the job does not use."""

@@ -6,18 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.config import Config
-from ff_memories.workflow.meaning.reached import Rows, tables
+from ff_memories.workflow.meaning.reached import FIGURES, Rows, tables
 
 CONFIG = "ff_memories.config:Config"
 FAMILIES = "ff_memories.model.families:FAMILIES"
 TRANSFORMERS = "ff_memories.model.transformer"
 REGISTRY = "inputs/registry.toml"
 CLAIMS = "claims/claims.toml"
-OF_FIGURES = (
-    "ff_memories.figures.registry:FIGURES", "ff_memories.figures.registry:SUPPLEMENTS", "ff_memories.figures.draw:DRAW",
-    "ff_memories.figures.headlines:HEADLINES", "ff_memories.figures.links:ADDRESSES", "ff_memories.figures.links:WHOLE",
-    "figures/paper_values.toml",
-)  # fmt: skip
+OF_FIGURES = f"{FIGURES}:*"
 # steps that read some claims, each by its check; all others that read claims read all
 CLAIMS_OF = {
     "agreeing": {"composition.agreeing_short_prefixes"},
@@ -51,7 +47,7 @@ def rows(
     if step in CLAIMS_OF:
         out[CLAIMS] = frozenset(CLAIMS_OF[step])
     if figure is not None:
-        out |= dict.fromkeys(OF_FIGURES, frozenset({figure}))
+        out[OF_FIGURES] = frozenset({figure})
     return out
 
 

@@ -5,16 +5,24 @@ import polars as pl
 
 from ff_memories.claims.sensitivity.table import changes
 from ff_memories.config import Settings
-from ff_memories.figures.context import FigureContext
-from ff_memories.figures.marks import finish, source, tooltips, x_title
+from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.parts.marks import finish, source, tooltips, x_title
+from ff_memories.figures.registry import Figure
 from ff_memories.figures.theme import BLACK, BLUE, ORANGE
+
+FIGURE = Figure(
+    caption="Effect on each claim of the choices that the paper leaves open or that its released code makes "
+    "differently: the change in the measured value relative to this run, and any verdict that flips.",
+    tables=("sensitivity",),
+    wide=True,
+)
 
 ROW = 11  # points per claim
 MOST = 1.0  # relative change at which the colour saturates
 SHAPES = {"to holds": "circle", "to fails": "M-1,-1L1,1M-1,1L1,-1"}
 
 
-def data(tables: dict[str, pl.DataFrame], settings: Settings, context: FigureContext) -> pl.DataFrame:
+def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Return claims and choices with the change from the run's own measurement, without unmeasured claims."""
     frame = changes(tables["sensitivity"]).filter(pl.col("measured").is_not_null() | (pl.col("flip") != ""))
     label = pl.col("choice") + ": " + pl.col("value")
@@ -51,4 +59,11 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
         flips.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1).encode(shape=shape),
     ]
     notes = ["each column: this run with one key changed; colours saturate at a change of 100 %"]
-    return finish(marks, context, frame, notes).properties(height=max(context.height, ROW * len(claims)))
+    return finish(marks, context, frame, notes, headline).properties(height=max(context.height, ROW * len(claims)))
+
+
+def headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Our own figure of analysis choices: how many verdicts flip under any of them."""
+    claims, flips = frame["claim"].n_unique(), frame.filter(pl.col("flip") != "")["claim"].n_unique()
+    verb = "flips" if flips == 1 else "flip"
+    return f"{flips} of {claims} verdicts {verb} under some choice" if flips else "No verdict flips under any choice"

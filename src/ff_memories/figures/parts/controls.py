@@ -3,14 +3,21 @@
 import altair as alt
 import polars as pl
 
+from ff_memories.claims import measures
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.marks import Options, layer_axis, source
+from ff_memories.figures.parts.marks import Options, layer_axis, source
 from ff_memories.figures.theme import FAINT
 
 LINE: Options = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "opacity": 1}
 BAND: Options = {"color": FAINT, "opacity": 0.15}
 DASHES = {"chance": [1.5, 1.5], "untrained": [4, 2]}
 ENDS = ("low", "high")
+
+
+def with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:
+    """Add the column ``chance``, how often predictions hit the targets of other cases, to a frame by layer."""
+    chances = measures.chance_agreement(cases, prediction, target)
+    return rates.join(chances, on="layer", how="left", maintain_order="left")
 
 
 def with_untrained(frame: pl.DataFrame, control: pl.DataFrame, measure: str) -> pl.DataFrame:

@@ -7,8 +7,8 @@ import polars as pl
 
 from ff_memories.claims.evidence import of_types
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.marks import Options, layer_axis, source
 from ff_memories.figures.other_types import SAID, other
+from ff_memories.figures.parts.marks import Options, layer_axis, source
 from ff_memories.figures.theme import BLACK
 
 LOOK: Options = {"color": "white", "stroke": BLACK, "strokeWidth": 0.5, "opacity": 1, "clip": True}

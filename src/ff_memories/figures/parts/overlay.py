@@ -9,8 +9,8 @@ import altair as alt
 import polars as pl
 
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.marks import HALO, layer_axis, legend_columns, legend_fits, source
-from ff_memories.figures.paper import READ_OFF, STATED
+from ff_memories.figures.parts.marks import HALO, layer_axis, legend_columns, legend_fits, source
+from ff_memories.figures.parts.paper import READ_OFF, STATED
 from ff_memories.figures.theme import BAND, BLACK
 
 SAID = {STATED: "stated in text", READ_OFF: "read off figure"}

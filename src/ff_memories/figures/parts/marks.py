@@ -3,20 +3,23 @@
 Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
 import polars as pl
 
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.headlines import headline
-from ff_memories.figures.links import linked
+from ff_memories.figures.parts.links import linked
+from ff_memories.figures.parts.phrases import NO_DATA
 from ff_memories.figures.registry import caption
 from ff_memories.figures.theme import BLACK, BLUE, HEADLINE, INK, LIGHT_BLUE, NOTE
 from ff_memories.model.scope import MARKS
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
+Headline = Callable[[pl.DataFrame, FigureContext], str]  # what a figure shows in this run, in one sentence
 INTERVAL = "95% bootstrap interval"
+EDGES = f"lines: {INTERVAL}s of the bottom and top segments"
 SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
 HALO: Options = {
     "stroke": "white",
@@ -143,6 +146,24 @@ def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Cha
     ]
 
 
+def box_note(more: str = "") -> str:
+    """Return the note that explains boxes."""
+    return f"boxes: quartiles; whiskers: within 1.5 box lengths{more}"
+
+
+def stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFrame:
+    """Return shares with the start and end of their segments, stacked from below in ``order``."""
+    rank = {name: place for place, name in enumerate(order)}
+    frame = frame.rename({by: "series"}).with_columns(
+        pl.col("series").cast(pl.String).replace_strict(rank, return_dtype=pl.Int64).alias("place")
+    )
+    end = pl.col("mean").cum_sum().over("layer").clip(0, 1)
+    frame = frame.sort("layer", "place").with_columns(end.alias("end"))
+    return frame.with_columns((pl.col("end") - pl.col("mean")).clip(0, 1).alias("start")).select(
+        "layer", "series", "start", "end", "mean", "low", "high", "n"
+    )
+
+
 def stacks(
     frame: pl.DataFrame, context: FigureContext, title: str, names: dict[str, str], colours: list[str]
 ) -> list[alt.Chart]:
@@ -188,15 +209,17 @@ def tag(text: str) -> list[alt.Chart]:
     return [nothing.mark_rect(**ground, **height), nothing.mark_text(text=text, **place, baseline="middle")]
 
 
-def finish(layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame, notes: list[str]) -> alt.LayerChart:
+def finish(
+    layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame, notes: list[str], headline: Headline
+) -> alt.LayerChart:
     """Return the complete figure at its exact width, with its headline and notes above.
 
-    A figure without data says so in its centre.
+    A figure without data says so, in its centre and as its headline.
     """
     if frame.is_empty():
         middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
         layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
-    shown = headline(context.figure, frame, context)
+    shown = NO_DATA if frame.is_empty() else headline(frame, context)
     return (
         alt.layer(*layers)
         .resolve_scale(

@@ -1,0 +1,1 @@
+"""One module per figure: what it is (``FIGURE``), its ``data``, its ``chart`` and its ``headline``."""

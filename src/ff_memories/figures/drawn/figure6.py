@@ -1,0 +1,130 @@
+"""Figure 6: how often values agree, by the probability of their top token."""
+
+import altair as alt
+import polars as pl
+
+from ff_memories.claims import measures
+from ff_memories.claims.evidence import of_types
+from ff_memories.config import Settings
+from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.other_types import other
+from ff_memories.figures.parts import beside, overlay
+from ff_memories.figures.parts.links import linked
+from ff_memories.figures.parts.marks import (
+    INTERVAL,
+    SEEN_THROUGH,
+    Options,
+    finish,
+    share_axis,
+    source,
+    tooltips,
+    x_title,
+)
+from ff_memories.figures.parts.phrases import percent
+from ff_memories.figures.registry import Figure
+from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE
+
+FIGURE = Figure(
+    section="4",
+    place=3,
+    caption="How often values agree with their keys' top trigger examples, by the probability of the value's "
+    "top token, over all layers. The number above each bar counts its values.",
+    caption_last="How often values agree with the last tokens of their keys' top trigger examples, by the "
+    "probability of the value's top token, over all layers. The number above each bar counts its "
+    "values.",
+    tables=("values",),
+    sections=("values",),
+    options=("bins",),
+    address="?probability={left:.6g}..{bin:.6g}&sort=probability",
+    keys="?sort=probability",
+    paper={
+        "read off the figure": (
+            {"series": "agreement", "probability": (4.5e-05, 8.9e-05), "value": 0.0},
+            {"series": "agreement", "probability": (0.00036, 0.0004), "value": 0.95},
+        ),
+    },
+)
+
+
+def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure 6: agreement rate per bin of the top probability, over the values of all layers.
+
+    If the table has the other choice of ``values.types``, also ``mean_...`` and ``n_...`` in the same bins.
+    """
+    values = tables["values"]
+    frame = measures.agreement_by_probability(values, context.bins, settings.seed)
+    types = other(values, "agrees")
+    if types is None or frame.is_empty():
+        return frame
+    width, place = frame["bin"][0] - frame["left"][0], pl.col("place")
+    edge = pl.col("top_probability").cast(pl.Float64) / width
+    known = of_types(values, types).drop_nulls("agrees").with_columns(edge.ceil().clip(1).alias("place"))
+    rates = known.group_by("place").agg(pl.col("agrees").mean().alias(f"mean_{types}"), pl.len().alias(f"n_{types}"))
+    placed = frame.with_columns((pl.col("bin") / width).round().alias("place"))
+    both = placed.join(rates, on="place", how="full", coalesce=True).filter(place <= context.bins).sort("place")
+    return both.with_columns(
+        pl.col("left").fill_null((place - 1) * width), pl.col("bin").fill_null(place * width), pl.col("n").fill_null(0)
+    ).drop("place")
+
+
+def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    """Figure 6: a bar for each bin with its n above, and ticks at the right edges."""
+    edges = frame["bin"].to_list() or [1.0]
+    crowded = context.width / context.bins < 22
+    first = pl.concat([frame["left"], context.paper_values["left"]]).to_frame().min().item() or 0.0
+    limits = alt.Scale(domain=[first, edges[-1]], nice=False)
+    ticks = alt.Axis(
+        values=edges,
+        format=".1e",
+        labelFontSize=6,
+        labelOverlap=False,
+        labelFlush=False,
+        labelAngle=-90 if crowded else 0,
+    )
+
+    def x(field: str) -> alt.X:  # for every chart layer: one without an explicit axis would thin its ticks
+        return alt.X(f"{field}:Q", title=x_title(context, "top prediction probability"), scale=limits, axis=ticks)
+
+    inset = (edges[-1] - first) / context.bins * 0.06
+    middle = (pl.col("left") + pl.col("bin")) / 2
+    drawn = frame.with_columns(
+        (pl.col("left") + inset).alias("from"),
+        (pl.col("bin") - inset).alias("to"),
+        middle.alias("middle"),
+        (middle - 4 * inset).alias("tick_from"),
+        (middle + 4 * inset).alias("tick_to"),
+        pl.max_horizontal("mean", "high").alias("upper"),
+    )
+    types = other(frame, "mean")
+    tops = [drawn["upper"], context.paper_values["high"], *([frame[f"mean_{types}"]] if types else [])]
+    most = max((float(top) for values in tops for top in values.drop_nulls()), default=0) or 1
+    y = share_axis("mean", "agreement rate", [0, 1.15 * most])
+    base = alt.Chart(source(linked(drawn, context.figure)))
+    count: Options = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
+    marks = [
+        base.mark_rect(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=SEEN_THROUGH).encode(
+            x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame), href="href:N"
+        ),
+        base.mark_rule(color=BLACK, strokeWidth=0.8).encode(x=x("middle"), y="low:Q", y2="high:Q"),
+        base.mark_text(fontSize=6, color=INK, **count).encode(
+            x=x("middle"), y="upper:Q", text=alt.Text("n:Q", format=",")
+        ),
+    ]
+    notes = ["above each bar: n, its number of values", f"lines: {INTERVAL}; ticks: right edges of bins"]
+    marks += beside.across(drawn, "mean", x("tick_from"))
+    theirs = overlay.by_probability(context, x("from"))
+    return finish(theirs.behind + marks + theirs.above, context, frame, notes + beside.note(frame, "mean"), headline)
+
+
+def headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 6: whether values above the lowest probability bin agree more often than those in it."""
+    known = frame.drop_nulls("mean").sort("bin")
+    lowest, others = known.row(0, named=True), known[1:]
+    if others.is_empty():
+        return f"Values agree in {percent(lowest['mean'])} of cases"
+    above = float((others["mean"] * others["n"]).sum()) / int(others["n"].sum())
+    said = "more often" if above > lowest["mean"] else "no more often"
+    return (
+        f"Values with a top probability above {lowest['bin']:.2g} agree {said}: "
+        f"{percent(above)}, against {percent(lowest['mean'])} for the rest"
+    )
