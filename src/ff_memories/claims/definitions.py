@@ -3,11 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-MUTATIONS, TYPES, VALUES, ACTIVE, AGREEING, READ = (
-    frozenset(f"K{number}" for number in numbers)
-    for numbers in (range(1, 6), range(6, 10), range(10, 18), (18, 19), (20, 21, 22), range(20, 31))
-)
-CHANCE, SHARED = "K13", "K29"
+from ff_memories.claims.register import register
+
 LINEAR = (
     "it holds by construction: neither the final norm nor the output layer adds a bias, so r, y and o are read by one "
     "linear map"
@@ -26,33 +23,41 @@ def definition(claim: str, info: Mapping[str, Any], memories: str = "active") ->
     """
     if info["scope"] != "model":
         return ""
-    said = [text for claims, text in _differences(info, memories) if claim in claims]
+    rests_on = next(known.rests_on for known in register() if known.id == claim)
+    said = [text for part, text in _differences(info, memories) if part in rests_on]
     return f"On this model, {'; '.join(said)}." if said else ""
 
 
-def _differences(info: Mapping[str, Any], memories: str) -> list[tuple[frozenset[str], str]]:
-    """Return what differs, and in which claims."""
-    keys, function = MUTATIONS | TYPES | VALUES, info.get("activation", "its activation function")
+def _differences(info: Mapping[str, Any], memories: str) -> list[tuple[str, str]]:
+    """Return what a claim may rest on that differs, and how."""
+    function = info.get("activation", "its activation function")
     out = []
     if info.get("gated"):
         coefficient = f"a coefficient is {function} of the gate times the up projection"
-        out.append((keys, coefficient + (f", and {BOTH}" if info.get("signs", 1) > 1 else "")))
+        out.append(("coefficients", coefficient + (f", and {BOTH}" if info.get("signs", 1) > 1 else "")))
     elif info.get("signs", 1) > 1:
-        out.append((keys, f"a coefficient is {function} of the key's product, and {BOTH}"))
+        out.append(("coefficients", f"a coefficient is {function} of the key's product, and {BOTH}"))
     elif not info.get("inactive_memories"):
-        out.append((keys, f"a coefficient is {function} of the key's product, and only those above zero are ranked"))
+        out.append(
+            ("coefficients", f"a coefficient is {function} of the key's product, and only those above zero are ranked")
+        )
     if info.get("norm_after"):
-        out.append((VALUES, "a value is scaled by the norm behind the feed-forward layer"))
+        out.append(("values", "a value is scaled by the norm behind the feed-forward layer"))
     if memories == "share:0.9":
-        out.append((AGREEING, "the active memories are the fewest that make 90 % of what the layer adds"))
+        out.append(("active memories", "the active memories are the fewest that make 90 % of what the layer adds"))
     elif memories == "active" and not info.get("inactive_memories"):
         sign = "every memory is active, with the sign of its coefficient"
         half = "active memories have a coefficient above zero, but those below zero add something too"
-        out.append((AGREEING, sign if info.get("signs", 1) > 1 else half))
+        out.append(("active memories", sign if info.get("signs", 1) > 1 else half))
     if info.get("final_norm"):
-        out.append((READ, "r, y and o are read through the final norm and the output layer"))
+        out.append(("predictions", "r, y and o are read through the final norm and the output layer"))
     if info.get("wiring") == "parallel":
-        out.append((READ, "r is what y is added to, which the feed-forward layer, parallel to attention, did not read"))
-    out.append((frozenset({CHANCE}), "far above chance means 100 times, since chance depends on the vocabulary"))
-    out.append((frozenset({SHARED}), BIASED if info.get("readout_bias", True) else LINEAR))
+        out.append(
+            (
+                "predictions",
+                "r is what y is added to, which the feed-forward layer, parallel to attention, did not read",
+            )
+        )
+    out.append(("chance", "far above chance means 100 times, since chance depends on the vocabulary"))
+    out.append(("sums", BIASED if info.get("readout_bias", True) else LINEAR))
     return out

@@ -12,6 +12,7 @@ from ff_memories.tables import BASELINES
 
 MODELS = ("untrained", "same_sample")  # baselines of every claim
 KNOWN = ("stated", "read off a figure", "derived")
+PARTS = ("coefficients", "values", "active memories", "predictions", "chance", "sums")  # what a claim may rest on
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Claim:
     known: str
     check: str
     parameters: Mapping[str, Any]
+    rests_on: tuple[str, ...]
     measured_as: str
     unit: str
     resampled: str
@@ -41,6 +43,8 @@ class Claim:
         object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))
         if unknown := set(self.baselines) - set(BASELINES):
             raise ValueError(f"{self.id}: unknown baseline {min(unknown)}")
+        if unknown := set(self.rests_on) - set(PARTS):
+            raise ValueError(f"{self.id}: rests_on has {min(unknown)!r}, not one of {', '.join(PARTS)}")
         if self.alternative not in ("greater", "less"):
             raise ValueError(f"{self.id}: alternative is {self.alternative!r}")
         if self.known not in KNOWN:
