@@ -25,7 +25,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.patterns import annotation_plan, inter_annotator, scoring, simulate
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers import csv_files, study, tools
-from ff_memories.patterns.readers.records import Judgement, Problems, Record, Shown, check, check_judgements
+from ff_memories.patterns.readers.records import Judgement, Pattern, Problems, Shown, check, check_judgements
 
 ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
 NAMES = [i.item for i in ITEMS]
@@ -33,12 +33,12 @@ SHOWN = Shown({name: 5 for name in NAMES}, annotation_plan.identities(2, 10))
 
 
 def record(item=0, pattern="1", type="shallow", description="ends alike", ranks=(1, 2, 3), annotator="ann", **more):
-    return Record("here", "f", annotator, NAMES[item], pattern, type, description, ranks, **more)
+    return Pattern("here", "f", annotator, NAMES[item], pattern, type, description, ranks, **more)
 
 
 STUDY = [
     record(), record(pattern="2", type="semantic", description='=1+1, "x", «y»', ranks=(1, 4, 5)),
-    Record("here", "f", "ann", NAMES[1]), record(3, ranks=(2, 3, 4, 5)),
+    Pattern("here", "f", "ann", NAMES[1]), record(3, ranks=(2, 3, 4, 5)),
 ]  # fmt: skip
 
 
@@ -389,7 +389,7 @@ def test_the_first_labels_in_doccano_differ_in_colour():
 
 
 GAPS = Item("key", 1, 9, (("a", "b"), (), ("c", "d", "e")))
-GAPPED = Record("here", "f", "ann", GAPS.item, "1", "shallow", "short", (1, 2, 3))
+GAPPED = Pattern("here", "f", "ann", GAPS.item, "1", "shallow", "short", (1, 2, 3))
 
 
 def test_marks_hold_the_lines_of_their_prefixes_the_empty_one_among_them():
@@ -400,7 +400,7 @@ def test_marks_hold_the_lines_of_their_prefixes_the_empty_one_among_them():
     spans = [result["value"] for result in made["result"] if result["type"] == "labels"]
     assert [task["data"]["text"][s["start"] : s["end"]] for s in spans] == [s["text"] for s in spans] == lines
     assert [s["labels"] for s in spans] == [["pattern 1"]] * 3 and made["completed_by"] == {"email": "ann"}
-    none = Record("here", "f", "ann", GAPS.item)
+    none = Pattern("here", "f", "ann", GAPS.item)
     for record, labels in ((GAPPED, ["shallow 1"] * 3), (none, [tools.NOTHING])):
         line = json.loads(tools.doccano_lines("mine", [GAPS], [record]))
         assert [line["text"][a:b] for a, b, _ in line["label"]] == lines[: len(labels)]
@@ -519,9 +519,9 @@ def test_tables_hold_patterns_of_keys_and_labels_of_all_that_was_shown():
     shown = [Item("key", 1, 4, prefixes), Item("repeat", 1, 4, prefixes), Item("foil", None, 0, (("x",),) * 4)]
     asked, names = annotation_plan.table(shown), [i.item for i in shown]
     records = [
-        Record("here", "f", "ann", names[0], "7", "semantic", "two", (3, 1, 2)),
-        Record("here", "f", "ann", names[0], "9", "shallow", "one", (2, 3, 4)),
-        Record("here", "f", "ann", names[1], "1", "shallow", "one", (1, 2, 3)), Record("here", "f", "ann", names[2]),
+        Pattern("here", "f", "ann", names[0], "7", "semantic", "two", (3, 1, 2)),
+        Pattern("here", "f", "ann", names[0], "9", "shallow", "one", (2, 3, 4)),
+        Pattern("here", "f", "ann", names[1], "1", "shallow", "one", (1, 2, 3)), Pattern("here", "f", "ann", names[2]),
     ]  # fmt: skip
     assert scoring.annotations(records, asked).rows() == [
         ("ann", 1, 4, 1, "two", "semantic", [1, 2, 3]), ("ann", 1, 4, 2, "one", "shallow", [2, 3, 4]),

@@ -397,7 +397,7 @@ def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
     embedding = rng.normal(size=(2000, 24)) + 3  # one direction common to all
     embedding[1000:1100] = embedding[:100] + 0.5 * rng.normal(size=(100, 24))
     words = invented_words(2000, random.Random(0))
-    closer = distance.Closeness.of(torch.from_numpy(embedding), rng.integers(1, 500, 2000), words, seed=1)
+    closer = distance.WordCloseness.of(torch.from_numpy(embedding), rng.integers(1, 500, 2000), words, seed=1)
     assert np.mean([closer(i, 1000 + i) for i in range(100)]) == 1
     rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(100, 1000, (600, 2)) if a != b])
     assert 0.03 <= rate <= 0.07
@@ -406,7 +406,7 @@ def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
 
 def test_two_hundred_words_next_in_frequency_stand_in_for_one():
     words = invented_words(500, random.Random(0))
-    closer = distance.Closeness.of(torch.zeros(500, 2), np.arange(500, 0, -1), words, seed=1)
+    closer = distance.WordCloseness.of(torch.zeros(500, 2), np.arange(500, 0, -1), words, seed=1)
     for place, first in ((0, 0), (100, 0), (101, 1), (250, 150), (400, 300), (401, 300), (499, 300)):
         drawn = closer._alike(place, np.random.default_rng(1)).tolist()
         assert len(drawn) == 2000 and set(drawn) == set(range(first, first + 200))
@@ -417,7 +417,7 @@ def test_rare_words_that_are_all_alike_are_not_close_to_each_other():
     embedding = rng.normal(size=(2000, 24))
     embedding[1000:] = 4 + 0.5 * rng.normal(size=(1000, 24))  # rare: hardly trained, all in one place
     words = invented_words(2000, random.Random(0))
-    closer = distance.Closeness.of(torch.from_numpy(embedding), np.repeat([500, 1], 1000), words, seed=1)
+    closer = distance.WordCloseness.of(torch.from_numpy(embedding), np.repeat([500, 1], 1000), words, seed=1)
     rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(1000, 2000, (300, 2)) if a != b])
     assert rate <= 0.1
 
@@ -427,7 +427,7 @@ def test_frequent_words_of_other_sorts_are_not_close_though_their_embeddings_are
     words = [*STOP[:2], *marks, *numbers, *unknown, *invented_words(300, random.Random(0))]
     embedding = np.random.default_rng(2).normal(size=(len(words), 24))
     embedding[:8] = 5  # the frequent ones, all in one place
-    closer = distance.Closeness.of(torch.from_numpy(embedding), np.repeat([900, 9], [8, 300]), words, seed=1)
+    closer = distance.WordCloseness.of(torch.from_numpy(embedding), np.repeat([900, 9], [8, 300]), words, seed=1)
     close = {(words[a], words[b]) for a in range(10) for b in range(a) if closer(a, b)}
     assert close == {(".", ","), ("3.5", "1998")}
 

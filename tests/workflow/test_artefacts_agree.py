@@ -12,7 +12,7 @@ from projects import INPUTS, RESULTS, configure, due, relinked, run, steps
 
 from ff_memories import tables
 from ff_memories.patterns.readers import csv_files
-from ff_memories.patterns.readers.records import Record
+from ff_memories.patterns.readers.records import Pattern
 
 pytestmark = pytest.mark.long
 
@@ -136,7 +136,7 @@ def test_both_tools_agree_in_both_orders(fresh, tmp_path, pairs, name, cache):
 def by_ann(folder):
     """What Ann says in the browser's form: of every second item that its first three prefixes are alike."""
     plan = tables.read(folder / RESULTS / "tables/annotation_plan.parquet").filter(pl.col("prefixes") >= 3)
-    said = [Record("", "", "Ann", item, "1", "semantic", "alike", (1, 2, 3)) for item in plan["item"].gather_every(2)]
+    said = [Pattern("", "", "Ann", item, "1", "semantic", "alike", (1, 2, 3)) for item in plan["item"].gather_every(2)]
     return csv_files.form_csv("planted", said)
 
 

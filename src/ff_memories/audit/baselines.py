@@ -212,7 +212,7 @@ class Labels:
         self.largest = largest(baseline.listed)
         self.annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
         vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
-        closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
+        closer = distance.WordCloseness.of(vectors, counts, types.types, config.seed)
         judged = distance.label(distance.compositions(refinement, config.seed), types.types, closer)
         self.made = {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
 

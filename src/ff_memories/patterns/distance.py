@@ -39,7 +39,7 @@ PREFIX = 5  # common first letters of two words of one family, if they are most 
 
 
 @dataclass(frozen=True)
-class Closeness:
+class WordCloseness:
     """Say whether two words of one sort are closer than random words of that sort with similar frequencies.
 
     Attributes:
@@ -58,7 +58,7 @@ class Closeness:
     rng_of: Callable[[int, int], np.random.Generator]
 
     @classmethod
-    def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> Closeness:
+    def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> WordCloseness:
         """Build from a model's output embeddings (vocab, d), the types' counts (vocab,), and the types."""
         sorts, place, order = [sort_of(word) for word in types], np.empty(len(types), dtype=np.int64), {}
         for sort in set(sorts):

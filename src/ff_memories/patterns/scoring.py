@@ -11,7 +11,7 @@ from ff_memories import tables
 from ff_memories.base.annotators import MODEL, PEOPLE, is_person
 from ff_memories.base.bootstrap import interval
 from ff_memories.patterns import inter_annotator
-from ff_memories.patterns.readers.records import Record
+from ff_memories.patterns.readers.records import Pattern
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
 Measured = tuple[str, *Score]  # a measure and its score
@@ -19,7 +19,7 @@ Row = tuple[str, str, *Score]  # with the annotator: a row of ``annotation_score
 SAME = 0.5  # share of common prefixes (Jaccard) from which two patterns count as one
 
 
-def annotations(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
+def annotations(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of ``annotations``: numbered patterns of keys, without those of repeats and foils."""
     keys = {item: (lay, key) for item, lay, key in plan.filter(kind="key").select("item", "layer", "key").iter_rows()}
     rows = []
@@ -31,7 +31,7 @@ def annotations(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=tables.TABLES["annotations"].columns, orient="row")
 
 
-def item_labels(records: Iterable[Record], plan: pl.DataFrame) -> pl.DataFrame:
+def item_labels(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
     """Return the label of every prefix of every annotated item, with the item's columns from the plan."""
     held: dict[tuple[str, str], dict[int, set[str]]] = {}
     for r in records:

@@ -7,7 +7,7 @@ import polars as pl
 
 from ff_memories.base.annotators import SIMULATED, TYPES
 from ff_memories.base.seeds import generator
-from ff_memories.patterns.readers.records import Judgement, Record
+from ff_memories.patterns.readers.records import Judgement, Pattern
 from ff_memories.patterns.sample import FEWEST
 
 
@@ -21,7 +21,7 @@ class Errors:
     misjudge: float
 
 
-def annotate(number: int, errors: Errors, plan: pl.DataFrame, truth: pl.DataFrame, seed: int) -> list[Record]:
+def annotate(number: int, errors: Errors, plan: pl.DataFrame, truth: pl.DataFrame, seed: int) -> list[Pattern]:
     """Return the records of simulated annotator ``number``, who sees the patterns of ``truth`` except for errors."""
     rng = generator(seed, f"simulated annotator {number}")
     patterns: dict[tuple[int, int], list[tuple[str, str, list[int]]]] = {}
@@ -42,9 +42,9 @@ def annotate(number: int, errors: Errors, plan: pl.DataFrame, truth: pl.DataFram
                     wrong = rng.random() < errors.mistype
                     seen.append((description, TYPES[1 - TYPES.index(kind)] if wrong else kind, ranks))
         place = (f"simulated annotator {number}", "", name, row["item"])
-        out += [Record(*place, str(n), kind, text, tuple(r)) for n, (text, kind, r) in enumerate(seen, 1)]
+        out += [Pattern(*place, str(n), kind, text, tuple(r)) for n, (text, kind, r) in enumerate(seen, 1)]
         if not seen:
-            out.append(Record(*place))
+            out.append(Pattern(*place))
     return out
 
 

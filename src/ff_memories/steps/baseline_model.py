@@ -91,7 +91,7 @@ def run(
     keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
     annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
     found, labelled = proxy.annotate(annotator, keys)
-    closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
+    closer = distance.WordCloseness.of(vectors, counts, types.types, config.seed)
     judged = distance.label(distance.compositions(made["refinement"], config.seed), types.types, closer)
     place = numbers[made["examples"]["sentence"].to_numpy()]
     made["examples"] = made["examples"].with_columns(pl.Series("sentence", place))  # numbers in the run's corpus

@@ -34,6 +34,6 @@ def run(
     decoder = on_cpu(weights, description)
     check_dictionary(dictionary, types, decoder.description.vocab)
     vectors, counts = decoder.vocabulary.word_vectors(), train_counts(text, len(types))
-    closer = distance.Closeness.of(vectors, counts, types.types, config.seed)
+    closer = distance.WordCloseness.of(vectors, counts, types.types, config.seed)
     cases = distance.compositions(refined, config.seed)
     tables.write(distance.label(cases, types.types, closer), distances)

@@ -10,7 +10,7 @@ from ff_memories.base.annotators import TYPES
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.patterns.forms.prompts import EXAMPLES
-from ff_memories.patterns.readers.records import Problems, Record, Shown, check
+from ff_memories.patterns.readers.records import Pattern, Problems, Shown, check
 from ff_memories.patterns.sample import FEWEST
 
 NAME = re.compile(r"(?:\d+-)?(i[0-9a-f]{10}-[0-9a-f]{10})")
@@ -34,13 +34,13 @@ class Answer:
         echoed: the number of lines that repeat the prompt's example.
     """
 
-    patterns: list[Record] = field(default_factory=list)
-    none: list[Record] = field(default_factory=list)
+    patterns: list[Pattern] = field(default_factory=list)
+    none: list[Pattern] = field(default_factory=list)
     unread: int = 0
     echoed: int = 0
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[Pattern]:
         """What the answer says, by the rules for people."""
         return [*self.patterns, *self.none[:1]]
 
@@ -67,7 +67,7 @@ def read(path: Path, annotator: str, items: Mapping[str, int], problems: Problem
         if item not in items:
             problems.add(place, f"unknown item {item!r}", "answer this run's prompts, or remove the answer")
             continue
-        answer = _answer(place, Record(place, str(path), annotator, item), text, problems)
+        answer = _answer(place, Pattern(place, str(path), annotator, item), text, problems)
         if answer.records or answer.unread or answer.echoed:
             out.append(answer)
         else:
@@ -116,7 +116,7 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
             problems.add(place, "not a JSON object with the texts item and answer", "correct the line")
 
 
-def _answer(place: str, head: Record, text: str, problems: Problems) -> Answer:
+def _answer(place: str, head: Pattern, text: str, problems: Problems) -> Answer:
     out = Answer()
     for number, line in enumerate(text.splitlines(), 1):
         at = f"{place}, row {number} of the answer"
@@ -172,7 +172,7 @@ def _example(line: str) -> tuple[str, tuple[int, ...] | None, str]:
 REPEATED = frozenset(map(_example, EXAMPLES.splitlines()))
 
 
-def mended(answers: list[Answer], items: Mapping[str, int]) -> tuple[list[Record], int]:
+def mended(answers: list[Answer], items: Mapping[str, int]) -> tuple[list[Pattern], int]:
     """Return what the answers say without what breaks a rule of the guide, and how many lines that changed or dropped.
 
     A number that was not shown does not count, and a pattern that breaks a rule is dropped. An answer without a pattern
@@ -180,11 +180,11 @@ def mended(answers: list[Answer], items: Mapping[str, int]) -> tuple[list[Record
     it is left out: as ``none`` it would lower the model's rate of patterns seen in foils.
     """
     shown = Shown(items, set())
-    out: list[Record] = []
+    out: list[Pattern] = []
     changed = 0
     for answer in answers:
         changed += answer.unread + answer.echoed
-        kept: list[Record] = []
+        kept: list[Pattern] = []
         claimed = answer.unread > 0
         for record in answer.patterns:
             ranks = tuple(sorted({rank for rank in record.ranks if 1 <= rank <= items[record.item]}))

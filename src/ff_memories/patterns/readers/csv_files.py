@@ -8,7 +8,7 @@ from pathlib import Path
 from ff_memories.base.escaping import csv_text
 from ff_memories.base.files import require_file
 from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.readers.records import QUOTES, Judgement, Problems, Record, parse_ranks
+from ff_memories.patterns.readers.records import QUOTES, Judgement, Pattern, Problems, parse_ranks
 
 COLUMNS = ["run", "annotator", "item", "pattern", "type", "description", "prefixes"]  # of the form's export
 DISTANCE = ["run", "annotator", "item", "label"]
@@ -99,7 +99,7 @@ def _text(path: str | Path, problems: Problems) -> str | None:
         return None
 
 
-def read(path: str | Path, run: str, problems: Problems) -> tuple[list[Record], list[Judgement]]:
+def read(path: str | Path, run: str, problems: Problems) -> tuple[list[Pattern], list[Judgement]]:
     """Read one CSV file in any of the three formats."""
     given = list(rows(path, problems))
     if not given:
@@ -133,19 +133,19 @@ def _of_run(given: Rows, run: str, problems: Problems) -> Rows:
     return out
 
 
-def _form(path: str | Path, given: Rows, problems: Problems) -> list[Record]:
+def _form(path: str | Path, given: Rows, problems: Problems) -> list[Pattern]:
     out = []
     for place, row in given:
         head = (place, str(path), row["annotator"], row["item"])
         kind = row["type"].lower()
         if kind == "none":
-            out.append(Record(*head))
+            out.append(Pattern(*head))
             if row["prefixes"] or row["description"]:
                 problems.add(place, "a pattern of type none", "choose a type, or clear the row's other cells")
             continue
         ranks = parse_ranks(row["prefixes"], place, problems)
         found = ranks or (), ranks is not None
-        out.append(Record(*head, row["pattern"], kind or "(empty)", row["description"], *found))
+        out.append(Pattern(*head, row["pattern"], kind or "(empty)", row["description"], *found))
     return out
 
 
@@ -157,7 +157,7 @@ def _distance(path: str | Path, given: Rows) -> list[Judgement]:
     ]
 
 
-def _spreadsheet(path: str | Path, given: Rows, problems: Problems) -> list[Record]:
+def _spreadsheet(path: str | Path, given: Rows, problems: Problems) -> list[Pattern]:
     """Read the wide sheet: for each item a row of descriptions, a row of types, and a row of ticks per prefix."""
     blocks: dict[str, Rows] = {}
     ended: set[str] = set()
@@ -176,7 +176,7 @@ def _spreadsheet(path: str | Path, given: Rows, problems: Problems) -> list[Reco
     return out
 
 
-def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list[Record]:
+def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list[Pattern]:
     columns = [f"pattern {n}" for n in range(1, SPREADSHEET + 1)]
     by_row = {row["row"]: (place, row) for place, row in block}
     if any(name not in by_row for name in (HEADER, KIND)):
@@ -199,15 +199,15 @@ def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list
                 ranks.append(int(row["row"]))
         readable = len(problems.found) == before
         if described.get(column, "").lower() == "none" and not ranks:
-            out.append(Record(place, *head))
+            out.append(Pattern(place, *head))
         elif ranks or not readable or described.get(column) or typed.get(column):
             kind = typed.get(column, "").lower() or "(empty)"
             where = type_place if kind not in ("shallow", "semantic") else place
-            out.append(Record(where, *head, str(number), kind, described.get(column, ""), tuple(ranks), readable))
+            out.append(Pattern(where, *head, str(number), kind, described.get(column, ""), tuple(ranks), readable))
     return out
 
 
-def form_csv(run: str, records: list[Record]) -> str:
+def form_csv(run: str, records: list[Pattern]) -> str:
     """Return records in the form's export format."""
     return csv_text(COLUMNS, (
         [run, r.annotator, r.item, r.pattern or "0", r.type or "none", r.description, " ".join(map(str, r.ranks))]
@@ -220,9 +220,9 @@ def distance_csv(run: str, judged: list[Judgement]) -> str:
     return csv_text(DISTANCE, ([run, j.annotator, j.item, j.label] for j in judged))
 
 
-def spreadsheet_csv(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
+def spreadsheet_csv(run: str, items: Iterable[Item], records: Iterable[Pattern] = ()) -> str:
     """Return the wide sheet of items, empty or filled with one annotator's records."""
-    noted: dict[str, list[Record]] = {}
+    noted: dict[str, list[Pattern]] = {}
     for record in records:
         noted.setdefault(record.item, []).append(record)
     header = [

@@ -25,7 +25,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Record(Given):
+class Pattern(Given):
     """One pattern that an annotator found in an item; without a type, the statement that it has none.
 
     Attributes:
@@ -111,11 +111,11 @@ class Shown:
         return item not in self.prefixes and item.partition("-")[0] in self.identities
 
 
-def check(records: list[Record], shown: Shown, problems: Problems) -> tuple[list[Record], list[Record]]:
+def check(records: list[Pattern], shown: Shown, problems: Problems) -> tuple[list[Pattern], list[Pattern]]:
     """Return the valid records and the stale ones; report violations of the rules."""
     kept, stale = [], []
-    first: dict[tuple[str, str], Record] = {}
-    seen: dict[tuple[str, str, str], Record] = {}
+    first: dict[tuple[str, str], Pattern] = {}
+    seen: dict[tuple[str, str, str], Pattern] = {}
     for record in records:
         _check_annotator(record, problems)
         if shown.stale(record.item):
@@ -156,7 +156,7 @@ def _check_annotator(record: Given, problems: Problems) -> None:
         problems.add(record.place, what, hint)
 
 
-def _check_pattern(record: Record, prefixes: int | None, problems: Problems) -> None:
+def _check_pattern(record: Pattern, prefixes: int | None, problems: Problems) -> None:
     if record.type not in TYPES:
         problems.add(record.place, f"{record.type!r} is not a type of pattern", _instead(record.type, TYPES))
     if not record.description:

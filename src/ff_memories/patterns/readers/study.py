@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ff_memories.patterns.readers import csv_files, tools
-from ff_memories.patterns.readers.records import Judgement, Problems, Record, check_names
+from ff_memories.patterns.readers.records import Judgement, Pattern, Problems, check_names
 
 PASSED = (".md", ".txt")  # notes beside the files
 
 
-def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[list[Record], list[Judgement]]:
+def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[list[Pattern], list[Judgement]]:
     """Return the records and judgements in one run's files; add the files' problems to ``problems``."""
-    records: list[Record] = []
+    records: list[Pattern] = []
     judged: list[Judgement] = []
     for path in sorted(map(Path, paths)):
         try:

@@ -18,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 from ff_memories.base.annotators import TYPES
 from ff_memories.base.files import require_file
 from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.readers.records import Problems, Record
+from ff_memories.patterns.readers.records import Pattern, Problems
 
 MOST = 8
 NOTHING = "no pattern"
@@ -34,7 +34,7 @@ def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _spans(item: Item, record: Record) -> list[tuple[int, int]]:
+def _spans(item: Item, record: Pattern) -> list[tuple[int, int]]:
     lines, starts = text_of(item).split("\n"), [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
@@ -67,9 +67,9 @@ def label_studio_config() -> str:
 """
 
 
-def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
+def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Pattern] = ()) -> str:
     """Return tasks to import, with annotators' records if given."""
-    noted: dict[str, dict[str, list[Record]]] = {}
+    noted: dict[str, dict[str, list[Pattern]]] = {}
     for record in records:
         noted.setdefault(record.item, {}).setdefault(record.annotator, []).append(record)
     tasks = []
@@ -84,7 +84,7 @@ def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Record
     return json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
 
 
-def _results(item: Item, record: Record) -> list[dict[str, Any]]:
+def _results(item: Item, record: Pattern) -> list[dict[str, Any]]:
     def result(name: str, kind: str, value: dict[str, Any]) -> dict[str, Any]:
         return {"from_name": name, "to_name": "text", "type": kind, "value": value}
 
@@ -102,7 +102,7 @@ def _results(item: Item, record: Record) -> list[dict[str, Any]]:
     ]
 
 
-def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Record]:
+def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Pattern]:
     """Read Label Studio's JSON export. The annotator is `completed_by`, by e-mail address if given."""
     tasks = _json(path, problems)
     if tasks is None:
@@ -129,7 +129,7 @@ def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Re
 
 def _patterns(
     place: str, path: str, annotator: str, data: dict[str, Any], results: list[dict[str, Any]], problems: Problems
-) -> list[Record]:
+) -> list[Pattern]:
     spans: dict[str, set[int]] = {}
     types: dict[str, str] = {}
     descriptions: dict[str, str] = {}
@@ -149,10 +149,10 @@ def _patterns(
             types[number] = value["choices"][0]
         elif name == "nothing":
             none = True
-    out = [Record(place, path, annotator, data["item"])] if none else []
+    out = [Pattern(place, path, annotator, data["item"])] if none else []
     for number in sorted({*spans, *types, *descriptions}):
         out.append(
-            Record(
+            Pattern(
                 f"{place}, pattern {number}", path, annotator, data["item"], number, types.get(number, "(empty)"),
                 descriptions.get(number, "").strip(), tuple(sorted(spans.get(number, ()))),
             )
@@ -178,9 +178,9 @@ def doccano_labels() -> str:
     ) + "\n"  # fmt: skip
 
 
-def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Record] = ()) -> str:
+def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Pattern] = ()) -> str:
     """Return examples to import, one per line, with one annotator's records if given."""
-    noted: dict[str, list[Record]] = {}
+    noted: dict[str, list[Pattern]] = {}
     for record in records:
         noted.setdefault(record.item, []).append(record)
     lines = []
@@ -199,7 +199,7 @@ def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Record] = (
     return "\n".join(lines) + "\n"
 
 
-def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]:
+def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Pattern]:
     """Read a user's JSONL export from doccano. Examples without labels are not annotated."""
     require_file(path)
     try:
@@ -234,11 +234,11 @@ def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Record]
         for label, ranks in sorted(held.items()):
             kind = label.partition(" ")[0]
             if label == NOTHING:
-                out.append(Record(place, str(path), name, item))
+                out.append(Pattern(place, str(path), name, item))
                 continue
             said = next((c.partition(":")[2].strip() for c in comments if re.match(rf"{re.escape(label)}\s*:", c)), "")
             where = f"{place}, {label}"
-            out.append(Record(where, str(path), name, item, label, kind, said, tuple(sorted(ranks))))
+            out.append(Pattern(where, str(path), name, item, label, kind, said, tuple(sorted(ranks))))
     return out
 
 
