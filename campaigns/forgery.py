@@ -36,8 +36,8 @@ from scipy.stats import hypergeom
 from campaigns import ROOT
 from ff_memories import tables
 from ff_memories.audit import audit, baselines, compare, equality, reading, rests, rows, sides, structure
+from ff_memories.audit.basis import Basis
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE
-from ff_memories.audit.evidence import Evidence
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.settle import Settler
 from ff_memories.audit.sides import Side
@@ -81,14 +81,14 @@ def _empty(folder: Path) -> Path:
 class Known(Settler):
     """A settler that keeps the model, and what it has found of the baselines, from one comparison to the next."""
 
-    models: dict[str, Evidence] = {}  # noqa: RUF012
+    models: dict[str, Basis] = {}  # noqa: RUF012
 
-    def _first(self) -> Evidence:
+    def _first(self) -> Basis:
         if "" not in self.models:
             self.models[""] = super()._first()
         return self.models[""]
 
-    def _of_baseline(self, model: str) -> Evidence:
+    def _of_baseline(self, model: str) -> Basis:
         if model not in self.models:
             self.models[model] = super()._of_baseline(model)
         return self.models[model]
@@ -134,18 +134,18 @@ class Project:
         return compare.compared(self.own, forged, self.run, Known, self.again)
 
     @cached_property
-    def evidence(self) -> Evidence:
-        return Evidence.read(self.run, (*rows.ROWS, "firing", "histogram"))
+    def basis(self) -> Basis:
+        return Basis.read(self.run, (*rows.ROWS, "firing", "histogram"))
 
     @cache  # noqa: B019
     def drawn(self, model: str) -> baselines.Baseline:
         return baselines.Baseline.of(self.run, model)
 
     @cache  # noqa: B019
-    def baseline(self, model: str) -> Evidence:
+    def baseline(self, model: str) -> Basis:
         folder = self.run.path("baselines", model)
         frames = {name: tables.read(f"{folder}/{name}.parquet") for name in (*baselines.ROWS, *baselines.LABELS)}
-        known = self.drawn(model).evidence(frames)
+        known = self.drawn(model).basis(frames)
         return dataclasses.replace(known, tables=known.tables | frames)
 
     @cached_property
@@ -172,10 +172,10 @@ class Project:
                 said = {result.state for _, _, result in baselines.labelled(self.drawn(model), forged.tables)}
                 return ("all rows", 1.0) if DIFFERS in said else (NEAR if NEAR_TIE in said else "not found", 0.0)
         elif folder == "counts":
-            said = audit.contradictions(self.evidence, self.run, at)
+            said = audit.contradictions(self.basis, self.run, at)
             return ("all rows", 1.0) if said else ("the tables say so", 0.0)
         elif folder == "tables":
-            forged = _with(self.evidence, table, changed)
+            forged = _with(self.basis, table, changed)
             if audit.contradictions(forged, self.run, at):
                 return "all rows", 1.0
             if table in ("firing", audit.SPREAD):
@@ -197,20 +197,20 @@ def chance(population: int, wrong: int, rows_: int = Aim().rows) -> float:
     return float(1 - hypergeom.pmf(0, population, wrong, min(rows_, population))) if wrong else 0.0
 
 
-def _with(known: Evidence, table: str, changed: pl.DataFrame) -> Evidence:
+def _with(known: Basis, table: str, changed: pl.DataFrame) -> Basis:
     return dataclasses.replace(known, tables=known.tables | {table: changed})
 
 
-def _rows(evidence: Evidence, table: str, numbers: list[int]) -> list[str]:
+def _rows(basis: Basis, table: str, numbers: list[int]) -> list[str]:
     """Return what `verify` says of rows that it looks at."""
     if table == audit.OF_SPREAD:
         try:
-            said = audit.spread_of(evidence, np.array(numbers, np.int64))
+            said = audit.spread_of(basis, np.array(numbers, np.int64))
             return [result.state for what, _, result in said if what == audit.OF_SPREAD]
         except audit.BROKEN:
             return [DIFFERS] * len(numbers)
-    frame = evidence.tables[table]
-    return [rows.recomputed(table, evidence, frame.row(i, named=True)).state for i in numbers]
+    frame = basis.tables[table]
+    return [rows.recomputed(table, basis, frame.row(i, named=True)).state for i in numbers]
 
 
 # --------------------------------------------------------------------------------------------------------- the changes
@@ -509,7 +509,7 @@ def forge_verdicts(kind: str, folder: Path, seed: int, wanted: int) -> list[dict
     fresh = [model for model in baselines.models(run) if model.startswith("untrained")]
     names = (*baselines.ROWS, *baselines.LABELS)
     untrained = [{n: tables.read(run.path("baselines", model, f"{n}.parquet")) for n in names} for model in fresh]
-    evidence = Measured.of_run(Settings(run.resolved), info, Path(run.dictionary), frames)
+    basis = Measured.of_run(Settings(run.resolved), info, Path(run.dictionary), frames)
     behind = rests.behind(run, Path)
     claims = [claim for claim in register() if claim.judged(info["scope"])]
     with Progress(len(claims), "claims", kind) as progress:
@@ -518,7 +518,7 @@ def forge_verdicts(kind: str, folder: Path, seed: int, wanted: int) -> list[dict
             for table in sorted(behind[claim.id] & EDITS.keys()):
                 for whose, models in (("run", [frames]), ("untrained", untrained)):
                     for what, apply, where, new in EDITS[table]:
-                        best = _least(claim, evidence, frames, untrained, whose, models, table, what, apply, where, new,
+                        best = _least(claim, basis, frames, untrained, whose, models, table, what, apply, where, new,
                                       best, rng)  # fmt: skip
             if best is not None:
                 found.append({"run": kind, "claim": claim.id, **_tried(project, best, fresh)})
@@ -529,23 +529,23 @@ def forge_verdicts(kind: str, folder: Path, seed: int, wanted: int) -> list[dict
     return found[:wanted] if wanted else found
 
 
-def _verdict(claim: Any, evidence: Any, frames: dict, untrained: list[dict]) -> str:
+def _verdict(claim: Any, basis: Any, frames: dict, untrained: list[dict]) -> str:
     from dataclasses import replace
 
     from ff_memories.claims import baselines as measured
     from ff_memories.claims.verdicts import verdicts
 
-    own = replace(evidence, tables=frames, seed=None)
+    own = replace(basis, tables=frames, seed=None)
     beside = measured.table([claim], own, [("untrained", made) for made in untrained])
-    return str(verdicts([claim], own, evidence.scope, beside)["verdict"][0])
+    return str(verdicts([claim], own, basis.scope, beside)["verdict"][0])
 
 
 def _least(
-    claim: Any, evidence: Any, frames: dict, untrained: list[dict], whose: str, models: list[dict], table: str,
+    claim: Any, basis: Any, frames: dict, untrained: list[dict], whose: str, models: list[dict], table: str,
     what: str, apply: Any, where: pl.Expr, new: Any, best: dict | None, rng: np.random.Generator,
 ) -> dict | None:  # fmt: skip
     """Return the edit with the fewest rows that turns a verdict: this one, or the best so far."""
-    before = _verdict(claim, evidence, frames, untrained)
+    before = _verdict(claim, basis, frames, untrained)
     orders = [rng.permutation(len(made[table])) for made in models]
     for share in SHARES:
         edited, changed = [], []
@@ -560,7 +560,7 @@ def _least(
         wrong = sum(map(len, changed))
         if best is not None and wrong >= best["wrong"]:
             return best
-        after = _verdict(claim, evidence, *((edited[0], untrained) if whose == "run" else (frames, edited)))
+        after = _verdict(claim, basis, *((edited[0], untrained) if whose == "run" else (frames, edited)))
         if wrong and after != before:
             return {"from": before, "to": after, "whose": whose, "table": table, "what": what, "wrong": wrong,
                     "population": sum(len(made[table]) for made in models), "changed": changed,
@@ -572,11 +572,11 @@ def _tried(project: Project, best: dict, fresh: list[str]) -> dict:
     """Audit a forged verdict ``TIMES`` times with few rows; return the edit, how often it was found, and the chance."""
     table, whose = best["table"], best["whose"]
     models = [""] if whose == "run" else fresh
-    known = [project.evidence if not model else project.baseline(model) for model in models]
+    known = [project.basis if not model else project.baseline(model) for model in models]
     for_sure = False
     right = []
-    for evidence, frame, changed in zip(known, best["frames"], best["changed"], strict=True):
-        forged = _with(evidence, table, frame)
+    for basis, frame, changed in zip(known, best["frames"], best["changed"], strict=True):
+        forged = _with(basis, table, frame)
         for_sure |= bool(structure.faults(forged))
         states = _rows(forged, table, changed)
         right.append([i for i, state in zip(changed, states, strict=True) if state != DIFFERS])

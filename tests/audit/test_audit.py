@@ -15,8 +15,8 @@ from pipeline import config, run_steps, write_inputs
 from ff_memories import tables
 from ff_memories.audit import baselines, checks, structure
 from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit, contradictions
+from ff_memories.audit.basis import Basis
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.evidence import Evidence
 from ff_memories.audit.rows import ROWS, recomputed
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
@@ -43,8 +43,8 @@ RUNS = {
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
 
 
-def evidence(folder, changes, options, never=()):
-    """A small run's evidence, from its files as ``pipeline`` leaves them; ``never``: types that are never trained."""
+def basis(folder, changes, options, never=()):
+    """A small run's basis, from its files as ``pipeline`` leaves them; ``never``: types that are never trained."""
     settings = config(**changes)
     write_inputs(folder, TYPES, **options)
     counts = (line.split() for line in (folder / "dict.txt").read_text().splitlines())
@@ -55,7 +55,7 @@ def evidence(folder, changes, options, never=()):
     (folder / "sample.jsonl").write_text("".join(json.dumps(record) + "\n" for record in given))
     out = run_steps(folder, settings)
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Evidence.read(Run(settings), READ, made)
+    return Basis.read(Run(settings), READ, made)
 
 
 def tables_of(said):
@@ -66,7 +66,7 @@ def tables_of(said):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
-    found = audit(given := evidence(tmp_path, *RUNS[name]), ALL)
+    found = audit(given := basis(tmp_path, *RUNS[name]), ALL)
     assert faults(given) == []
     assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, LEFT_OUT, SPREAD]]
     for finding in (f for f in found if f.what != LEFT_OUT):
@@ -82,7 +82,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sound(folder):
-    return evidence(folder, {}, {})
+    return basis(folder, {}, {})
 
 
 def files_of(folder, **other):
@@ -99,7 +99,7 @@ def files_of(folder, **other):
 
 
 def tampered(sound, table, change, row=5):
-    """The same evidence with one row of one table changed."""
+    """The same basis with one row of one table changed."""
     frame = sound.tables[table]
     rows = frame.to_dicts()
     rows[row] |= change(rows[row])
@@ -164,7 +164,7 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
         pl.when((pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])).then(pl.col("rank") - 1)
         .otherwise("rank").alias("rank")
     ).filter(pl.col("rank") > 0)  # fmt: skip
-    shorter = Evidence(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
+    shorter = Basis(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
     (finding,) = [f for f in audit(shorter, ALL, ["sentences"]) if f.differ]
     assert any(said.startswith(f"sentence {first['sentence']}: ") for said in finding.differ)
     assert f"layer {first['layer']} key {first['key']}" in finding.differ[0]
@@ -347,7 +347,7 @@ def test_a_baselines_file_out_of_order_contradicts_it(sound, folder, tmp_path):
 
 
 def test_a_key_that_the_histogram_leaves_out_is_found(tmp_path):
-    given = evidence(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
+    given = basis(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
     first = given.tables["histogram"].row(0, named=True)
     gone = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
     given.tables |= {name: given.tables[name].filter(~gone) for name in ("histogram", "samples")}
@@ -391,7 +391,7 @@ def test_a_memory_like_few_others_has_fewer_similar_ones(sound):
     "changes, never", [({}, TYPES[:20]), ({"values__projection": "head"}, ())], ids=["never", "head"]
 )
 def test_a_rank_is_recomputed_though_its_target_is_never_trained_or_not_in_the_head(changes, never, tmp_path):
-    given = evidence(tmp_path, changes, {}, never)
+    given = basis(tmp_path, changes, {}, never)
     without = pl.col("next_token").is_not_null() & pl.col("next_token_rank").is_null()
     rows = given.tables["values"].filter(pl.col("next_token").is_in(given.never) | without)
     assert 0 < len(rows) < len(given.tables["values"])
@@ -409,7 +409,7 @@ def test_an_empty_table_is_not_said_to_match():
 
 
 def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
-    given = evidence(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
+    given = basis(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
     assert faults(given) == []
     first = given.tables["values"].row(0, named=True)
     moved = lambda frame: frame.filter((pl.col("layer") != first["layer"]) | (pl.col("key") != first["key"]))
@@ -420,7 +420,7 @@ def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     given.tables["promoted"] = given.tables["promoted"].with_columns(changed.cast(pl.UInt16).alias("key"))
     assert tables_of(faults(given)) == ["values", "promoted"]
     rest = given.tables["triggers"].filter((pl.col("layer") != 2) | (pl.col("rank") < 3))
-    shorter = Evidence(given.oracle, given.corpus, given.config, given.tables | {"triggers": rest})
+    shorter = Basis(given.oracle, given.corpus, given.config, given.tables | {"triggers": rest})
     (finding,) = audit(shorter, ALL, ["sentences"])
     assert finding.differ  # a list that is too short is found among the keys that the run looked at
     keys = {int(said.split(" key ")[1].split()[0]) for said in finding.differ if "layer 2 key" in said}
@@ -428,7 +428,7 @@ def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
 
 
 def test_examples_are_compared_with_a_given_sample(tmp_path):
-    given = evidence(tmp_path, {"composition__sample_file": "sample.jsonl", "corpus__segmenter": "line"}, {})
+    given = basis(tmp_path, {"composition__sample_file": "sample.jsonl", "corpus__segmenter": "line"}, {})
     assert faults(given) == []
     given.tables["examples"] = given.tables["examples"].with_columns(pl.col("position").reverse())
     assert faults(given)[0] == "examples: not the prefixes of composition.sample_file"

@@ -4,7 +4,7 @@ import pytest
 from pipeline import config
 
 from ff_memories.audit import certificate
-from ff_memories.audit.verify import NEEDED, Part
+from ff_memories.audit.verify import NEEDED, CheckedPart
 from ff_memories.workflow import lock
 from ff_memories.workflow.run import Run
 
@@ -14,7 +14,7 @@ FEW = " with a smaller sample than usual ({} of a table, not 398)"
 def parts(**tables):
     """A check without a fault; ``tables``: the rows of each table, and how many of them were recomputed."""
     data = {name: {"rows": rows, "recomputed": looked_at} for name, (rows, looked_at) in tables.items()}
-    return [Part(name, "fine", data={"tables": data} if name == "audit" else {}) for name in NEEDED]
+    return [CheckedPart(name, "fine", data={"tables": data} if name == "audit" else {}) for name in NEEDED]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from running import ROOT
 from ff_memories import tables
 from ff_memories.audit import at_hand, compare, equality, reading, settle, sides, structure, tolerances
 from ff_memories.audit.audit import READ
-from ff_memories.audit.evidence import Evidence
+from ff_memories.audit.basis import Basis
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import lock, rebuild
 from ff_memories.workflow.run import Run
@@ -70,13 +70,13 @@ def two(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    """The evidence of a small run."""
+    """The basis of a small run."""
     folder = tmp_path_factory.mktemp("sound")
     settings = config()
     write_inputs(folder, words(44))
     out = run_steps(folder, settings)
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Evidence.read(Run(settings), READ, made)
+    return Basis.read(Run(settings), READ, made)
 
 
 def told(monkeypatch, a, b, makes="the first run's"):
@@ -365,7 +365,7 @@ def test_mutations_of_a_baselines_tied_triggers_are_settled_by_the_model_and_oth
         def _of_baseline(self, model):
             return known
 
-    with mock.patch.object(structure, "faults", lambda evidence: []):
+    with mock.patch.object(structure, "faults", lambda basis: []):
         Known(Run(config()), {"a": one, "b": other}, equality.FLOAT32).settle(outcomes)
         assert outcomes[name].different == [] and outcomes[name].settled == 2 and outcomes[name].of_triggers == 2
         wrong = {

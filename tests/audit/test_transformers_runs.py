@@ -14,12 +14,12 @@ from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
 from ff_memories.audit import equality
+from ff_memories.audit.activations import Activations
 from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
+from ff_memories.audit.basis import Basis, reference
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.evidence import Evidence, reference
 from ff_memories.audit.rows import ROWS, recomputed
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.seen import Seen
 from ff_memories.audit.structure import faults
 from ff_memories.audit.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
@@ -105,7 +105,7 @@ def test_a_sign_is_unsure_where_a_factor_is_or_where_gelu_vanishes():
         torch.tensor([[9.0] * 4, [1.0] * 4]).double(),
     )
     m = torch.nn.functional.gelu(gate) * up
-    one = Seen(x, m, (gate, up), x, x)
+    one = Activations(x, m, (gate, up), x, x)
     assert one.unsure(1e-5).tolist() == [False, True, False, False]
     both = dataclasses.replace(one, signs=2)
     assert both.unsure(1e-5).tolist() == [False, True, False, True] * 2
@@ -116,7 +116,7 @@ def test_a_sign_is_unsure_where_a_factor_is_or_where_gelu_vanishes():
 # ----------------------------------------------------------------------------------------------------------------- runs
 
 
-def evidence(folder, name, sample=False, **changes):
+def basis(folder, name, sample=False, **changes):
     """Run a small model's steps and read what the audit looks at."""
     settings = prepare(folder, name, **changes)
     if sample:
@@ -128,17 +128,17 @@ def evidence(folder, name, sample=False, **changes):
         patch.chdir(folder)
         out = run_steps(folder, settings)
         made = lambda path: out / Path(path).name if str(path).startswith("results/") else folder / path
-        return Evidence.read(Run(settings), READ, made)
+        return Basis.read(Run(settings), READ, made)
 
 
 @pytest.fixture(scope="module", params=["gpt2", "llama"])
 def sound(request, tmp_path_factory):
-    return evidence(tmp_path_factory.mktemp(request.param), request.param)
+    return basis(tmp_path_factory.mktemp(request.param), request.param)
 
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    return evidence(tmp_path_factory.mktemp("words"), "gpt2", mutations__unit="word")
+    return basis(tmp_path_factory.mktemp("words"), "gpt2", mutations__unit="word")
 
 
 def test_firing_rates_of_a_run_are_the_reference_models(sound):
@@ -188,7 +188,7 @@ def test_sound_tables_match(sound):
     ],
 )  # fmt: skip
 def test_sound_tables_match_whatever_the_config(name, changes, tmp_path):
-    assert_sound(evidence(tmp_path, name, sample=changes.get("corpus__segmenter") == "line", **changes))
+    assert_sound(basis(tmp_path, name, sample=changes.get("corpus__segmenter") == "line", **changes))
 
 
 def opposite(row):
@@ -273,7 +273,7 @@ def test_a_removed_word_of_other_tokens_is_found(words):
                 for wrong in (row[column] + 1, row[column] - 1):
                     assert recomputed("mutations", words, row | {column: wrong}).state == DIFFERS
     other = frame.with_columns(pl.col("removed_tokens") % 2 + 1)
-    changed = Evidence(words.oracle, words.corpus, words.config, words.tables | {"mutations": other})
+    changed = Basis(words.oracle, words.corpus, words.config, words.tables | {"mutations": other})
     assert faults(changed) == ["mutations: not the keys and tokens that the seed draws"]
 
 
@@ -314,7 +314,7 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     best = sound.tables["triggers"].filter(own).row(0, named=True)
     rest = sound.tables["triggers"].filter(~(own & (pl.col("rank") == 1)))
     rest = rest.with_columns(pl.when(own).then(pl.col("rank") - 1).otherwise("rank").cast(pl.UInt16).alias("rank"))
-    shorter = Evidence(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
+    shorter = Basis(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
     (finding,) = audit(shorter, Aim(0.95, 0.0005), [LEFT_OUT])
     assert any(
         said.startswith(f"sentence {best['sentence']}: ") and f"layer {best['layer']} key {best['key']} " in said

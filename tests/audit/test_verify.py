@@ -18,7 +18,7 @@ from running import BIN, ROOT, command
 from ff_memories import tables
 from ff_memories.audit.certificate import page, verdict
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.verify import Part, faultless, verified, verify
+from ff_memories.audit.verify import CheckedPart, faultless, verified, verify
 from ff_memories.cli import main
 from ff_memories.workflow import consistency, environment, lock, rebuild
 from ff_memories.workflow.run import DEFAULT, Run
@@ -221,7 +221,7 @@ def test_this_environment_is_the_locked_one():
 
 
 def test_a_page_names_some_faults_and_counts_the_rest():
-    part = Part("files", "1 of 30", faults=[f"file{i}: other" for i in range(29)])
+    part = CheckedPart("files", "1 of 30", faults=[f"file{i}: other" for i in range(29)])
     shown = list(page(part))
     assert shown[0].startswith("FAIL files")
     assert shown[-1].split("!")[1].strip() == "and 21 more"

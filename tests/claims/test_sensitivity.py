@@ -22,7 +22,7 @@ from ff_memories.report.sensitivity import choices_section
 from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS
 from ff_memories.workflow.run import Run
-from ff_memories.workflow.variants import BASELINES, Job, changed, jobs_of
+from ff_memories.workflow.variants import BASELINES, StepJob, changed, jobs_of
 
 OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.projection=scaled",
                    "triggers.signs=positive", "triggers.signs=both", "mutations.unit=word",
@@ -77,7 +77,7 @@ def test_what_this_machine_or_another_choice_excludes_is_no_choice(monkeypatch):
 def test_another_residual_is_a_choice_where_blocks_are_parallel(tmp_path, parallel):
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"config": {"model_type": "gpt_neox", "use_parallel_residual": parallel}}))
-    jobs = [Job("model", (), (str(tmp_path / "model.safetensors"), str(path)), "", ())]
+    jobs = [StepJob("model", (), (str(tmp_path / "model.safetensors"), str(path)), "", ())]
     offered = choices.parts(parse(config() | {"model": {"folder": "model"}}))["composition"]
     assert choices.Choice("composition.residual", "read") in offered
     left = {choice.name for choice in offered if sensitivity_part._differs(choice, jobs)}

@@ -17,7 +17,7 @@ from second_device import SecondDevice, another_job, tf32
 from ff_memories import api, tables
 from ff_memories.audit import compare, equality, tolerances
 from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
-from ff_memories.audit.evidence import Evidence
+from ff_memories.audit.basis import Basis
 from ff_memories.audit.rows import ROWS
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
@@ -59,9 +59,9 @@ def read(out):
     return {path.stem: tables.read(path) for path in out.glob("*.parquet") if path.stem in MEASURED}
 
 
-def evidence(folder, settings, out):
+def basis(folder, settings, out):
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Evidence.read(Run(settings), READ, made)
+    return Basis.read(Run(settings), READ, made)
 
 
 @pytest.fixture(scope="module", params=KINDS, ids="-".join)
@@ -137,7 +137,7 @@ def test_no_tail_of_the_vocabulary_is_left_out_that_holds_the_top(tmp_path):
 
 def test_every_row_matches_the_exact_model_within_the_precision(rounded):
     _, folder, settings, out = rounded
-    found = audit(given := evidence(folder, settings, out), ALL)
+    found = audit(given := basis(folder, settings, out), ALL)
     assert faults(given) == []
     assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, LEFT_OUT, SPREAD]]
     assert max(f.largest_difference for f in found) > 10 * tolerances.of("float32").coefficient, "nothing was rounded"

@@ -48,7 +48,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_only_what_no_commit_has_is_new_and_neither_figures_nor_text_count(project):
-    assert history.record(THE_RUN) == history.Record(own=9 * MB, added=2 * MB, every=59 * MB)
+    assert history.record(THE_RUN) == history.RecordSize(own=9 * MB, added=2 * MB, every=59 * MB)
     git(project, "rm", "-q", "--cached", "artefacts/files/md5/aa/01")
     git(project, "commit", "-qm", "removed again")
     assert history.record(THE_RUN).added == 2 * MB, "what a later commit removed is still in the history"

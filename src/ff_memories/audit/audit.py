@@ -20,8 +20,8 @@ import torch
 
 from ff_memories import tables
 from ff_memories.audit import baselines, closeness, reading, structure
+from ff_memories.audit.basis import At, Basis
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.evidence import At, Evidence
 from ff_memories.audit.rows import ROWS, look, place
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.spread import Spread
@@ -87,22 +87,22 @@ class Work:
         return len(self.rows) + sum(map(len, self.others.values()))
 
 
-def audit(evidence: Evidence, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT, SPREAD)) -> list[Finding]:
+def audit(basis: Basis, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT, SPREAD)) -> list[Finding]:
     """Recompute a random sample of every measured table, and look for prefixes missing from ``triggers``.
 
     Args:
-        evidence: the tables, and the model and text to recompute them from.
+        basis: the tables, and the model and text to recompute them from.
         aim: the confidence and the share of errors to detect.
         only: tables to audit, and ``sentences`` to look for missing triggers.
     """
-    works, sizes = _works(evidence.corpus, evidence.config.triggers.positions, evidence.tables, aim, only)
+    works, sizes = _works(basis.corpus, basis.config.triggers.positions, basis.tables, aim, only)
     with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
-        said = (found for work in works for found in _looked(evidence, work, progress))
+        said = (found for work in works for found in _looked(basis, work, progress))
         return _findings(said, sizes)
 
 
-def _looked(evidence: Evidence, work: Work, progress: Progress) -> list[Said]:
-    found = _run(evidence, work)
+def _looked(basis: Basis, work: Work, progress: Progress) -> list[Said]:
+    found = _run(basis, work)
     progress.step(work.steps)
     return found
 
@@ -174,10 +174,10 @@ def _findings(said: Iterable[Said], sizes: Mapping[str, int]) -> list[Finding]:
     return list(found.values())
 
 
-def _run(evidence: Evidence, work: Work) -> list[Said]:
+def _run(basis: Basis, work: Work) -> list[Said]:
     """Do a piece of work on the run's own tables; those that cannot be read together are a fault."""
     try:
-        return _done(evidence, work)
+        return _done(basis, work)
     except BROKEN as error:
         return [(work.what, work.what, _broken(error))]
 
@@ -186,50 +186,50 @@ def _broken(error: Exception) -> Result:
     return Result(DIFFERS, f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})")
 
 
-def _done(evidence: Evidence, work: Work) -> list[Said]:
+def _done(basis: Basis, work: Work) -> list[Said]:
     if work.what == SPREAD:
-        return list(spread_of(evidence, work.rows))
+        return list(spread_of(basis, work.rows))
     if work.what == LEFT_OUT:
         with torch.inference_mode():
-            unlisted = Unlisted(evidence)
+            unlisted = Unlisted(basis)
             return [(LEFT_OUT, f"sentence {sentence}", unlisted.of(sentence)) for sentence in work.rows.tolist()]
-    return [(work.what, f"{work.what}, {where}", result) for where, result in look(evidence, work.what, work.rows)]
+    return [(work.what, f"{work.what}, {where}", result) for where, result in look(basis, work.what, work.rows)]
 
 
-def spread_of(evidence: Evidence, drawn: np.ndarray) -> Iterator[Said]:
+def spread_of(basis: Basis, drawn: np.ndarray) -> Iterator[Said]:
     """Recompute the whole table ``histogram``, the bounds of ``firing``, and some rows of ``samples``."""
-    rows = evidence.tables[OF_SPREAD][drawn.tolist()].to_dicts()
-    spread = Spread(evidence, [(row["layer"], row["key"]) for row in rows])
-    table = evidence.tables[SPREAD]
+    rows = basis.tables[OF_SPREAD][drawn.tolist()].to_dicts()
+    spread = Spread(basis, [(row["layer"], row["key"]) for row in rows])
+    table = basis.tables[SPREAD]
     odd = spread.histogram(table)
     for row, result in odd:
         yield SPREAD, f"{SPREAD}, {place(SPREAD, row)}", result
-    fires = spread.firing(evidence.tables["firing"])
+    fires = spread.firing(basis.tables["firing"])
     for row, result in fires:
         yield SPREAD, f"firing, {place('firing', row)}", result
     yield from ((SPREAD, SPREAD, Result()) for _ in range(len(table) - len(odd) - len(fires)))
-    for row, (where, result) in zip(rows, look(evidence, OF_SPREAD, drawn), strict=True):
+    for row, (where, result) in zip(rows, look(basis, OF_SPREAD, drawn), strict=True):
         if result.state != DIFFERS:
-            said = spread.lacking(row["layer"], row["key"], evidence.tables[OF_SPREAD])
+            said = spread.lacking(row["layer"], row["key"], basis.tables[OF_SPREAD])
             result = closeness.together([result, spread.percentile(row), Result(DIFFERS, said) if said else Result()])
         yield OF_SPREAD, f"{OF_SPREAD}, {where}", result
 
 
-def contradictions(evidence: Evidence, run: Run, at: At = Path) -> list[str]:
+def contradictions(basis: Basis, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
-    said = list(structure.as_written({name: at(run.table(name)) for name in READ}, evidence.config.precision))
-    said += structure.faults(evidence)
+    said = list(structure.as_written({name: at(run.table(name)) for name in READ}, basis.config.precision))
+    said += structure.faults(basis)
     for step in structure.COUNTS:
-        again = structure.counts_again(evidence, step)
+        again = structure.counts_again(basis, step)
         if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
             said.append(f"counts/{step}: not what the tables say")
     return said
 
 
 @cache
-def _own(settings: str, file: str, at: At) -> tuple[Run, Evidence]:
+def _own(settings: str, file: str, at: At) -> tuple[Run, Basis]:
     run = Run(json.loads(settings), file)
-    return run, Evidence.read(run, READ, at)
+    return run, Basis.read(run, READ, at)
 
 
 def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
@@ -237,11 +237,11 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
     try:
         if work.what.startswith(OF_BASELINES):
             return _of_baseline(Run(json.loads(settings), file), work, at)
-        run, evidence = _own(settings, file, at)
+        run, basis = _own(settings, file, at)
         if work.what == STRUCTURE:
-            parts = (said.partition(": ") for said in contradictions(evidence, run, at))
+            parts = (said.partition(": ") for said in contradictions(basis, run, at))
             return [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
-        return _run(evidence, work)
+        return _run(basis, work)
     except BROKEN as error:
         return [(STRUCTURE, "tables" if work.what == STRUCTURE else work.what, _broken(error))]
 

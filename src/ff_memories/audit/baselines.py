@@ -16,9 +16,9 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.audit import closeness, reading, structure, tolerances
+from ff_memories.audit.basis import At, Basis, Ends, largest, reference
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.equality import FEW
-from ff_memories.audit.evidence import At, Ends, Evidence, largest, reference
 from ff_memories.audit.rows import look
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
@@ -45,7 +45,7 @@ ORDERS = 64  # of tied triggers that are tried for one key
 PERPLEXITY = "perplexity"
 BATCH = 4096  # tokens in one pass of the engine
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
-Found = tuple[str, str, Result]  # table, place, result
+RowResult = tuple[str, str, Result]  # table, place, result
 
 
 def models(run: Run) -> list[str]:
@@ -84,28 +84,28 @@ class Baseline:
         return cls(run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made,
                    *lists(made, corpus, settings))  # fmt: skip
 
-    def evidence(self, frames: Mapping[str, pl.DataFrame]) -> Evidence:
+    def basis(self, frames: Mapping[str, pl.DataFrame]) -> Basis:
         """Return the model's tables with the reference model that has its weights."""
         draw = None if self.name == untrained.SAME_SAMPLE else int(self.name.removeprefix(untrained.UNTRAINED))
         drawn = None if draw is None else (self.own, self.settings.seed, draw)
         own = {name: frame for name, frame in frames.items() if name in ROWS}
-        return Evidence(
+        return Basis(
             reference(self.run, self.types, self.at, drawn), self.corpus, self.settings,
             own | {"triggers": self.listed}, None, self.types.never_trained(), None, True, self.unsure,
         )  # fmt: skip
 
 
-def evidence(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> Evidence:
+def basis(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> Basis:
     """Return what rows of a baseline are recomputed from."""
-    return Baseline.of(run, model, at).evidence(frames)
+    return Baseline.of(run, model, at).basis(frames)
 
 
-def labels(run: Run, model: str, frames: Mapping[str, pl.DataFrame]) -> Iterator[Found]:
+def labels(run: Run, model: str, frames: Mapping[str, pl.DataFrame]) -> Iterator[RowResult]:
     """Yield the result of every label of a baseline, given those tables and its ``refinement``."""
     return labelled(Baseline.of(run, model), frames)
 
 
-def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> Iterator[Found]:
+def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> Iterator[RowResult]:
     """Yield the result of every row that is looked at, and of every contradiction.
 
     Args:
@@ -118,7 +118,7 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
     baseline = Baseline.of(run, model, at)
     yield PERPLEXITY, model, _perplexity(recorded, baseline)
     yield from labelled(baseline, frames)
-    known = baseline.evidence(frames)
+    known = baseline.basis(frames)
     del baseline
     for said in contradictions(known, run, model, at):
         yield "structure", model, Result(DIFFERS, said)
@@ -138,10 +138,10 @@ def _read(path: Path) -> dict[str, object]:
     return found
 
 
-def contradictions(evidence: Evidence, run: Run, model: str, at: At = Path) -> list[str]:
+def contradictions(basis: Basis, run: Run, model: str, at: At = Path) -> list[str]:
     """Return what contradicts a baseline's other tables, the text or the config, each as ``table: what``."""
     files = {name: at(run.path("baselines", model, f"{name}.parquet")) for name in OWN}
-    return [*structure.as_written(files, evidence.config.precision), *structure.faults(evidence)]
+    return [*structure.as_written(files, basis.config.precision), *structure.faults(basis)]
 
 
 def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:
@@ -182,13 +182,13 @@ def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
     again = perplexities.perplexity(baseline.model, baseline.corpus, baseline.settings.seed, BATCH, sentences)
     limit = tolerances.of(baseline.settings.precision).probability
     number = "perplexity"
-    results = [closeness.same(name, recorded.get(name), value) for name, value in again.items() if name != number]
+    results = [closeness.equal(name, recorded.get(name), value) for name, value in again.items() if name != number]
     one, other = recorded.get(number), again[number]
     if isinstance(one, float) and isinstance(other, float) and one > 0:  # limits are of log-probabilities
         close = abs(np.log(one) - np.log(other)) <= limit * max(1.0, abs(float(np.log(other))))
         results.append(Result() if close else Result(DIFFERS, f"perplexity is {one:g}, recomputed {other:g}"))
     else:
-        results.append(closeness.same(number, one, other))
+        results.append(closeness.equal(number, one, other))
     return closeness.together(results)
 
 
@@ -271,7 +271,7 @@ def orders(
     yield from further(tuple(range(len(texts))), ())
 
 
-def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator[Found]:
+def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator[RowResult]:
     """Label again with the automatic proxy, as the step does.
 
     A key's labels may be those of another order of its tied triggers, but only so many may.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.verify import TOLERATED, Part, faultless, smaller, unchecked, verified
+from ff_memories.audit.verify import TOLERATED, CheckedPart, faultless, smaller, unchecked, verified
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.report.wording import counted
@@ -17,7 +17,7 @@ from ff_memories.workflow.run import Run
 SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
 
 
-def page(part: Part) -> Iterator[str]:
+def page(part: CheckedPart) -> Iterator[str]:
     """Yield one part's lines for the terminal."""
     mark = "FAIL" if part.faults and part.name not in TOLERATED else "ok"
     mark = "note" if mark == "ok" and (part.faults or part.left_out or part.open) else mark
@@ -29,7 +29,7 @@ def page(part: Part) -> Iterator[str]:
         yield f"{'':16}{sign} and {len(part.faults) - SHOWN} more"
 
 
-def verdict(parts: list[Part], seconds: float) -> str:
+def verdict(parts: list[CheckedPart], seconds: float) -> str:
     """Return the last line for the terminal."""
     lacking = "".join(f"; {said}" for said in unchecked(parts))
     if not faultless(parts):
@@ -41,14 +41,14 @@ def verdict(parts: list[Part], seconds: float) -> str:
     return f"VERIFIED{_with_few(parts)}{said} in {duration(seconds)}"
 
 
-def _with_few(parts: list[Part]) -> str:
+def _with_few(parts: list[CheckedPart]) -> str:
     rows = smaller(parts)
     if rows is None:
         return ""
     return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {Aim().rows})"
 
 
-def certificate(parts: list[Part], seconds: float, run: Run, scope: str) -> dict[str, Any]:
+def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str) -> dict[str, Any]:
     """Return all findings as data."""
     return {
         "certificate": "ff-memories verify",

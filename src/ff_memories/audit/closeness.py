@@ -32,7 +32,7 @@ def together(results: list[Result]) -> Result:
     return Result(state, says, max(result.difference for result in results))
 
 
-def same(column: str, recorded: Any, found: Any) -> Result:
+def equal(column: str, recorded: Any, found: Any) -> Result:
     """Compare two values that must be equal."""
     return Result() if recorded == found else Result(DIFFERS, f"{column} is {recorded}, recomputed {found}")
 
@@ -45,7 +45,7 @@ def within(column: str, recorded: int, found: int, low: int, high: int) -> Resul
 
 
 @dataclass(frozen=True)
-class Closeness:
+class Comparer:
     """Compare numbers, top tokens and ranks within the limits of a run's precision."""
 
     limits: Tolerances

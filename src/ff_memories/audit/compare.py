@@ -16,7 +16,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.audit import at_hand, equality, made_again, reading, sides, tolerances
 from ff_memories.audit.equality import Outcome
-from ff_memories.audit.made_again import Again
+from ff_memories.audit.made_again import MakeAgain
 from ff_memories.audit.settle import NOT_TOLD as NOT_TOLD
 from ff_memories.audit.settle import SIDES, Settler
 from ff_memories.audit.sides import Side
@@ -112,7 +112,7 @@ def _refuse_unlike(a: Side, b: Side) -> None:
 
 
 def compared(
-    a: Side, b: Side, given: Run | None, settler: type[Settler] = Settler, again: Again = rebuild.again
+    a: Side, b: Side, given: Run | None, settler: type[Settler] = Settler, again: MakeAgain = rebuild.again
 ) -> Comparison:
     """Compare two runs by their files.
 
@@ -120,13 +120,13 @@ def compared(
         given: what both are runs of; default: what each one's name says.
         settler, again: what recomputes rows, and what makes files again.
     """
-    both: dict[equality.Side, Side] = {"a": a, "b": b}
+    both: dict[equality.Letter, Side] = {"a": a, "b": b}
     precisions = _precision(a), _precision(b)
     limits = tolerances.of(coarser(precisions))
     if a.digests == b.digests and a.digests:
         found = {name.removeprefix("tables/"): outcome for name, outcome in _same(a, limits, set()).items()}
         return Comparison(True, found, precisions=precisions)
-    frames: dict[equality.Side, equality.Tables] = {side: Frames(own) for side, own in both.items()}
+    frames: dict[equality.Letter, equality.NamedTables] = {side: Frames(own) for side, own in both.items()}
     todo = _differing(a, b)
     outcomes = _same(a, limits, todo)
     outcomes |= equality.compare(_only(frames["a"], todo), _only(frames["b"], todo), limits)
@@ -180,7 +180,7 @@ def _differing(a: Side, b: Side) -> set[str]:
     return found | ({f"tables/{name}" for name in equality.ALONG} & names if "tables/triggers" in found else set())
 
 
-def _only(frames: equality.Tables, names: set[str]) -> equality.Tables:
+def _only(frames: equality.NamedTables, names: set[str]) -> equality.NamedTables:
     return {name: frames[name] for name in frames if name in names}
 
 

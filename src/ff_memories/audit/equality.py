@@ -41,9 +41,9 @@ RULES: dict[str, dict[str, Rule]] = {
 TRIGGERS = TABLES["triggers"].key
 # measured on triggers, with their rank
 ALONG = tuple(name for name, schema in TABLES.items() if schema.measured and schema.key[:3] == TRIGGERS != schema.key)
-Side = Literal["a", "b"]
+Letter = Literal["a", "b"]
 FLOAT32 = tolerances.of("float32")
-Tables = Mapping[str, pl.DataFrame]
+NamedTables = Mapping[str, pl.DataFrame]
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Outcome:
     cells: dict[str, int] = field(default_factory=dict)
     within: dict[str, int] = field(default_factory=dict)
     largest: float = 0.0
-    open: dict[Side, list[dict[str, Any]]] = field(default_factory=lambda: {"a": [], "b": []})
+    open: dict[Letter, list[dict[str, Any]]] = field(default_factory=lambda: {"a": [], "b": []})
     follows: bool = False
     different: list[str] = field(default_factory=list)
     exchanged: int = 0
@@ -146,7 +146,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=place)
 
 
-def compare(a: Tables, b: Tables, limits: Tolerances = FLOAT32) -> dict[str, Outcome]:
+def compare(a: NamedTables, b: NamedTables, limits: Tolerances = FLOAT32) -> dict[str, Outcome]:
     """Compare the tables of two runs, named by their files. Return {name: its outcome}, measurements first.
 
     A table that one run lacks counts as different.

@@ -12,19 +12,18 @@ from pathlib import Path
 from ff_memories import tables
 from ff_memories.audit import at_hand, baselines, structure
 from ff_memories.audit.closeness import DIFFERS, NEAR_TIE
-from ff_memories.audit.equality import Outcome
-from ff_memories.audit.equality import Side as Letter
+from ff_memories.audit.equality import Letter, Outcome
 from ff_memories.audit.settle import SIDES, Settler
 from ff_memories.audit.sides import Side
 from ff_memories.workflow import lock, rebuild
 from ff_memories.workflow.run import Run
 
-Again = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Again]
+MakeAgain = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Again]
 
 
 def check(
     outcomes: dict[str, Outcome], both: dict[Letter, Side], settler: Settler,
-    again: Again = rebuild.again, drawn: Sequence[str] = (),
+    again: MakeAgain = rebuild.again, drawn: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """Make the tables that differ again, from either run's tables; what cannot be made again is a difference.
 
@@ -57,7 +56,7 @@ def check(
 def _counts(outcome: Outcome, settler: Settler) -> None:
     step = outcome.name.partition("/")[2]
     for side in SIDES:
-        again = structure.counts_again(settler.evidence[side], step)
+        again = structure.counts_again(settler.basis[side], step)
         if again is None or not settler.tables[side][outcome.name].equals(again):
             outcome.different.append(f"{outcome.name}: not what the run's tables say ({side.upper()})")
 
@@ -75,7 +74,7 @@ def _labels(todo: dict[str, Outcome], model: str, settler: Settler) -> None:
 
 
 def _by_rules(
-    todo: dict[str, Outcome], drawn: Sequence[str], letter: Letter, side: Side, run: Run, again: Again
+    todo: dict[str, Outcome], drawn: Sequence[str], letter: Letter, side: Side, run: Run, again: MakeAgain
 ) -> Iterator[str]:
     """Compare tables and other files with those that the rules make again from a run's tables."""
     wanted = {f"{run.results}/{name}.parquet": name for name in todo}

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ff_memories.audit.seen import Seen
+from ff_memories.audit.activations import Activations
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
@@ -84,7 +84,7 @@ class Oracle:
         return self.decoder.layers[layer - 1].fc2.weight[:, key].detach()
 
     @torch.no_grad()
-    def layers(self, tokens: Iterable[int]) -> list[Seen]:
+    def layers(self, tokens: Iterable[int]) -> list[Activations]:
         """Run one sentence (ids without ``</s>``) by itself and return every layer's activations."""
         kept, hooks = [], []
         for block in self.decoder.layers:
@@ -101,7 +101,7 @@ class Oracle:
             for hook in hooks:
                 hook.remove()
         return [
-            Seen(r["residual"], r["score"].clamp(min=0), (r["score"],), r["ffn"], r["residual"] + r["ffn"])
+            Activations(r["residual"], r["score"].clamp(min=0), (r["score"],), r["ffn"], r["residual"] + r["ffn"])
             for r in kept
         ]
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit.evidence import At
+from ff_memories.audit.basis import At
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.register import register
@@ -23,7 +23,7 @@ PEOPLE = "annotators' answers, which cannot be recomputed"
 JUDGED_BY_PEOPLE = tuple(name for name, schema in tables.TABLES.items() if schema.names_people == "annotator")
 
 
-class Seen(dict[str, pl.DataFrame]):
+class ReadTables(dict[str, pl.DataFrame]):
     """Tables that know which of them were read."""
 
     def __init__(self, frames: Mapping[str, pl.DataFrame]):
@@ -81,7 +81,7 @@ def behind(run: Run, at: At) -> dict[str, set[str]]:
     evidence = Evidence.of_run(Settings(run.resolved), info, at(run.dictionary), frames)
     found = {}
     for claim in register():
-        seen = Seen(frames)
+        seen = ReadTables(frames)
         with suppress(Missing):
             check_of(claim)(replace(evidence, tables=seen, seed=None), **{**claim.parameters, **claim.direction})
         found[claim.id] = seen.read

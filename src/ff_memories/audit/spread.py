@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.audit.basis import Basis, TableRow
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE, Result
-from ff_memories.audit.evidence import Evidence, Row
 from ff_memories.audit.structure import in_gallery
 from ff_memories.memories import coefficient_sample
 from ff_memories.memories.coefficient_sample import PERCENTILES
@@ -24,18 +24,18 @@ class Spread:
     """The coefficients of all keys in the sample.
 
     Args:
-        evidence: a run's.
+        basis: a run's.
         keys: (layer, key) whose coefficients are kept, to find percentiles.
         step: called after every sentence.
     """
 
     def __init__(
-        self, evidence: Evidence, keys: Iterable[tuple[int, int]] = (), step: Callable[[int], None] = lambda _: None
+        self, basis: Basis, keys: Iterable[tuple[int, int]] = (), step: Callable[[int], None] = lambda _: None
     ):
-        self.evidence, config = evidence, evidence.config
-        layers, memories = evidence.oracle.keys
+        self.basis, config = basis, basis.config
+        layers, memories = basis.oracle.keys
         self.top = torch.full((layers, memories), torch.inf, dtype=torch.float64)  # of keys without triggers: no bin
-        first = evidence.tables["triggers"].filter(pl.col("rank") == 1)
+        first = basis.tables["triggers"].filter(pl.col("rank") == 1)
         at = [torch.from_numpy(first[name].to_numpy().astype(np.int64)) for name in ("layer", "key")]
         self.top[at[0] - 1, at[1]] = torch.from_numpy(first["coefficient"].to_numpy().astype(np.float64))
         self.own, self.less, self.more = (torch.zeros(layers, memories, BINS, dtype=torch.int64) for _ in range(3))
@@ -47,13 +47,13 @@ class Spread:
         rows = 0
         with torch.inference_mode():
             for sentence in coefficient_sample.drawn(
-                evidence.corpus, config.gallery.sampled, config.triggers.positions, config.seed
+                basis.corpus, config.gallery.sampled, config.triggers.positions, config.seed
             ).tolist():
-                allowed = evidence.lengths(sentence)
+                allowed = basis.lengths(sentence)
                 rows += len(allowed)
                 self.prefixes += len(allowed)
-                for layer, seen in enumerate(evidence.oracle.layers(evidence.corpus.sentence(sentence))):
-                    m, noise = seen.coefficients(), seen.noise(evidence.near.limits.noise)
+                for layer, seen in enumerate(basis.oracle.layers(basis.corpus.sentence(sentence))):
+                    m, noise = seen.coefficients(), seen.noise(basis.near.limits.noise)
                     self._held[layer].append((m[allowed.start : allowed.stop], noise))
                 if rows >= AT_ONCE:
                     rows = self._count()
@@ -82,7 +82,7 @@ class Spread:
         counts = lambda at, bins: torch.bincount(key[at] * BINS + bins, minlength=size).view(-1, BINS)
         fires = own > 0
         self.own[layer] += counts(fires, here[fires])
-        error = (noise[row] + self.evidence.near.limits.coefficient * own.abs()) * scale
+        error = (noise[row] + self.basis.near.limits.coefficient * own.abs()) * scale
         close = ((place - place.round()).abs() <= error).nonzero()[:, 0]  # to the edge of a bin: few
         sure = counts(close[fires[close]], here[close[fires[close]]])
         self.less[layer] += sure
@@ -96,14 +96,14 @@ class Spread:
             if of == layer + 1:
                 values.append(m[:, kept].numpy().copy())
 
-    def histogram(self, found: pl.DataFrame) -> list[tuple[Row, Result]]:
+    def histogram(self, found: pl.DataFrame) -> list[tuple[TableRow, Result]]:
         """Compare the whole table; return its rows that differ or are near-ties, those that it lacks included."""
         counts = np.zeros(tuple(self.own.shape), np.int64)
         layer, key, bin_ = (found[name].to_numpy().astype(np.int64) for name in ("layer", "key", "bin"))
         inside = bin_ < BINS
         counts[layer[inside] - 1, key[inside], bin_[inside]] = found["n"].to_numpy()[inside]
         shown = np.zeros(counts.shape[:2], bool)
-        keys = in_gallery(self.evidence)
+        keys = in_gallery(self.basis)
         shown[keys["layer"].to_numpy().astype(np.int64) - 1, keys["key"].to_numpy().astype(np.int64)] = True
         own, low, high = (part.numpy() for part in (self.own, self.own - self.less, self.own + self.more))
         out = [
@@ -117,7 +117,7 @@ class Spread:
             out.append((row, Result(NEAR_TIE if close else DIFFERS, f"n is {n}, recomputed {right}")))
         return out
 
-    def firing(self, found: pl.DataFrame) -> list[tuple[Row, Result]]:
+    def firing(self, found: pl.DataFrame) -> list[tuple[TableRow, Result]]:
         """Return the keys of ``firing`` that the sample contradicts: they fire more often there, or less often."""
         layer, key = found["layer"].to_numpy().astype(np.int64) - 1, found["key"].to_numpy().astype(np.int64)
         least, most = self.fires.numpy()[layer, key], self.may_fire.numpy()[layer, key]
@@ -130,10 +130,10 @@ class Spread:
             for row, low, high in zip(found[odd.tolist()].to_dicts(), least[odd], most[odd], strict=True)
         ]
 
-    def percentile(self, row: Row) -> Result:
+    def percentile(self, row: TableRow) -> Result:
         """Check that a row of ``samples`` is at the percentile that it names; its key must have been kept."""
         m = np.concatenate(self.kept[row["layer"], row["key"]])
-        noise, limits = self.noise[row["layer"]], self.evidence.near.limits
+        noise, limits = self.noise[row["layer"]], self.basis.near.limits
         most, least = (int((m > bound).sum()) for bound in (-noise, noise))
         if row["percentile"] not in PERCENTILES or not most:
             return Result(DIFFERS, "the key has no such percentile")
@@ -161,7 +161,7 @@ class Spread:
         known = set(found.filter((pl.col("layer") == layer) & (pl.col("key") == key))["percentile"])
         for percentile in PERCENTILES:
             value = float(ordered[fires - 1 - (fires - 1) * percentile // 100])
-            slack = noise + self.evidence.near.limits.coefficient * abs(value)
+            slack = noise + self.basis.near.limits.coefficient * abs(value)
             if percentile in known:
                 before = value
             elif before is None or abs(value - before) > slack:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.seen import Seen
+from ff_memories.audit.activations import Activations
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs import model_folder
@@ -103,7 +103,7 @@ class TransformersOracle:
         return value if key < len(values) else -value
 
     @torch.no_grad()
-    def layers(self, tokens: Iterable[int]) -> list[Seen]:
+    def layers(self, tokens: Iterable[int]) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself and return every layer's activations."""
         records: list[dict[str, torch.Tensor]] = [{} for _ in self.blocks]
         hooks = [
@@ -139,7 +139,7 @@ class TransformersOracle:
             hooks.append(block.get_submodule(row.reads).register_forward_pre_hook(given("residual"), with_kwargs=True))
         return hooks
 
-    def _seen(self, record: dict[str, torch.Tensor]) -> Seen:
+    def _seen(self, record: dict[str, torch.Tensor]) -> Activations:
         scores: tuple[torch.Tensor, ...] = (record["up"],)
         if self.family.fused:
             scores = record["up"].chunk(2, dim=-1)
@@ -147,7 +147,7 @@ class TransformersOracle:
             scores = (record["gate"], record["up"])
         residual = record["residual"] if "residual" in record else record["output"] - record["ffn"]
         residual = record["input"] if self.beside else residual
-        return Seen(residual, record["m"], scores, record["ffn"], record["output"], self.signs, outliers=True)
+        return Activations(residual, record["m"], scores, record["ffn"], record["output"], self.signs, outliers=True)
 
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:

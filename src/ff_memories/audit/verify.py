@@ -31,7 +31,7 @@ TOLERATED = ("environment",)  # shown, but never a reason to fail: only the resu
 
 
 @dataclass
-class Part:
+class CheckedPart:
     """One part of the check: a summary line, notes, faults, and all of it as data.
 
     ``left_out``: it was not checked, because this environment lacks what it needs; the line says what.
@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Overlay:
+class RebuiltFirst:
     """Where to read a run's files: the rebuilt copy in a folder if there is one, else the file itself."""
 
     folder: Path
@@ -66,7 +66,7 @@ class Check:
     aim: Aim
     cores: int
     folder: Path
-    done: dict[str, Part] = field(default_factory=dict)
+    done: dict[str, CheckedPart] = field(default_factory=dict)
 
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
@@ -90,7 +90,7 @@ def lacks_hf(run: Run) -> bool:
     return run.is_transformer and any(find_spec(name) is None for name in EXTRA)
 
 
-def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[Part], None]) -> list[Part]:
+def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:
     """Check a run, and return the parts in order; call ``say`` with each part when it is done."""
     done = []
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
@@ -105,41 +105,41 @@ def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[Part
     return done
 
 
-def faultless(parts: list[Part]) -> bool:
+def faultless(parts: list[CheckedPart]) -> bool:
     """Return whether no part that counts has a fault."""
     return not any(part.faults for part in parts if part.name not in TOLERATED)
 
 
-def unchecked(parts: list[Part]) -> list[str]:
+def unchecked(parts: list[CheckedPart]) -> list[str]:
     """Return, in words, what was not checked and could have been."""
     looked_at = {part.name for part in parts if not part.left_out}
     lacking = [name for name in NEEDED if name not in looked_at]
     return ([f"not checked: {', '.join(lacking)}"] if lacking else []) + [said for part in parts for said in part.open]
 
 
-def smaller(parts: list[Part]) -> int | None:
+def smaller(parts: list[CheckedPart]) -> int | None:
     """Return the audit's number of rows of a table, if it is smaller than usual for some table; else ``None``."""
     every = [said for part in parts if part.name == "audit" for said in part.data.get("tables", {}).values()]
     few = [said["recomputed"] for said in every if said["recomputed"] < min(said["rows"], Aim().rows)]
     return min(few, default=None)
 
 
-def verified(parts: list[Part]) -> bool:
+def verified(parts: list[CheckedPart]) -> bool:
     """Return whether everything that a verdict rests on was checked, as far as it can be, and is right."""
     return faultless(parts) and not unchecked(parts)
 
 
-def _record(check: Check) -> Part:
+def _record(check: Check) -> CheckedPart:
     recorded = lock.read(check.run)
     faults = consistency.faults(check.run)
     where = check.run.dvc_lock
     line = f"{where}: {len(recorded)} stages, all made from the sources, inputs and parameters here"
     if faults:
         line = f"{where}: {len(recorded)} stages, {len(faults)} mismatches"
-    return Part("record", line, faults=faults, data={"stages": len(recorded)})
+    return CheckedPart("record", line, faults=faults, data={"stages": len(recorded)})
 
 
-def _files(check: Check) -> Part:
+def _files(check: Check) -> CheckedPart:
     recorded, where = lock.outputs(check.run), check.run.dvc_lock
     present = {path for path in recorded if os.path.exists(path)}
     differing = lock.differing(check.run).keys() - check.own
@@ -154,7 +154,9 @@ def _files(check: Check) -> Part:
     same = len(present) - len(differing) - len(check.own)
     line = f"{same} of {len(present)} files have the recorded content"
     line += f", {len(check.own)} others were computed here" if check.own else ""
-    return Part("files", line, notes, faults, {"recorded": len(recorded), "present": len(present), "absent": absent})
+    return CheckedPart(
+        "files", line, notes, faults, {"recorded": len(recorded), "present": len(present), "absent": absent}
+    )
 
 
 def _some(paths: list[str]) -> str:
@@ -162,7 +164,7 @@ def _some(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
-def _recomputed(check: Check) -> Part | None:
+def _recomputed(check: Check) -> CheckedPart | None:
     """Compare the tables computed here with the recorded ones; ``None`` if no file was computed here."""
     page = Path(check.run.path("report", computed.PAGE))
     if not check.own:
@@ -172,14 +174,14 @@ def _recomputed(check: Check) -> Part | None:
     made, here = computed.machines(check.run)
     notes = [found.summary] if found.answer == "equal" else []
     notes += [f"recorded on {machine}" for machine in made] + [f"computed here on {machine}" for machine in here]
-    part = Part("recomputed", f"{found.answer} to the record", notes, found.different, compare.data(found))
+    part = CheckedPart("recomputed", f"{found.answer} to the record", notes, found.different, compare.data(found))
     if found.different:
         part.line = "different from the record"
     write_whole(page, computed.page(found, made, here))
     return part
 
 
-def _rebuilt(check: Check) -> Part:
+def _rebuilt(check: Check) -> CheckedPart:
     todo, lacking = check.again
     rebuild.make(check.folder, todo, check.run, check.cores)
     found = rebuild.compare(check.folder, todo, check.run, check.own)
@@ -188,18 +190,18 @@ def _rebuilt(check: Check) -> Part:
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in lacking]
     if check.unreadable:
         notes.append(f"files that show tokens were not rebuilt: this needs the extra hf ({INSTALL})")
-    return Part("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
+    return CheckedPart("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
 
 
-def _audit(check: Check) -> Part:
+def _audit(check: Check) -> CheckedPart:
     aim, run = check.aim, check.run
     if lacks_hf(run):
         line = f"left out: it needs the extra hf, which is not installed ({INSTALL})"
-        return Part("audit", line, data={"left_out": line}, left_out=True)
+        return CheckedPart("audit", line, data={"left_out": line}, left_out=True)
     try:
-        findings, faults, library = audit.audit_run(run, aim, Overlay(check.folder), check.cores)
+        findings, faults, library = audit.audit_run(run, aim, RebuiltFirst(check.folder), check.cores)
     except UserError as error:
-        return Part("audit", "could not run", faults=[str(error).partition("\n")[0]])
+        return CheckedPart("audit", "could not run", faults=[str(error).partition("\n")[0]])
     notes: list[str] = []
     data: dict[str, Any] = {
         "seed": aim.seed, "seed_was": "drawn" if aim.drawn else "given", "confidence": aim.confidence,
@@ -223,14 +225,14 @@ def _audit(check: Check) -> Part:
     line = f"random rows, {how}; --seed {aim.seed} draws the same rows again"
     if (precision := run.config.extraction.precision) != "float32":
         notes.insert(0, f"the run was measured in {precision}, with wider limits (docs/equality.md)")
-    return Part("audit", line, notes, faults, data)
+    return CheckedPart("audit", line, notes, faults, data)
 
 
-def _verdicts(check: Check) -> Part | None:
+def _verdicts(check: Check) -> CheckedPart | None:
     """Say what each verdict rests on and how that was checked; ``None`` if there is nothing to say it of."""
     if "rebuilt" not in check.done or "audit" not in check.done:
         return None
-    run, at = check.run, Overlay(check.folder)
+    run, at = check.run, RebuiltFirst(check.folder)
     if lacks_hf(run) or not at(run.table("claims")).is_file() or not faultless(list(check.done.values())):
         return None
     how = {Path(path).stem: "rebuilt to the byte" for path in check.done["rebuilt"].data["same"] if "/tables/" in path}
@@ -245,7 +247,7 @@ def _verdicts(check: Check) -> Part | None:
     notes = [f"{', '.join(people)} rest on {rests.PEOPLE}"] if people else []
     notes += [f"{name} was not recomputed: {why}; no verdict rests on it" for name, why in _beside(check)]
     data = {"verdicts": rests.data(found)}
-    return Part("verdicts", line, notes, data=data, open=list(rests.unchecked(found)))
+    return CheckedPart("verdicts", line, notes, data=data, open=list(rests.unchecked(found)))
 
 
 def _beside(check: Check) -> list[tuple[str, str]]:
@@ -258,16 +260,16 @@ def _beside(check: Check) -> list[tuple[str, str]]:
     ]
 
 
-def _environment(check: Check) -> Part:
+def _environment(check: Check) -> CheckedPart:
     wanted = environment.pins()
     count, other = environment.differences(wanted)
     line = f"{count - len(other)} of {count} packages have the version in {environment.LOCK}"
     faults = [f"{name} {here}, expected {wanted[name]}" for name, here in other.items()]
     data = {"constraints_sha256": environment.digest(), "packages": count, "python": platform.python_version()}
-    return Part("environment", line, faults=faults, data=data)
+    return CheckedPart("environment", line, faults=faults, data=data)
 
 
-CHECKS: dict[str, Callable[[Check], Part | None]] = {
+CHECKS: dict[str, Callable[[Check], CheckedPart | None]] = {
     "record": _record,
     "files": _files,
     "recomputed": _recomputed,

@@ -93,7 +93,7 @@ def _refuse_wide(shape: estimate.Shape) -> None:
 
 def _show(
     run_: Run, device: str, shape: estimate.Shape, tokens: dict[str, int], speed: estimate.Speed,
-    plan: list[estimate.Step], measured: dict[str, Cost], devices: list[int],
+    plan: list[estimate.Planned], measured: dict[str, Cost], devices: list[int],
 ) -> None:  # fmt: skip
     said = looked_at(run_.config.triggers.keys, shape.keys // shape.signs, run_.config.seed)
     some = f"of which the run looks at {said}, " if said else ""
@@ -115,7 +115,7 @@ def _show(
 
 
 def _plain(
-    device: str, tokens: dict[str, int], speed: estimate.Speed, plan: list[estimate.Step], measured: dict[str, Cost],
+    device: str, tokens: dict[str, int], speed: estimate.Speed, plan: list[estimate.Planned], measured: dict[str, Cost],
     devices: list[int],
 ) -> dict[str, Any]:  # fmt: skip
     """Return the plan for JSON: memory and disk in bytes, and seconds summed over a step's jobs."""

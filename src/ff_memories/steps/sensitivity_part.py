@@ -42,7 +42,7 @@ from ff_memories.steps import (
 from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
 from ff_memories.workflow.run import Run
-from ff_memories.workflow.variants import Job, evaluate, jobs_of
+from ff_memories.workflow.variants import StepJob, evaluate, jobs_of
 
 STEPS = {
     "annotation-plan": annotation_plan,
@@ -94,7 +94,7 @@ def run(
     tables.write(pl.concat(done), sensitivity)
 
 
-def _differs(choice: Choice, jobs: list[Job]) -> bool:
+def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
     """Say whether a choice can differ for the run's model: only a parallel block reads something else than r."""
     if choice.path != "composition.residual":
         return True

@@ -60,7 +60,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Step:
+class Planned:
     """One rule of the plan, with the cost of its jobs."""
 
     rule: str
@@ -127,7 +127,7 @@ def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> flo
 
 def steps(
     config: Config, shape: Shape, tokens: dict[str, int], speed: Speed, archives: int = 0, golden: bool = False
-) -> list[Step]:
+) -> list[Planned]:
     """Return the plan of a run.
 
     Args:
@@ -166,39 +166,41 @@ def steps(
     )
     examples = config.composition.examples
     layered = examples * (SENTENCE * forward + 3 * shape.layers * head)
-    out = [Step("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
-    out.append(Step("model", 1, speed.start + 4 * shape.parameters / 0.2e9, PROCESS + 12 * shape.parameters,
+    out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
+    out.append(Planned("model", 1, speed.start + 4 * shape.parameters / 0.2e9, PROCESS + 12 * shape.parameters,
                     4 * shape.parameters))  # fmt: skip
     if golden:
         # tokens to run: a few windows of 512 with 2,560 of context, or on a GPU the whole test text (`golden`)
         windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
-        out.append(Step("golden", 1, speed.start + cells * head + windows * forward, running, 0, running))
+        out.append(Planned("golden", 1, speed.start + cells * head + windows * forward, running, 0, running))
     if config.corpus.segmenter.startswith("spacy:"):
-        out.append(Step("cut_shard", shards, (train + validation) / SPACY_WORDS / shards, 1.2 * GB, corpus_bytes / 2))
+        out.append(
+            Planned("cut_shard", shards, (train + validation) / SPACY_WORDS / shards, 1.2 * GB, corpus_bytes / 2)
+        )
     out += [
-        Step("corpus", 1, speed.start + (train + validation) * speed.word, PROCESS + 4 * corpus_bytes, corpus_bytes),
-        Step("trigger_shard", shards, speed.start + train * forward * 1.1 / shards,
+        Planned("corpus", 1, speed.start + (train + validation) * speed.word, PROCESS + 4 * corpus_bytes, corpus_bytes),
+        Planned("trigger_shard", shards, speed.start + train * forward * 1.1 / shards,
              running + corpus_bytes + 3 * lists, lists * shards, running + 3 * lists),
-        Step("triggers", 1, speed.start + shards * lists / 0.1e9, PROCESS + 6 * lists + corpus_bytes, lists),
-        Step("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
-        Step("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
-        Step("composition", 1, speed.start + layered + others, running + corpus_bytes, 0.02 * lists, running),
-        Step("baseline_model", 4, speed.start + values_seconds + others + sampled * forward * 1.2,
+        Planned("triggers", 1, speed.start + shards * lists / 0.1e9, PROCESS + 6 * lists + corpus_bytes, lists),
+        Planned("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
+        Planned("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
+        Planned("composition", 1, speed.start + layered + others, running + corpus_bytes, 0.02 * lists, running),
+        Planned("baseline_model", 4, speed.start + values_seconds + others + sampled * forward * 1.2,
              running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
-        Step("gallery_tables", 1, speed.start + gallery, running + corpus_bytes + 4 * coefficient_sample.HELD
+        Planned("gallery_tables", 1, speed.start + gallery, running + corpus_bytes + 4 * coefficient_sample.HELD
              + 4 * config.gallery.sampled * SENTENCE * shape.keys + 40 * shown * seen * SENTENCE, 800 * shown, running),
-        Step("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
-        Step("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
+        Planned("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
+        Planned("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
     return out
 
 
-def elapsed(plan: list[Step], devices: int) -> float:
+def elapsed(plan: list[Planned], devices: int) -> float:
     """Return the seconds of a whole run on ``devices`` devices: shards run in parallel, all other steps in sequence."""
     return sum(step.elapsed(devices) for step in plan)
 
 
-def unfit(plan: list[Step], memory: float, disk: float, device_memory: float | None) -> list[str]:
+def unfit(plan: list[Planned], memory: float, disk: float, device_memory: float | None) -> list[str]:
     """Return one line for each step and reason why the run does not fit on this machine."""
     out = [
         f"{step.rule}: needs about {step.memory / GB:.1f} GB of memory, but this machine has {memory / GB:.1f} GB"

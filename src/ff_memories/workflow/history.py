@@ -14,7 +14,7 @@ Objects = dict[str, int]  # {MD5 of a file or folder: its bytes}
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordSize:
     """The size of a run's record, in bytes.
 
     Attributes:
@@ -32,7 +32,7 @@ class Record:
         return f"record: {own}, of which {added} are new to the repository's history; all records: {every}"
 
 
-def record(run: Run) -> Record:
+def record(run: Run) -> RecordSize:
     """Return the size of a run's record.
 
     Raises:
@@ -41,7 +41,7 @@ def record(run: Run) -> Record:
     before = {path.replace("/", "") for path in _git("log", "--format=", "--name-only", "--relative=" + str(STORE))}
     own = _kept(run.dvc_lock)
     every = [_kept(Path(path)) for path in _git("ls-files", "*dvc.lock", "*.dvc") if Path(path).is_file()]
-    out = Record(
+    out = RecordSize(
         sum(own.values()),
         sum(size for md5, size in own.items() if md5 not in before),
         sum({md5: size for one in (own, *every) for md5, size in one.items()}.values()),

@@ -55,7 +55,7 @@ def refuse_edited(found: Any) -> None:
             record = found.persistence.metadata(out)
             if record and os.path.exists(out) and _touched(out, record):
                 readers = [after for after, files in found.dag.depending[job].items() if out in files]
-                if _otherwise(found, out, readers):
+                if _differs_from_read(found, out, readers):
                     edited.append(f"{out} (made by {stages.stage_of(job)})")
     if edited:
         raise UserError(
@@ -64,7 +64,7 @@ def refuse_edited(found: Any) -> None:
         )
 
 
-def _otherwise(found: Any, path: Any, readers: list[Any]) -> bool:
+def _differs_from_read(found: Any, path: Any, readers: list[Any]) -> bool:
     """Return whether a file's content differs from when one of its readers ran."""
     known = [found.persistence.metadata(out) for reader in readers for out in reader.output]
     recorded = {record.input_checksums.get(str(path)) for record in known if record} - {None}

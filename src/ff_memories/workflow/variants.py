@@ -24,7 +24,7 @@ PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
 
 @dataclass(frozen=True)
-class Job:
+class StepJob:
     """One job of the run: its files, and its step with the rule's options."""
 
     rule: str
@@ -34,7 +34,7 @@ class Job:
     command: tuple[str, ...]
 
 
-def jobs_of(run: Run, target: str, cores: int) -> list[Job]:
+def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
     """Return the run's jobs that a target needs, in topological order.
 
     Raises:
@@ -56,9 +56,9 @@ def jobs_of(run: Run, target: str, cores: int) -> list[Job]:
         return [_job(job) for job in order]
 
 
-def _job(job: Any) -> Job:
+def _job(job: Any) -> StepJob:
     command = shlex.split(job.shellcmd)
-    return Job(
+    return StepJob(
         job.rule.name,
         tuple(map(str, job.input)),
         tuple(map(str, job.output)),
@@ -75,7 +75,7 @@ def changed(config: str, resolved: dict[str, Any]) -> str:
     return json.dumps(part, sort_keys=True)
 
 
-def evaluate(jobs: list[Job], config: Config, folder: Path, run: Callable[[list[str]], None]) -> dict[str, str]:
+def evaluate(jobs: list[StepJob], config: Config, folder: Path, run: Callable[[list[str]], None]) -> dict[str, str]:
     """Run the steps of a run that another config changes, without the baselines.
 
     Args:

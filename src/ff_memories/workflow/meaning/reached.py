@@ -28,7 +28,7 @@ UNREAD = frozenset(
 FIGURES = f"{PACKAGE.name}.figures.drawn"
 FOUND = {f"{PACKAGE.name}.figures.registry:DRAWN": "FIGURE", f"{PACKAGE.name}.figures.draw:module": "*"}
 # {"module:name", or a data file's path: the keys that a job uses}; absent: all. A package here is not used at all.
-Rows = Mapping[str, frozenset[str]]
+UsedRows = Mapping[str, frozenset[str]]
 
 
 @dataclass
@@ -71,7 +71,7 @@ def tables() -> dict[str, str]:
     return {key: f"{name}:TABLES" for name in every for key in _apart(name).rows.get("TABLES", ())}
 
 
-def reached(step: str, rows: Rows) -> Reached:
+def reached(step: str, rows: UsedRows) -> Reached:
     """Return what a step can reach.
 
     Args:
@@ -90,7 +90,7 @@ def reached(step: str, rows: Rows) -> Reached:
     return search.found
 
 
-def digest(step: str, rows: Rows) -> str:
+def digest(step: str, rows: UsedRows) -> str:
     """Return one digest of what a step's code means (hexadecimal). Raises ``UserError`` if there is no such step."""
     return _digest(step, tuple(sorted(rows.items())))
 
@@ -119,7 +119,7 @@ def _content(path: Path, keys: frozenset[str] | None) -> str:
 
 
 class _Search:
-    def __init__(self, rows: Rows):
+    def __init__(self, rows: UsedRows):
         self.rows, self.found = rows, Reached()
         self.loaded, self.read, self.words = set[str](), set[str](), set[str]()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.config import Config
-from ff_memories.workflow.meaning.reached import FIGURES, Rows, tables
+from ff_memories.workflow.meaning.reached import FIGURES, UsedRows, tables
 
 CONFIG = "ff_memories.config:Config"
 FAMILIES = "ff_memories.model.families:FAMILIES"
@@ -24,7 +24,7 @@ CLAIMS_OF = {
 def rows(
     step: str, config: Config, sections: Collection[str], files: Iterable[str], folder: str | None,
     figure: str | None = None,
-) -> Rows:  # fmt: skip
+) -> UsedRows:  # fmt: skip
     """Return the rows that a job uses.
 
     Args:

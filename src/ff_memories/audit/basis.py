@@ -16,9 +16,9 @@ import torch
 
 from ff_memories import tables
 from ff_memories.audit import reading, tolerances
-from ff_memories.audit.closeness import Closeness
+from ff_memories.audit.activations import Reference
+from ff_memories.audit.closeness import Comparer
 from ff_memories.audit.oracle import Oracle
-from ff_memories.audit.seen import Reference
 from ff_memories.config import Settings
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
@@ -30,7 +30,7 @@ from ff_memories.memories import chosen, untrained
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.workflow.run import Run
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 PROJECTED = 64  # values projected at once
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
 
@@ -56,7 +56,7 @@ def largest(triggers: pl.DataFrame) -> dict[int, float]:
 
 
 @dataclass
-class Evidence:
+class Basis:
     """What rows are recomputed from.
 
     Attributes:
@@ -74,7 +74,7 @@ class Evidence:
     tables: dict[str, pl.DataFrame]
     given: pl.DataFrame | None = None
     lists: dict[tuple[int, int], pl.DataFrame] = field(init=False, default_factory=dict)
-    near: Closeness = field(init=False)
+    near: Comparer = field(init=False)
     never: list[int] = field(default_factory=list)
     folds: np.ndarray | None = None
     found_here: bool = False
@@ -84,12 +84,12 @@ class Evidence:
     _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.near = Closeness(tolerances.of(self.config.precision))
+        self.near = Comparer(tolerances.of(self.config.precision))
         if "triggers" in self.tables:
             self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
 
     @classmethod
-    def read(cls, run: Run, names: Iterable[str], at: At = Path) -> "Evidence":
+    def read(cls, run: Run, names: Iterable[str], at: At = Path) -> "Basis":
         """Read a run's model, corpus and tables; ``at`` maps a file of the run to the place to read it from."""
         types = read_types(at(run.dictionary))
         oracle = reference(run, types, at)
@@ -110,10 +110,10 @@ class Evidence:
         """The largest coefficient of each layer, to which the error of those near zero is relative."""
         return largest(self.tables["triggers"])
 
-    def prefix(self, row: Row) -> np.ndarray:
+    def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
-    def parts(self, row: Row) -> list[tuple[int, int]]:
+    def parts(self, row: TableRow) -> list[tuple[int, int]]:
         """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
         starts, length = np.arange(row["position"]), row["position"]
         if self.config.mutations.unit == "word" and self.corpus.begins is not None:
@@ -126,16 +126,16 @@ class Evidence:
         low, high = POSITIONS[self.config.triggers.positions]
         return range(low, len(self.corpus.sentence(sentence)) + high + 1)
 
-    def following(self, row: Row) -> int | None:
+    def following(self, row: TableRow) -> int | None:
         """Return the token after a prefix; ``None`` at the end of its sentence."""
         tokens = self.corpus.sentence(row["sentence"])
         return int(tokens[row["position"]]) if row["position"] < len(tokens) else None
 
-    def trigger(self, row: Row) -> Row:
+    def trigger(self, row: TableRow) -> TableRow:
         """Return the trigger of a (layer, key, rank)."""
         return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)
 
-    def candidates(self, row: Row) -> list[Row]:
+    def candidates(self, row: TableRow) -> list[TableRow]:
         """Return the triggers that may have a (layer, key, rank): near-ties too if the lists were found here."""
         own = self.trigger(row)
         if not self.found_here:

@@ -8,7 +8,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Seen:
+class Activations:
     """One layer's activations for a sentence, its first token in front: row j is the prefix of length j.
 
     Attributes:
@@ -70,7 +70,7 @@ class Reference(Protocol):
     def value(self, layer: int, key: int) -> torch.Tensor:
         """Return value vector v (d,) of layer 1..L."""
 
-    def layers(self, tokens: Iterable[int]) -> list[Seen]:
+    def layers(self, tokens: Iterable[int]) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself and return every layer's activations."""
 
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
