@@ -38,7 +38,7 @@ demo: inputs
 
 # run the fast tests in under a minute; none of them runs a workflow
 quick: .venv/.tests models
-	$(PYTEST) -m "not workflow and not slow and not more and not browser and not slurm and not long"
+	$(PYTEST) --hypothesis-profile quick -m "not workflow and not slow and not more and not browser and not slurm and not long"
 
 # run the main tests in minutes: numbers against brute force, closed forms and fairseq, one whole run, dvc.yaml, lint,
 # types, architecture

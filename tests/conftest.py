@@ -7,11 +7,14 @@ from collections import Counter
 import pytest
 import torch
 from filelock import FileLock
+from hypothesis import settings
 from planted_run import prepare
 from projects import publish
 from running import snakemake
 
 torch.set_num_threads(1)
+for profile, examples in (("default", 100), ("quick", 15)):  # make quick names its own
+    settings.register_profile(profile, deadline=None, max_examples=examples)
 
 
 def made_once(tmp_path_factory, name, make):

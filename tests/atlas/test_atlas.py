@@ -219,6 +219,7 @@ def test_the_summary_holds_what_the_page_shows(atlas):
     assert len(found["numbers"]) == len(panels.PANELS) * (2 + 3 + 2)
 
 
+@pytest.mark.slow
 def test_an_old_atlas_is_replaced_and_comes_out_the_same(atlas):
     first = {path.relative_to(atlas): path.read_bytes() for path in atlas.rglob("*") if path.is_file()}
     (atlas / "atlas.html").write_text("old")
@@ -226,6 +227,7 @@ def test_an_old_atlas_is_replaced_and_comes_out_the_same(atlas):
     assert first == {path.relative_to(atlas): path.read_bytes() for path in atlas.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_lines_are_coloured_by_a_number(tmp_path, capsys):
     folders = [finished(tmp_path, "step512", agreeing=3), finished(tmp_path, "step32"), finished(tmp_path, "last")]
     tables.write(frames(agreeing=2)["values"], folders[2] / "tables" / "values.parquet")
@@ -301,6 +303,7 @@ def test_a_folder_with_something_else_is_left_alone(pair, tmp_path, capsys):
     assert (out / "thesis.tex").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_runs_on_unrelated_texts_are_refused_unless_told(tmp_path, capsys):
     one = finished(tmp_path, "one")
     two = finished(tmp_path, "two", agreeing=3, corpus=OTHER_TEXT)
@@ -401,6 +404,7 @@ def spoil(atlas, change):
     path.write_text(json.dumps(data))
 
 
+@pytest.mark.slow
 def test_an_atlas_stands_for_its_runs(kept, tmp_path):
     assert ended(kept, "--out", tmp_path / "again", "--label", "two=second") == 0
     first, again = (json.loads((folder / "summary.json").read_text()) for folder in (kept, tmp_path / "again"))
@@ -414,6 +418,7 @@ def test_an_atlas_stands_for_its_runs(kept, tmp_path):
         assert drawn[0].replace(",two,two,", ",two,second,") == drawn[1]
 
 
+@pytest.mark.slow
 def test_a_new_run_joins_a_recorded_atlas(kept, tmp_path):
     new = finished(tmp_path, "new", agreeing=2, triggers={"top": 60})
     assert ended(kept, new, "--out", tmp_path / "again") == 0
@@ -427,6 +432,7 @@ def test_a_new_run_joins_a_recorded_atlas(kept, tmp_path):
         members([kept, kept])
 
 
+@pytest.mark.slow
 def test_an_atlas_says_no_path_of_its_machine(kept, tmp_path):
     private = {"composition": {"sample_file": "/home/somebody/sample.csv"}}
     runs = [finished(tmp_path, "here"), finished(tmp_path, "there", agreeing=2, **private)]
@@ -447,6 +453,7 @@ def test_the_folder_that_the_command_runs_in_is_not_replaced(atlas, monkeypatch,
     assert sorted(path.name for path in atlas.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_memories_chosen_by_layer_stay_equal_in_a_recorded_atlas(tmp_path):
     chosen = {"keys": {1: [0, 3], 2: [1]}}
     runs = [finished(tmp_path, name, agreeing=n, triggers=chosen) for n, name in enumerate(["one", "two", "new"])]
@@ -454,6 +461,7 @@ def test_memories_chosen_by_layer_stay_equal_in_a_recorded_atlas(tmp_path):
     assert not match.differences(members([tmp_path / "kept", runs[2]]))
 
 
+@pytest.mark.slow
 def test_a_damaged_summary_is_refused(kept, capsys):
     whole = (kept / "summary.json").read_text()
 
@@ -482,6 +490,7 @@ def test_a_damaged_summary_is_refused(kept, capsys):
     assert "the atlas already records this run's settings" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_recorded_labels_stay_on_the_scale(tmp_path):
     folders = [finished(tmp_path, "step512", agreeing=3), finished(tmp_path, "first")]
     assert ended(*folders, "--out", tmp_path / "kept", "--over", "updates", "--label", "first=1,024") == 0
@@ -491,10 +500,12 @@ def test_recorded_labels_stay_on_the_scale(tmp_path):
         members([tmp_path / "kept"], labels=["first=inf"], over="updates")
 
 
+@pytest.mark.slow
 def test_over_training_the_untrained_model_is_drawn_once(many):
     assert (many / "figures" / "rank.svg").read_text().count('stroke-dasharray="3,2"') == 1
 
 
+@pytest.mark.slow
 def test_more_runs_than_fit_beside_a_statement_stand_below_it(many):
     html = (many / "atlas.html").read_text()
     assert '<table class="matrix many">' in html
@@ -502,6 +513,7 @@ def test_more_runs_than_fit_beside_a_statement_stand_below_it(many):
     assert html.count("<td>step") == 6
 
 
+@pytest.mark.slow
 def test_a_config_in_the_runs_own_folder_is_the_runs(pair, tmp_path, capsys):
     for folder in pair:
         (tmp_path / "config" / f"{folder.name}.yaml").rename(folder / "config.yaml")

@@ -65,6 +65,7 @@ def test_every_figure_is_drawn_from_the_tables_its_entry_names(drawn):
     assert set(FIGURES) == {f"figure{i}" for i in range(2, 12)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_surrogate_run_says_so_inside_the_image(drawn, figure):
     svg = (drawn / f"{figure}.svg").read_text()
@@ -72,6 +73,7 @@ def test_a_surrogate_run_says_so_inside_the_image(drawn, figure):
     assert 'width="218"' in svg
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_the_pdf_embeds_our_font_and_no_other(drawn, figure):
     assert render.embedded_fonts((drawn / f"{figure}.pdf").read_bytes()) == {"LiberationSans"}
@@ -137,6 +139,7 @@ def test_a_figure_of_last_tokens_speaks_of_no_next_one(figure):
     assert (caption(figure, "last") != caption(figure)) == (figure in ("figure4", "figure5", "figure6"))
 
 
+@pytest.mark.slow
 def test_drawings_can_stand_in_one_page(drawn):
     ids = [i for figure in FIGURES for i in re.findall(r'\bid="([^"]+)"', (drawn / f"{figure}.svg").read_text())]
     assert len(ids) == len(set(ids)) > 0
@@ -309,6 +312,7 @@ def test_colours_of_one_figure_stay_apart_for_colour_blind_eyes(palette, sight):
     assert apart > 10, apart  # CIEDE2000; a difference of 1 is just seen
 
 
+@pytest.mark.slow
 def test_every_mark_leads_to_the_keys_behind_it(drawn):
     for figure in FIGURES:
         spec = json.loads((drawn / f"{figure}.vl.json").read_text())

@@ -46,6 +46,7 @@ def with_keys(settings, asked, gallery=None):
     return out | {"gallery": {"keys": gallery}} if gallery is not None else out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [9, LISTED], ids=["sample", "list"])
 def test_rows_are_those_of_the_run_over_all_memories(full, asked):
     folder, settings, neurons, signs, whole = full

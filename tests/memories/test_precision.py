@@ -135,6 +135,7 @@ def test_no_tail_of_the_vocabulary_is_left_out_that_holds_the_top(tmp_path):
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_row_matches_the_exact_model_within_the_precision(rounded):
     _, folder, settings, out = rounded
     found = audit(given := basis(folder, settings, out), ALL)
@@ -151,6 +152,7 @@ def test_every_measured_table_says_its_precision(rounded, exact):
     assert {tables.precision_of(path) for path in exact.glob("*.parquet")} == {"float32"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"execution__batch_tokens": 37}, {"execution__shards": 3}], ids=str)
 def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, change, tmp_path):
     (precision, place), _, _, out = rounded

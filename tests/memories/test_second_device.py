@@ -578,6 +578,7 @@ def later_steps(folder, out, device):
          "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks):
     write_inputs(tmp_path, TYPES, seed=3, train=90, validation=40)
     settings = config(fidelity="released")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ff_memories.base.precision import SLACK
@@ -75,14 +75,12 @@ def full_sort(rows, top, copies):
     return out
 
 
-@settings(deadline=None, max_examples=200)
 @given(offers(), st.integers(1, 5), st.booleans())
 def test_a_list_is_the_head_of_a_full_sort(rows, top, drop):
     copies = 1 if drop else top
     assert lists(collect([rows], top, copies)) == full_sort(rows, top, copies)
 
 
-@settings(deadline=None, max_examples=200)
 @given(offers(), st.integers(1, 5), st.lists(st.integers(0, 60), max_size=4), st.integers(1, 20))
 def test_batches_and_compactions_change_nothing(rows, top, cuts, limit):
     cuts = sorted({0, len(rows), *(c for c in cuts if c <= len(rows))})
@@ -90,7 +88,6 @@ def test_batches_and_compactions_change_nothing(rows, top, cuts, limit):
     assert lists(collect(parts, top, limit=limit)) == lists(collect([rows], top))
 
 
-@settings(deadline=None, max_examples=200)
 @given(offers(), st.integers(1, 5), st.integers(0, 60), st.integers(0, 60))
 def test_merging_is_associative_and_commutative(rows, top, first, second):
     a, b = sorted((min(first, len(rows)), min(second, len(rows))))
@@ -107,7 +104,6 @@ def test_merging_is_associative_and_commutative(rows, top, first, second):
     assert lists(left) == lists(right) == lists(turned)
 
 
-@settings(deadline=None, max_examples=100)
 @given(offers(), st.integers(1, 5))
 def test_merging_the_same_part_twice_changes_nothing(rows, top):
     best = collect([rows], top, limit=1)
@@ -116,7 +112,6 @@ def test_merging_the_same_part_twice_changes_nothing(rows, top):
     assert lists(best) == before
 
 
-@settings(deadline=None, max_examples=100)
 @given(offers(), st.integers(1, 4))
 def test_a_gate_lets_everything_through_that_matters(rows, top):
     """Raising the gate by some prefixes' coefficients, and filtering by it, loses nothing."""
@@ -130,7 +125,6 @@ def test_a_gate_lets_everything_through_that_matters(rows, top):
     assert lists(best) == lists(collect([rows], top))
 
 
-@settings(deadline=None, max_examples=60)
 @given(offers(), st.integers(1, 5), st.sampled_from([float("nan"), float("inf")]), st.integers(0, 60))
 def test_what_is_not_finite_is_refused(rows, top, wrong, at):
     best = TopTriggers(1, KEYS, top, **LISTS)
@@ -140,7 +134,6 @@ def test_what_is_not_finite_is_refused(rows, top, wrong, at):
         best.finish()
 
 
-@settings(deadline=None, max_examples=60)
 @given(offers(), st.integers(1, 80))
 def test_a_key_with_fewer_prefixes_than_asked_for_gives_those_it_has(rows, top):
     found = lists(collect([rows], top))
@@ -149,7 +142,6 @@ def test_a_key_with_fewer_prefixes_than_asked_for_gives_those_it_has(rows, top):
         assert sum(row[0] == key for row in found) == min(top, len(own))
 
 
-@settings(deadline=None, max_examples=100)
 @given(offers(), st.integers(1, 5), st.integers(2, 5), st.randoms())
 def test_disjoint_shards_merge_to_the_same_in_any_order_and_grouping(rows, top, shards, random):
     parts = [collect([rows[i::shards]], top, limit=3) for i in range(shards)]
@@ -161,7 +153,6 @@ def test_disjoint_shards_merge_to_the_same_in_any_order_and_grouping(rows, top, 
     assert lists(parts[0]) == lists(collect([rows], top)) == full_sort(rows, top, top)
 
 
-@settings(deadline=None, max_examples=60)
 @given(offers(), st.integers(1, 5), st.integers(0, 60))
 def test_a_state_goes_on_exactly_where_it_was_taken(rows, top, at):
     whole, first = collect([rows[:at]], top, limit=5), collect([rows[:at]], top, limit=5)

@@ -47,6 +47,7 @@ def test_the_runs_own_model_on_a_text_that_is_smaller_than_the_sample_gives_the_
     assert made["pattern_labels"].height and made["annotations"]["annotator"].unique().to_list() in ([], ["proxy"])
 
 
+@pytest.mark.slow
 def test_an_untrained_model_is_another_one_each_time_and_the_same_when_made_again(run, tmp_path):
     first, again, other = (
         measured(run, name, tmp_path / str(place)) for place, name in enumerate(["untrained-1"] * 2 + ["untrained-2"])

@@ -137,6 +137,7 @@ def every_coefficient(decoder, corpus, budget, threads):
     return torch.cat([found[s] for s in range(corpus.train)])
 
 
+@pytest.mark.slow
 def test_in_float64_neither_batches_nor_threads_change_a_coefficient_or_a_rank(tmp_path):
     write_checkpoint(tmp_path / "model.pt", TYPES, seed=5)
     decoder = Decoder(*checkpoint.read(tmp_path / "model.pt"), dtype=torch.float64)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import torch
 from factories import words, write_checkpoint
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ff_memories.corpus.store import Corpus
@@ -26,7 +26,6 @@ def reads_of(paths, rng, n=30):
     return path, position, rng.integers(1, 5, n)
 
 
-@settings(deadline=None, max_examples=60)
 @given(PATHS, st.integers(0, 99))
 def test_rows_are_the_distinct_prefixes_each_as_deep_as_it_is_read(paths, seed):
     paths = [np.array(p, dtype=np.int64) for p in sorted(paths)]
@@ -65,7 +64,6 @@ def test_reads_are_those_of_sentences_alone(tmp_path):
         torch.testing.assert_close(seen[deep][torch.from_numpy(own)], residual[position[layer == deep][own]])
 
 
-@settings(deadline=None, max_examples=30)
 @given(PATHS, st.integers(1, 40))
 def test_cut_keeps_all_paths_in_order_and_within_the_budget(paths, budget):
     paths = [np.array(p, dtype=np.int64) for p in sorted(paths)]

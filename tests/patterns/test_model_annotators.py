@@ -197,6 +197,7 @@ def last_words(prompt):
     return f"shallow | {' '.join(map(str, ranks))} | ends with {word}" if len(ranks) >= FEWEST else "none"
 
 
+@pytest.mark.slow
 def test_a_model_stands_beside_people_and_the_proxy(here, tmp_path, capsys):
     step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet").sort("order")

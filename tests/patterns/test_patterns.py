@@ -252,6 +252,7 @@ def test_two_prefixes_make_no_pattern_and_three_do(annotator):
         assert descriptions(found, ending(language, [rare] * times + fill[: SHOWN - times])) == expected
 
 
+@pytest.mark.slow
 def test_words_of_a_shallow_pattern_are_no_topic(annotator):
     language, found = annotator
     first, second, *others = (language.dictionary[t] for t in language.groups[0])

@@ -34,6 +34,7 @@ def atlas(tmp_path_factory):
     return project / "out"
 
 
+@pytest.mark.slow
 def test_facts_are_means_over_the_layers(atlas):
     found = atlas_pictures.facts(json.loads((atlas / "summary.json").read_text()))
     assert found["steps"] == [1, 2000] and found["layers"] == 2

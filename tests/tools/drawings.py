@@ -2,6 +2,7 @@
 
 import html
 import re
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -66,9 +67,18 @@ def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options
 
 
 def drawing(figure: str, frames: dict[str, pl.DataFrame] | None = None, **look) -> str:
-    """Return the SVG of a figure of the synthetic tables."""
-    look = looking(figure, **look)
-    frame = draw.data(chosen(figure, frames or synthetic(look.layers)), Settings(SECTIONS), look)
+    """Return the SVG of a figure of the synthetic tables, or of others."""
+    return plain(figure, **look) if frames is None else _drawn(figure, frames, looking(figure, **look))
+
+
+@cache
+def plain(figure: str, **look) -> str:
+    context = looking(figure, **look)
+    return _drawn(figure, synthetic(context.layers), context)
+
+
+def _drawn(figure: str, frames: dict[str, pl.DataFrame], look: FigureContext) -> str:
+    frame = draw.data(chosen(figure, frames), Settings(SECTIONS), look)
     return render.svg(render.spec(draw.chart(frame, look)), figure)
 
 
