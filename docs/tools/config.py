@@ -6,7 +6,7 @@ from typing import Any
 from pages import ROOT, options, renew
 from pydantic.fields import FieldInfo
 
-from ff_memories.config import FIDELITY, Config, FigureOptions, keys_of
+from ff_memories.config import FIDELITY, Config, FigureOptions, about, keys_of
 
 PAGE = ROOT / "config" / "README.md"
 
@@ -25,7 +25,7 @@ def page() -> str:
     ]
     for name, field in Config.model_fields.items():
         if keys := keys_of(field):
-            lines += ["", f"## {name}", "", (field.annotation.__doc__ or "").strip(), ""]
+            lines += ["", f"## {name}", "", about(field), ""]
             lines += _table(f"{name}.", keys)
     lines += ["", "## `figures.<figure>`", "", (FigureOptions.__doc__ or "").strip(), ""]
     lines += _table("figures.<figure>.", FigureOptions.model_fields)

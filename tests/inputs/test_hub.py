@@ -120,7 +120,7 @@ def test_a_config_has_the_keys_of_its_kind_alone(web, saved):
     init("./model/", name="own.yaml")
     for name, keys in kinds.items():
         assert list(yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]) == keys
-    assert load("own.yaml").model.folder == "model"
+    assert load("own.yaml").model.called == "model"
     lines = Path("my.yaml").read_text().splitlines()
     assert not [line for line in lines if "sha" not in line and len(line.partition("#")[0]) > 200]
     at = next(i for i, line in enumerate(lines) if line.startswith("  files:  # SHA-256 of each file"))
@@ -208,7 +208,8 @@ def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved
     run("fetch", "--configfile", "my.yaml")
     folder = Path(f"data/hub/tiny--gpt2/{commit}")
     assert sorted(made.hub_files) == sorted(str(p) for p in folder.iterdir()), "nothing else lies there"
-    assert model_folder.digests(folder, made.config.model.files) == made.config.model.files
+    files = made.resolved["model"]["files"]
+    assert model_folder.digests(folder, files) == files
     asked = len(web.asked)
     run("fetch", "--configfile", "my.yaml")
     assert len(web.asked) == asked
@@ -225,7 +226,8 @@ def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved
 
 def test_offline_it_says_which_files_to_put_where(web, saved, capsys, offline):
     web.push(NAME, saved)
-    pinned = hub.Pinned(NAME, init(NAME).model.revision, load("my.yaml").model.files)
+    pinned = hub.pinned(init(NAME).model)
+    assert pinned is not None
     offline()
     said = says(capsys, "fetch", "--configfile", "my.yaml")
     assert f"{NAME}: missing model.safetensors" in said
@@ -406,7 +408,7 @@ def test_the_models_rule_refuses_it_as_well(project, folder, capsys, spoil):
 
 def test_a_digest_that_does_not_match(project, folder, capsys):
     init(folder)
-    files = load("my.yaml").model.files
+    files = load("my.yaml").resolved()["model"]["files"]
     edit(folder / "config.json", n_layer=2)
     said = says(capsys, *step(folder, project / "out", files=files))
     assert "config.json: its SHA-256 is " in said and files["config.json"] in said

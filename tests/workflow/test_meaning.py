@@ -245,7 +245,7 @@ def jobs_of(folder):
 
 def not_covered(step, options, ran, config, folder):
     sections = json.loads(options["--config"][0]) if "--config" in options else {}
-    model = str(folder / "model") if config.model.is_transformer else None
+    model = str(folder / "model") if config.model.has_tokenizer else None
     files = [word for words in options.values() for word in words if word.endswith(".parquet")]
     figure = options.get("--figure", [None])[0]
     known = reached.reached(step, rows(step, config, sections.keys(), files, model, figure))

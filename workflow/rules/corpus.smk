@@ -43,7 +43,7 @@ rule cut_shard:
             "corpus.train",
             "corpus.validation",
         ),
-        raw="raw" if run_.is_transformer else "tokens",
+        raw="raw" if run_.config.model.has_tokenizer else "tokens",
     shell:
         command("cut-shard")
 

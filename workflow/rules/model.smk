@@ -1,7 +1,7 @@
 # Section 2: the language model as keys and values.
 
 
-if run_.is_transformer:
+if run_.config.model.has_tokenizer:
 
     rule model:
         """Check a model of transformers, and prove where its memories are."""

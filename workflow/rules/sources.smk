@@ -55,7 +55,7 @@ rule fetch_pipeline:
         "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
 
 
-if run_.config.model.hub is not None:
+if run_.pinned_on_hub:
 
     localrules:
         fetch_hub,

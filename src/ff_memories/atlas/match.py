@@ -6,7 +6,7 @@ from typing import Any
 from ff_memories.atlas.member import Member
 from ff_memories.atlas.text import OTHER, SAME, relation
 from ff_memories.base.errors import UserError
-from ff_memories.config import TRANSFORMERS
+from ff_memories.config import TransformersModel
 
 ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
 SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition")
@@ -73,7 +73,8 @@ def by_kind(different: Mapping[str, Sequence[Any]], members: Sequence[Member]) -
     for name, values in different.items():
         said = [(kind, value) for kind, value, m in zip(kinds, values, members, strict=True) if m.resolved is not None]
         others = {value for kind, value in said if not kind}
-        if name in TRANSFORMERS and len(others) == 1 and all(v == TRANSFORMERS[name] for kind, v in said if kind):
+        own = TransformersModel.auto.get(name)
+        if own is not None and len(others) == 1 and all(value == own for kind, value in said if kind):
             out.append(name)
     return out
 

@@ -33,7 +33,7 @@ class Text:
             return cls(sentences=sentences)
         corpus = config.corpus
         files = tuple(str(root / path) for path in (*corpus.train.files, *corpus.validation.files))
-        form = "raw" if config.model.is_transformer else "tokenised"
+        form = "raw" if config.model.has_tokenizer else "tokenised"
         return cls(corpus.source, form, corpus.sha256, files, sentences)
 
     @property

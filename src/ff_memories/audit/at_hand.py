@@ -2,12 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from ff_memories.audit import sides
 from ff_memories.audit.sides import Side
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import model_folder
 from ff_memories.workflow import lock
 from ff_memories.workflow.run import Run
 
@@ -16,7 +15,7 @@ def made(run: Run) -> list[str]:
     """Return the files that a run makes of its model and its text, and that rows are recomputed from."""
     found = [run.path("model", f"model.{end}") for end in ("safetensors", "json")]
     found += [run.path("corpus", "corpus.safetensors"), run.table("sentences")]
-    return [*found, run.dictionary] if run.is_transformer else found
+    return [*found, run.dictionary] if run.config.model.has_tokenizer else found
 
 
 def files(run: Run) -> list[str]:
@@ -31,13 +30,9 @@ def lacking(run: Run) -> str | None:
 
 def odd(run: Run, both: Iterable[Side]) -> str | None:
     """Say which of these files is not the one of the config, of a record of the run, or of what either run measured."""
-    for path, wanted in _pinned(run):
-        if lock.digest(path, "sha256") != wanted:
+    for path, wanted in run.pinned.items():
+        if not os.path.exists(path) or lock.digest(path, "sha256") != wanted:
             return f"{path} is not the one that the config names"
-    try:
-        model_folder.check_digests(run.model_folder if run.is_transformer else "", run.config.model.files)
-    except UserError as error:
-        return str(error).partition("\n")[0]
     both = list(both)
     records = {str(side.given): side.record for side in both if side.record}
     if run.dvc_lock.is_file():
@@ -48,17 +43,9 @@ def odd(run: Run, both: Iterable[Side]) -> str | None:
                 return f"{path} is not the one that {where} records"
     for side in both:
         told = info(side).get("checkpoint_sha256")
-        if told is not None and not run.is_transformer and lock.digest(run.checkpoint, "sha256") != told:
+        if told is not None and lock.digest(run.checkpoint, "sha256") != told:
             return f"{run.checkpoint} is not the model that {side.given} was measured with"
     return None
-
-
-def _pinned(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield the files whose digests the config pins."""
-    model = run.config.model
-    if not run.is_transformer:
-        pins = ((run.checkpoint, model.sha256), (run.dictionary, model.dictionary_sha256))
-        yield from ((path, digest) for path, digest in pins if digest is not None)
 
 
 def info(side: Side) -> Mapping[str, object]:

@@ -129,8 +129,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
             said += found
             progress.step(work.steps)
     faults = [f"{where}: {result.says}" for what, where, result in said if what == STRUCTURE]
-    library = "transformers" if run.is_transformer else "fairseq"
-    return _findings((one for one in said if one[0] != STRUCTURE), sizes), faults, library
+    return _findings((one for one in said if one[0] != STRUCTURE), sizes), faults, run.config.model.library
 
 
 def _works(

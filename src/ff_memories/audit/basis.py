@@ -19,7 +19,7 @@ from ff_memories.audit import reading, tolerances
 from ff_memories.audit.activations import Reference
 from ff_memories.audit.closeness import Comparer
 from ff_memories.audit.oracle import Oracle
-from ff_memories.config import Settings
+from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.prefixes import POSITIONS
@@ -202,6 +202,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, i
         return oracle
     from ff_memories.audit.transformers_oracle import TransformersOracle  # the library takes seconds to load
 
+    assert isinstance(model, TransformersModel) and run.model_folder, "only these have a tokenizer"
     folder = at(run.model_folder)
     model_folder.check_digests(folder, model.files)
     signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
@@ -213,4 +214,4 @@ def _validation(run: Run, types: Types, at: At) -> dict[int, str]:
     """Return the validation sentences as text, by number."""
     here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
     sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
-    return texts.of_sentences(sentences.with_columns(here), types if run.is_transformer else None)
+    return texts.of_sentences(sentences.with_columns(here), types if run.config.model.has_tokenizer else None)

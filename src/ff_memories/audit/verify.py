@@ -87,7 +87,7 @@ class Check:
 
 def lacks_hf(run: Run) -> bool:
     """Return whether the run's model is one of `transformers`, and the extra that reads it is not installed."""
-    return run.is_transformer and any(find_spec(name) is None for name in EXTRA)
+    return run.config.model.has_tokenizer and any(find_spec(name) is None for name in EXTRA)
 
 
 def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:

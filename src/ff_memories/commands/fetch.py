@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> None:
     pinned = [_pinned(args.hub)] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
-        if (model := config.model).hub is not None:
-            pinned.append(hub.Pinned(model.hub, str(model.revision), model.files, model.licence))
+        if (wanted := hub.pinned(config.model)) is not None:
+            pinned.append(wanted)
         others = others or config.sources.registry
         pipeline = config.corpus.segmenter.removeprefix("spacy:")  # other pipelines are installed packages
         named = config.source_names()

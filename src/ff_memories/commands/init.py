@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     if args.model is None:
         data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     else:
-        data["model"] = {"start": config.Model.model_fields["start"].default}
+        data["model"] = {"start": config.TransformersModel.model_fields["start"].default}
         for setting in args.set:  # the model is checked with its start token
             _set(data, setting)
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
@@ -128,7 +128,7 @@ def render(data: dict[str, Any]) -> str:
         field = config.Config.model_fields.get(name)
         keys = config.keys_of(field)
         if isinstance(value, dict) and field is not None and keys:
-            lines += ["", f"# {(field.annotation.__doc__ or '').strip()}", f"{name}:"]
+            lines += ["", f"# {config.about(field)}", f"{name}:"]
             lines += [_line(key, entry, keys.get(key), "  ") for key, entry in value.items()]
         else:
             lines.append(_line(name, value, field, ""))

@@ -135,7 +135,7 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
     """Return the model's sizes, from the converted model, the checkpoint, or the registry."""
     described = Path(run_.path("model", "model.json"))
     found: converted.Description
-    if run_.is_transformer:
+    if run_.config.model.has_tokenizer:
         found = _transformer(run_, described)
     elif described.exists():
         found = converted.read_description(described)
@@ -162,15 +162,13 @@ def _transformer(run_: Run, described: Path) -> converted.Description:
 
 def _model_file(run_: Run, name: str) -> Path:
     """Return a small file of a model of `transformers`, which need not be fetched yet."""
-    model = run_.config.model
-    if model.hub is None:
-        return Path(run_.model_folder, name)
-    return hub.small_file(hub.Pinned(model.hub, str(model.revision), model.files), name)
+    pinned = run_.pinned_on_hub
+    return Path(str(run_.model_folder), name) if pinned is None else hub.small_file(pinned, name)
 
 
 def _pieces(run_: Run, path: Path) -> float:
     """Return how many tokens the model's tokenizer makes of a word, by the beginning of a text."""
-    if not run_.is_transformer:
+    if not run_.config.model.has_tokenizer:
         return 1.0
     with path.open(encoding="utf-8", errors="replace") as file:
         words = file.read(BEGINNING).split()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.base.progress import Progress
+from ff_memories.config import ModelSection, TransformersModel
 from ff_memories.inputs.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests, files_of
 
 EXTRA = "pip install -c constraints.txt -e '.[hf]'"
@@ -42,6 +43,13 @@ class Pinned(NamedTuple):
     def folder(self) -> Path:
         """Where its files are fetched to."""
         return folder_of(self.name, self.revision)
+
+
+def pinned(model: ModelSection) -> Pinned | None:
+    """Return what a config pins of a model on the hub; ``None`` for another model."""
+    if not isinstance(model, TransformersModel) or model.hub is None:
+        return None
+    return Pinned(model.hub, str(model.revision), model.files, model.licence)
 
 
 def folder_of(name: str, revision: str) -> Path:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from safetensors.torch import save_file
 
 from ff_memories import config as configs
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.types import write_types
@@ -56,10 +57,12 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     write_whole(info, json.dumps(told, indent=1, sort_keys=True) + "\n")
 
 
-def _asked(given: str) -> tuple[configs.Model, str]:
+def _asked(given: str) -> tuple[configs.TransformersModel, str]:
     """Return the config's section on the model, and ``triggers.signs``."""
     if not given.lstrip().startswith("{"):
         whole = configs.load(given)
+        if not isinstance(whole.model, configs.TransformersModel):
+            raise UserError(f"{given}: a fairseq checkpoint; this step reads models of transformers only")
         return whole.model, whole.triggers.signs
     plain = json.loads(given)
-    return configs.Model.model_validate(plain["model"]), plain["triggers"]["signs"]
+    return configs.TransformersModel.model_validate(plain["model"]), plain["triggers"]["signs"]

@@ -35,10 +35,4 @@ def corpus_of(run: Run, what: str) -> Path:
 
 def same_model(config: Config, info: Mapping[str, Any]) -> bool:
     """Return whether a config and a model info name the same model, as far as both name one."""
-    files, known = config.model.files or {}, info.get("model_sha256") or {}
-    if config.model.is_transformer != (info["scope"] == "model"):
-        return False
-    if any(known[name] != digest for name, digest in files.items() if name in known):
-        return False
-    said, found = config.model.sha256, info.get("checkpoint_sha256")
-    return said is None or found is None or said == found
+    return config.model.is_of(info)

@@ -127,7 +127,8 @@ def make(
     ``files``: {path: the file to read in its place}, of a run that may lie elsewhere.
     """
     made = [path for task in todo for path in task.makes]
-    listed = set(run.model_files) if run.is_transformer else set()  # Snakemake lists the folder, whatever it runs
+    # Snakemake lists the folder, whatever it runs
+    listed = set() if run.model_folder is None else set(run.model_files)
     reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(made)
     _link(folder, {path: (files or {}).get(path, Path(path)) for path in reads})
     _snakemake(folder, todo, made, run, cores)

@@ -137,13 +137,11 @@ class Run:
     @property
     def named(self) -> list[tuple[str, str]]:
         """The files that the config names by path, each with its key; no rule makes them."""
-        corpus, model = self.config.corpus, self.config.model
+        corpus = self.config.corpus
         found = [("corpus.train.files", path) for path in corpus.train.files]
         found += [("corpus.validation.files", path) for path in corpus.validation.files]
         others = {
-            "model.checkpoint": model.checkpoint,
-            "model.dictionary": model.dictionary,
-            "model.folder": model.folder and f"{model.folder}/config.json",
+            **self.config.model.paths,
             "composition.sample_file": self.config.composition.sample_file,
             "sources.registry": self.config.sources.registry,
         }
@@ -218,52 +216,58 @@ class Run:
                 yield path
 
     @property
-    def is_transformer(self) -> bool:
-        """Whether the run's model is one of `transformers`."""
-        return self.config.model.is_transformer
-
-    @property
     def model_files(self) -> list[str]:
         """The files of the run's model: a fairseq checkpoint, or those of a folder of `transformers`."""
-        model = self.config.model
-        if not model.is_transformer:
+        model, folder = self.config.model, self.model_folder
+        if folder is None or isinstance(model, configs.FairseqModel):
             return [self.checkpoint]
-        if model.files:
-            return [f"{self.model_folder}/{name}" for name in sorted(model.files)]
-        return [f"{self.model_folder}/{name}" for name in model_folder.files_of(self.model_folder)]
+        return [f"{folder}/{name}" for name in sorted(model.files) or model_folder.files_of(folder)]
 
     @property
-    def model_folder(self) -> str:
+    def model_folder(self) -> str | None:
         """The folder of a model of `transformers`: the config's own, or where the hub's files are fetched to."""
-        model = self.config.model
-        if model.folder is not None:
-            return model.folder.rstrip("/")
-        return hub.folder_of(str(model.hub), str(model.revision)).as_posix()
+        if isinstance(self.config.model, configs.FairseqModel):
+            return None
+        pinned = self.pinned_on_hub
+        return str(self.config.model.folder).rstrip("/") if pinned is None else pinned.folder.as_posix()
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """The SHA-256 of the model's files that the config pins, by path."""
+        model, folder = self.config.model, self.model_folder
+        if isinstance(model, configs.TransformersModel):
+            return {f"{folder}/{name}": digest for name, digest in model.files.items()}
+        pins = {self.checkpoint: model.sha256, self.dictionary: model.dictionary_sha256}
+        return {path: digest for path, digest in pins.items() if digest is not None}
+
+    @property
+    def pinned_on_hub(self) -> hub.Pinned | None:
+        """What the config pins of a model on the hub; ``None`` for another model."""
+        return hub.pinned(self.config.model)
 
     @property
     def hub_files(self) -> list[str]:
         """The model's files that are fetched from the hub; none for another model."""
-        return self.model_files if self.config.model.hub is not None else []
+        return self.model_files if self.pinned_on_hub else []
 
     def hub_file(self, name: str) -> str:
         """Return what ``ff-memories fetch --hub`` needs to fetch a file, as JSON."""
-        model = self.config.model
-        return json.dumps({"name": model.hub, "revision": model.revision, "files": {name: model.files.get(name)}})
+        if (pinned := self.pinned_on_hub) is None:
+            raise ValueError("the model is not on the hub")
+        return json.dumps({"name": pinned.name, "revision": pinned.revision, "files": {name: pinned.files.get(name)}})
 
     @property
     def checkpoint(self) -> str:
         """The fairseq checkpoint, from the config or its source."""
-        return self._model_file("checkpoint", self.config.model.checkpoint)
+        return self._model_file("checkpoint")
 
     @property
     def dictionary(self) -> str:
         """The model's token types: the config's dictionary, its source's, or a tokenizer's."""
-        if self.is_transformer:
-            return self.path("model", "types.json")
-        return self._model_file("dictionary", self.config.model.dictionary)
+        return self.path("model", "types.json") if self.config.model.has_tokenizer else self._model_file("dictionary")
 
-    def _model_file(self, role: str, given: str | None) -> str:
-        return given or self._named("model").path(role)
+    def _model_file(self, role: str) -> str:
+        return self.config.model.paths.get(f"model.{role}") or self._named("model").path(role)
 
     def source(self, kind: str) -> registry.Source | None:
         """Return the registry's row for the config's ``text``, ``model`` or ``pipeline``; ``None`` if it names none."""
@@ -321,7 +325,7 @@ class Run:
         if self.config.corpus.source is None:
             return getattr(self.config.corpus, split).files
         source, raw = self._named("text"), f"raw_{split}"
-        return [source.path(raw if self.is_transformer and raw in source.files else split)]
+        return [source.path(raw if self.config.model.has_tokenizer and raw in source.files else split)]
 
     @property
     def cuts_first(self) -> bool:
@@ -385,7 +389,7 @@ class Run:
 
     def code(self, step: str, keys: tuple[str, ...], files: Iterable[str], figure: str | None) -> str:
         """Return the digest of what a job's code means for this run; ``files``: what the job reads and writes."""
-        folder = self.model_folder if self.is_transformer and self.config.model.hub is None else None
+        folder = None if self.pinned_on_hub else self.model_folder
         sections = {key.partition(".")[0] for key in keys}
         return reached.digest(step, rows.rows(step, self.config, sections, files, folder, figure))
 

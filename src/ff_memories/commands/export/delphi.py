@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
     refuse_unfinished(run_ := opening.opened(args.configfile))
-    if not run_.is_transformer:
+    if not run_.config.model.has_tokenizer:
         raise UserError("delphi reads tokens with a tokenizer of transformers, and this run's model has a dictionary")
     weights, path = Path(run_.path("model", "model.safetensors")), Path(run_.path("corpus", "corpus.safetensors"))
     for needed in (weights, path):
@@ -64,8 +64,11 @@ def run(args: argparse.Namespace) -> None:
     if not len(own):
         raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
     context = delphi.tokens(sentences, corpus, read_info(run_.path("model", "info.json"))["start"])
-    model = run_.config.model
-    config = delphi.config(model.hub or run_.model_folder, run_.config.corpus.source or run_.config.run, context)
+    config = delphi.config(
+        str(run_.pinned_on_hub.name if run_.pinned_on_hub else run_.model_folder),
+        run_.config.corpus.source or run_.config.run,
+        context,
+    )
     with atomic_folder(args.out) as folder:
         for layer, sign in sorted({(layer, sign) for layer, _, sign in wanted}):
             keys = [key for at, key, s in wanted if (at, s) == (layer, sign)]

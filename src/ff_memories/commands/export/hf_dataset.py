@@ -86,9 +86,9 @@ def _licence(given: str | None, of_text: str | None) -> tuple[str, str | None]:
 def _model(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the card says about the model, as (name, value); digests are those that the run read."""
     model, half = run_.config.model, neurons(info)
-    out = [("model", f"`{model.hub or Path(model.folder or model.source or run_.checkpoint).name}`")]
-    if model.hub:
-        out.append(("revision", f"`{model.revision}`"))
+    out = [("model", f"`{model.called or Path(run_.checkpoint).name}`")]
+    if pinned := run_.pinned_on_hub:
+        out.append(("revision", f"`{pinned.revision}`"))
     if model.licence:
         out.append(("the model's licence", model.licence))
     keys = f"{info['keys']}" if half is None else f"{half}, of both signs"

@@ -61,10 +61,7 @@ def run(args: argparse.Namespace) -> None:
     shown = triggers.filter((pl.col("rank") <= top) & (pl.col("position") > 0))
     if top > have or len(shown.join(shading, on=["layer", "key", "rank"], how="anti")):
         shading = _computed(args, run_, corpus, shown)
-    model = run_.config.model
-    name = args.model_id or neuronpedia.identifier(
-        (model.hub or "").rpartition("/")[2] or Path(model.folder or model.source or run_.config.run).name
-    )
+    name = args.model_id or neuronpedia.identifier(Path(run_.config.model.called or run_.config.run).name)
     if name != neuronpedia.identifier(name):
         raise UserError(f"--model-id {name}: not an id", f"such as {neuronpedia.identifier(name)}")
     if args.source_set != neuronpedia.identifier(args.source_set):

@@ -59,10 +59,15 @@ def _dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def is_of_config(name: str) -> bool:
+    """Whether a module has keys of the config."""
+    return name == KEYS or name.startswith(f"{KEYS}.")
+
+
 @cache
 def _apart(name: str) -> Module:
     unread = UNREAD if name.startswith(TABLES) else frozenset[str]()
-    return module(modules()[name], name == KEYS, name.startswith(f"{PACKAGE.name}.steps."), unread)
+    return module(modules()[name], is_of_config(name), name.startswith(f"{PACKAGE.name}.steps."), unread)
 
 
 def tables() -> dict[str, str]:
@@ -166,7 +171,9 @@ class _Search:
     def _take(self, at: str, label: str, meaning: Meaning) -> None:
         """Take some code of a module, and what it names."""
         self.found.code[label] = meaning
-        self.words |= meaning.words if at != KEYS else set()  # some of the config's sections are called as tables
+        self.words |= (
+            meaning.words if not is_of_config(at) else set()
+        )  # some of the config's sections are called as tables
         for first, *rest in meaning.names:
             self._chain(at, first, rest)
         for file in meaning.files & _data().keys():

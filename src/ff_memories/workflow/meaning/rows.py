@@ -8,7 +8,7 @@ from typing import Any
 from ff_memories.config import Config
 from ff_memories.workflow.meaning.reached import FIGURES, UsedRows, tables
 
-CONFIG = "ff_memories.config:Config"
+CONFIG = "ff_memories.config.whole:Config"
 FAMILIES = "ff_memories.model.families:FAMILIES"
 TRANSFORMERS = "ff_memories.model.transformer"
 REGISTRY = "inputs/registry.toml"
@@ -40,7 +40,7 @@ def rows(
     }
     written = frozenset(Path(file).stem for file in files if file.endswith(".parquet"))
     out |= dict.fromkeys(tables().values(), written)
-    if not config.model.is_transformer:
+    if config.model.library != "transformers":
         out |= {FAMILIES: frozenset(), TRANSFORMERS: frozenset()}
     elif folder is not None:
         out[FAMILIES] = frozenset(_model_types(Path(folder, "config.json")))

@@ -1,0 +1,18 @@
+"""The config file of a run: its keys, their types, and checks for combinations that would give wrong numbers.
+
+``load`` reads and checks a whole file. A step gets ``Settings``, which has only the sections that its rule declares:
+a step cannot depend on a key that Snakemake and DVC do not watch.
+"""
+
+from ff_memories.config.corpus import Corpus
+from ff_memories.config.model import FairseqModel, ModelSection, TransformersModel
+from ff_memories.config.reading import load, parse, read_yaml, yaml_of
+from ff_memories.config.section import about, keys_of
+from ff_memories.config.settings import Settings
+from ff_memories.config.shown import FigureOptions
+from ff_memories.config.whole import FIDELITY, RELEASED_ONLY, Config, usual
+
+__all__ = [
+    "FIDELITY", "RELEASED_ONLY", "Config", "Corpus", "FairseqModel", "FigureOptions", "ModelSection", "Settings",
+    "TransformersModel", "about", "keys_of", "load", "parse", "read_yaml", "usual", "yaml_of",
+]  # fmt: skip

@@ -1,0 +1,189 @@
+"""The config's section on the language model, which is of one of two kinds."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from ff_memories.config.section import OF_TRANSFORMERS, Section
+
+FAIRSEQ, TRANSFORMERS = "fairseq", "transformers"
+KINDS = {library: f"<{library}>" for library in (FAIRSEQ, TRANSFORMERS)}  # as pydantic names them in a fault's place
+SHA256 = r"^[0-9a-f]{64}$"
+ONE_ORIGIN = "name one of folder, hub, source, or checkpoint and dictionary"
+
+AUTO = {"corpus.tokenizer": "model", "values.projection": "raw"}  # for a model of `transformers`
+NEEDED = "needs model.folder or model.hub"
+OF_TRANSFORMERS_ALONE = {
+    ("corpus.tokenizer", "model"): f"'model' {NEEDED}",
+    ("values.projection", "raw"): f"'raw' {NEEDED}",
+    ("values.projection", "scaled"): f"'scaled' {NEEDED}",
+    ("triggers.signs", "both"): f"'both' {NEEDED}; ReLU has no negative coefficients",
+    ("composition.residual", "read"): f"'read' {NEEDED}; fairseq has no parallel block",
+    ("mutations.unit", "word"): f"'word' {NEEDED}; a fairseq model's tokens are words",
+}
+OF_FAIRSEQ_ALONE = {
+    **{
+        (path, value): f"{value!r} needs a fairseq checkpoint; use auto or {AUTO[path]!r}"
+        for path, values in (
+            ("corpus.tokenizer", ("native", "moses")),
+            ("values.projection", ("adaptive", "flat", "head", "random")),
+        )
+        for value in values
+    },
+    **{
+        ("composition.stop_words", value): "a tokenizer does not list its types by frequency; use sklearn or spacy"
+        for value in ("top50", "top100")
+    },
+    ("fidelity", "released"): "released needs a fairseq checkpoint: the released code reads no other",
+}
+
+
+class ModelSection(Section):
+    """The language model: a fairseq transformer_lm checkpoint and its dictionary, or a model of `transformers`.
+
+    Attributes:
+        library: which computes with the model in its own files.
+        has_tokenizer: whether the model reads raw text with a tokenizer, or a text's tokens with a dictionary.
+        auto: {key: what `auto` means}, where that differs from the paper's choice.
+        refuses: {(key, a value that this kind of model cannot have): why}.
+    """
+
+    library: ClassVar[str]
+    has_tokenizer: ClassVar[bool]
+    auto: ClassVar[dict[str, str]] = {}
+    refuses: ClassVar[dict[tuple[str, str], str]]
+
+    source: str | None = Field(
+        None, description="a named source, such as `adaptive_lm_wiki103.v2`; null: use `checkpoint` and `dictionary`"
+    )
+    licence: str | None = Field(
+        None, description="the model's licence, shown in the report; `init` takes it from the hub"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_the_other_kinds_keys(cls, given: Any) -> Any:
+        """Leave out keys of the other kind that say nothing."""
+        if not isinstance(given, dict):
+            return given
+        fields = {name: key for kind in (FairseqModel, TransformersModel) for name, key in kind.model_fields.items()}
+        others = {name: fields[name] for name in given if name in fields and name not in cls.model_fields}
+        if said := [
+            name
+            for name, key in others.items()
+            if given[name] not in (None, key.get_default(call_default_factory=True))
+        ]:
+            ours = said[0] in ("checkpoint", "dictionary")
+            raise ValueError(ONE_ORIGIN if ours else f"{said[0]} is not a key of a model of {cls.library}")
+        return {name: value for name, value in given.items() if name not in others}
+
+
+class FairseqModel(ModelSection):
+    """A fairseq transformer_lm checkpoint and its dictionary."""
+
+    library: ClassVar[str] = FAIRSEQ
+    has_tokenizer: ClassVar[bool] = False
+    refuses: ClassVar[dict[tuple[str, str], str]] = OF_TRANSFORMERS_ALONE
+
+    checkpoint: str | None = Field(None, description="a fairseq transformer_lm checkpoint, from any fairseq version")
+    dictionary: str | None = Field(None, description="the checkpoint's dict.txt, with one `token count` per line")
+    sha256: str | None = Field(None, pattern=SHA256, description="expected SHA-256 of the checkpoint; null: no check")
+    dictionary_sha256: str | None = Field(
+        None, pattern=SHA256, description="expected SHA-256 of the dictionary; null: no check"
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        for name in ("checkpoint", "dictionary"):
+            if (self.source is None) != bool(getattr(self, name)):
+                raise ValueError(f"give either source or {name}, and not both")
+        return self
+
+    @property
+    def called(self) -> str | None:
+        """The model's name; ``None`` for a checkpoint by path."""
+        return self.source
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The files that the config names by path, by their keys."""
+        return {f"model.{key}": path for key in ("checkpoint", "dictionary") if (path := getattr(self, key))}
+
+    def is_of(self, info: Mapping[str, Any]) -> bool:
+        """Return whether a model info is of this model, as far as both name one."""
+        found = info.get("checkpoint_sha256")
+        return info["scope"] != "model" and (None in (self.sha256, found) or self.sha256 == found)
+
+
+class TransformersModel(ModelSection):
+    """A model of `transformers`, from a folder or from the Hugging Face hub."""
+
+    library: ClassVar[str] = TRANSFORMERS
+    has_tokenizer: ClassVar[bool] = True
+    auto: ClassVar[dict[str, str]] = AUTO
+    refuses: ClassVar[dict[tuple[str, str], str]] = OF_FAIRSEQ_ALONE
+
+    folder: str | None = Field(
+        None, description="a folder with a model of `transformers`: config.json, safetensors and tokenizer.json"
+    )
+    hub: str | None = Field(
+        None,
+        pattern=r"^[\w.-]+(/[\w.-]+)?$",
+        description="a model of `transformers` on the Hugging Face hub, such as EleutherAI/pythia-160m",
+    )
+    revision: str | None = Field(
+        None, pattern=r"^[0-9a-f]{40}$", description="the hub's commit that the files come from; `init` writes it"
+    )
+    files: dict[str, str] = Field(
+        default_factory=dict, description="SHA-256 of each file of `folder` or `hub`; `init` writes them"
+    )
+    start: str = Field(
+        "auto",
+        description="token that every sentence of a `transformers` model begins with: auto (the tokenizer's own, or "
+        "<|endoftext|>) | a token",
+        json_schema_extra=OF_TRANSFORMERS,
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if [self.source, self.folder, self.hub].count(None) != 2:
+            raise ValueError(ONE_ORIGIN)
+        if self.hub is not None and (self.revision is None or "config.json" not in self.files):
+            raise ValueError("hub needs revision and files; write both with: ff-memories init")
+        if odd := [n for n in self.files if "/" in n or n.startswith((".", "-")) or "{" in n]:
+            raise ValueError(f"files: {odd[0]!r} is not the name of a file in the model's folder")
+        if odd := [n for n, digest in self.files.items() if not re.fullmatch("[0-9a-f]{64}", digest)]:
+            raise ValueError(f"files: the value of {odd[0]} is not a SHA-256")
+        return self
+
+    @property
+    def called(self) -> str:
+        """The model's name on the hub, or its folder's."""
+        return self.hub or Path(str(self.folder)).name
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The file that the config names by path, by its key."""
+        return {} if self.folder is None else {"model.folder": f"{self.folder}/config.json"}
+
+    def is_of(self, info: Mapping[str, Any]) -> bool:
+        """Return whether a model info is of this model, as far as both name one."""
+        known = info.get("model_sha256") or {}
+        same = all(known[name] == digest for name, digest in self.files.items() if name in known)
+        return info["scope"] == "model" and same
+
+
+def _kind(given: Any) -> str:
+    """Return which kind of model a section is of."""
+    if not isinstance(given, dict):
+        return KINDS[getattr(given, "library", FAIRSEQ)]
+    return KINDS[TRANSFORMERS if any(given.get(name) is not None for name in ("folder", "hub")) else FAIRSEQ]
+
+
+AnyModel = Annotated[
+    Annotated[FairseqModel, Tag(KINDS[FAIRSEQ])] | Annotated[TransformersModel, Tag(KINDS[TRANSFORMERS])],
+    Discriminator(_kind),
+]

@@ -1,0 +1,100 @@
+"""Read and check a config file. Every fault names its key."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.files import require_file
+from ff_memories.config.model import KINDS
+from ff_memories.config.section import STATED, keys_of
+from ff_memories.config.shown import FigureOptions
+from ff_memories.config.whole import Config
+
+MISSING = object()  # stands for a key that a file must state and does not
+
+
+def with_gaps(keys: dict[str, FieldInfo], data: Any) -> Any:
+    """Return a section's data with ``MISSING`` for every key that a file must state and does not."""
+    if not keys or not isinstance(data, dict):
+        return data
+    gaps = {name: MISSING for name, key in keys.items() if STATED in key.metadata and name not in data}
+    return {name: with_gaps(keys_of(keys.get(name)), value) for name, value in data.items()} | gaps
+
+
+def _keys_in(sections: list[str]) -> list[str]:
+    """Return the keys of the section at a path; none if the path is not a section."""
+    keys: dict[str, FieldInfo] = Config.model_fields
+    for name in sections:
+        keys = FigureOptions.model_fields if sections[0] == "figures" else keys_of(keys.get(name))
+    return list(keys)
+
+
+def faults(error: ValidationError, prefix: str = "") -> str:
+    lines = []
+    for fault in error.errors():
+        where = [prefix, *map(str, fault["loc"])]
+        path = [part for part in where if part and part not in KINDS.values()]
+        *sections, key = path or [""]
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            message = "unknown key" + did_you_mean(key, _keys_in(sections))
+        elif fault["type"] == "missing" or fault.get("input") is MISSING:
+            message = "missing key"
+        elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):
+            message += f" (found {fault['input']!r})"
+        lines.append(f"{'.'.join(path)}: {message}" if path else message)  # checks of the whole config name their keys
+    return "\n  ".join(lines)
+
+
+def parse(data: Any, name: str = "config") -> Config:
+    """Check a whole config given as plain data. Raises ``UserError`` naming every wrong key."""
+    if not isinstance(data, dict):
+        raise UserError(f"{name}: expected a mapping of sections, found {type(data).__name__}")
+    try:
+        return Config.model_validate(with_gaps(Config.model_fields, data))
+    except ValidationError as error:
+        raise UserError(f"{name}:\n  {faults(error)}", "config/README.md explains every key") from None
+
+
+def read_yaml(path: Path) -> Any:
+    """Return a config file's data. Raises ``UserError`` if the file is missing or is not valid YAML."""
+    require_file(path)
+    try:
+        return yaml_of(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        hint = "check the path, or write a config with ff-memories init"
+        raise UserError(f"{path}: no such config file", hint) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: cannot be read as UTF-8: {error}", "save the config as UTF-8") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}", "check the file and its permissions") from None
+
+
+class _OnceEach(yaml.SafeLoader):
+    """A YAML loader that refuses duplicate keys; plain YAML would silently use the last one."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r} appears a second time")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def yaml_of(text: str, where: str) -> Any:
+    """Return the data of a YAML text. Raises ``UserError``, naming ``where``, for bad YAML or a duplicate key."""
+    try:
+        return yaml.load(text, _OnceEach)
+    except Exception as error:  # PyYAML raises more than its own errors: an IndexError at an empty "!!int"
+        raise UserError(f"{where}: not valid YAML: {error}") from None
+
+
+def load(path: str | Path) -> Config:
+    """Read and check a run's config file."""
+    return parse(read_yaml(Path(path)), str(path))

@@ -1,0 +1,55 @@
+"""The config's sections on how a run computes: with which resources, precision and sources."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ff_memories.base.precision import Precision
+from ff_memories.config.section import Section, Stated
+
+
+class Sources(Section):
+    """Named sources, and the checks of a named checkpoint against known numbers (golden checks)."""
+
+    registry: str | None = Field(
+        None,
+        description="a TOML file with your own sources, which add to the package's sources or replace them; null: none",
+    )
+    golden: Literal["check", "off"] = Field(
+        "check",
+        description="golden checks of a named checkpoint: check | off (the run then counts as a surrogate)",
+    )
+
+
+class Execution(Section):
+    """Resources. These keys change no result beyond near-ties, and changing them reruns nothing."""
+
+    device: Stated[Literal["auto", "cpu", "cuda"]] = Field(
+        "auto", description="where the model runs; auto: on a GPU if there is one"
+    )
+    shards: Stated[int] = Field(4, ge=1, le=10_000, description="number of jobs that share the search for triggers")
+    batch_tokens: Stated[int] = Field(16_384, ge=1, description="tokens per forward pass; lower it if memory runs out")
+    arithmetic: Literal["portable", "fast"] = Field(
+        "portable",
+        description="on a CPU: portable (the same bits on every x86-64 CPU with AVX2; one thread per job) | fast",
+    )
+
+
+class Extraction(Section):
+    """The precision of every step that runs the model."""
+
+    precision: Stated[Precision] = Field(
+        "float32",
+        description="precision of the factors of matrix products: float32 (paper) | tf32 (11 significant bits; GPU "
+        "only) | bfloat16 (8 bits); sums are always float32",
+    )
+
+
+class Sensitivity(Section):
+    """How choices that the paper leaves open affect its claims."""
+
+    choices: Literal["none", "quick", "all"] = Field(
+        "none",
+        description="choices that every run tests: none | quick (those of values and composition) | all; with none, "
+        "`snakemake sensitivity` still tests all",
+    )

@@ -1,0 +1,37 @@
+"""What all sections of the config share: types that say which keys a file must state, and where faults are."""
+
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+T = TypeVar("T")
+STATED = "stated"
+# A key that every config file must state, with the paper's choice as its default for new files. Snakemake and DVC watch
+# the file, so what a run did must stand there.
+Stated = Annotated[T, STATED]
+OF_TRANSFORMERS: dict[str, Any] = {
+    "only": "transformers"
+}  # keys that new files leave out, as they are about these models alone
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def kinds_of(field: FieldInfo | None) -> list[type[Section]]:
+    """Return the types of a section, of which it has one; none for a plain or an unknown key."""
+    kind = None if field is None else field.annotation
+    found = [get_args(part)[0] for part in get_args(kind)] if get_origin(kind) is Union else [kind]
+    return [part for part in found if isinstance(part, type) and issubclass(part, Section)]
+
+
+def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:
+    """Return the keys of a section, by name; none for a plain or an unknown key."""
+    return {name: key for kind in kinds_of(field) for name, key in kind.model_fields.items()}
+
+
+def about(field: FieldInfo | None) -> str:
+    """Return what a section is about."""
+    first, *others = kinds_of(field)
+    return str((first.__base__ if others else first).__doc__).partition("\n")[0]
