@@ -158,6 +158,7 @@ def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column)
     )  # these change what all else is computed from
 
 
+@pytest.mark.slow
 def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     first = sound.tables["triggers"].row(0, named=True)
     rest = sound.tables["triggers"].with_columns(
@@ -300,6 +301,7 @@ def test_counts_and_samples_that_contradict_other_tables_are_found(sound):
     assert tables_of(faults(other)) == ["firing", "samples"]
 
 
+@pytest.mark.slow
 def test_a_key_that_fires_less_often_than_in_the_sample_is_found(sound):
     assert not next(f for f in audit(sound, ALL, ["histogram"]) if f.what == "histogram").differ
     other, first = copy.copy(sound), sound.tables["histogram"].filter(pl.col("n") > 0).row(0, named=True)

@@ -141,6 +141,7 @@ def words(tmp_path_factory):
     return basis(tmp_path_factory.mktemp("words"), "gpt2", mutations__unit="word")
 
 
+@pytest.mark.slow
 def test_firing_rates_of_a_run_are_the_reference_models(sound):
     firing, corpus = sound.tables["firing"], sound.corpus
     low, high = POSITIONS[sound.config.triggers.positions]
@@ -263,6 +264,7 @@ def test_a_table_without_the_columns_of_folded_agreement_differs_in_words(sound)
         assert len(said) == 4 and said[0] == "values: only one of the runs has the column agreeing_triggers_folded"
 
 
+@pytest.mark.slow
 def test_a_removed_word_of_other_tokens_is_found(words):
     frame = words.tables["mutations"]
     assert faults(words) == [] and frame["removed_tokens"].max() > 1
@@ -308,6 +310,7 @@ def test_a_shaded_trigger_of_the_other_sign_is_found(sound):
         assert recomputed("shading", sound, row | opposite(row)).state in (DIFFERS, NEAR_TIE)
 
 
+@pytest.mark.slow
 def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     first = sound.tables["triggers"].row(-1, named=True)  # with both signs, of a memory of negative sign
     own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])

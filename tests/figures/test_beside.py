@@ -44,6 +44,7 @@ def made(figure: str, frames: dict[str, pl.DataFrame], **look) -> tuple[pl.DataF
     return frame, render.spec(draw.chart(frame, context))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", SHOWN)
 @pytest.mark.parametrize("types", other_types.SAID)
 def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
@@ -83,6 +84,7 @@ def test_an_interval_that_only_the_other_choice_fills_is_drawn_and_empty_of_the_
     assert made("figure6", {"values": over})[0]["n_trained"].to_list() == [None]  # beyond the run's own intervals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", MEASURES)
 def test_untrained_models_of_several_seeds_are_a_faint_band_behind_the_bars(figure):
     frames, measure = synthetic(), MEASURES[figure]

@@ -130,6 +130,7 @@ def test_our_own_figures():
     assert said("projection_seeds", **seeds, trained=[2.0, 9.0]).endswith("in 1 of 2 layers")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 @pytest.mark.parametrize("layers", [1, 2, 16])
 def test_the_title_is_the_headline_and_the_specification_has_it_whole(figure, layers):

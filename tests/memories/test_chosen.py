@@ -73,6 +73,7 @@ def test_rows_are_those_of_the_run_over_all_memories(full, asked):
     assert counts["mutations"]["keys_without_triggers"] == len(looked) - fires
 
 
+@pytest.mark.slow
 def test_the_gallery_may_show_fewer(full):
     folder, settings, _, signs, whole = full
     frames, _ = frames_of(folder, with_keys(settings, 9, 4), "fewer")

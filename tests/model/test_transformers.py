@@ -230,6 +230,7 @@ def test_updates_are_the_sums_of_the_values(name):
     assert torch.equal(both, torch.cat([ours.layers[0].values, -ours.layers[0].values]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_mutated_prefixes_give_what_each_gives_alone(name, threads):

@@ -16,7 +16,6 @@ import steps
 from dvc.cli import DvcParserError
 from dvc.cli.parser import get_main_parser
 from running import ROOT
-from snakemake.cli import get_argument_parser
 
 import config
 from campaigns import rehearsal
@@ -66,6 +65,8 @@ def parsed(words):
         parser, named = parser_of(rest)
         return parser.parse_args(rest[named:])
     if tool == "snakemake":
+        from snakemake.cli import get_argument_parser  # takes a second to load
+
         asked = get_argument_parser().parse_args(rest)
         rules = re.findall(
             r"^ *rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M

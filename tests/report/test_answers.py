@@ -169,6 +169,7 @@ def test_a_section_names_what_fails_and_what_an_untrained_model_shows_too():
     assert "(K24 holds as untrained; untrained: 20 %)" in said
 
 
+@pytest.mark.slow
 def test_a_figure_says_what_it_shows_in_this_run_where_its_specification_does(tmp_path):
     for name, held in (("figure2", {"usermeta": {"headline": "Half <b>of all"}}), ("figure3", {})):
         (tmp_path / f"{name}.vl.json").write_text(json.dumps(held))

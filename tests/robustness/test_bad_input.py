@@ -830,6 +830,7 @@ def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path, text, said):
         load(tmp_path / "my.yaml")
 
 
+@pytest.mark.slow
 def test_snakemake_refuses_a_key_that_stands_twice(folder):
     (folder / "my.yaml").write_text(yaml.safe_dump(config(run="a")) + "\nseed: 7\n")
     done = subprocess.run(
