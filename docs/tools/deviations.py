@@ -57,6 +57,9 @@ This page is generated from `docs/tools/deviations.toml` and the tables in `docs
 SURROGATE = "**All numbers come from a surrogate model, not the paper's.** They show which choices affect which claims."
 
 
+NOT_JUDGED = ("measured", "not_applicable", "not_attempted")
+
+
 @dataclass(frozen=True)
 class Key:
     """One config key that decides an open question.
@@ -190,7 +193,8 @@ def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
         )
         parts.append(("most: " if len(moved) > len(farthest) else "") + ", ".join(shown))
     flips = [f"{r['claim']} {r['was'].replace('_', ' ')} → {r['verdict'].replace('_', ' ')}" for r in rows if r["flip"]]
-    parts.append("verdicts: " + ", ".join(flips) if flips else "no verdict flips")
+    if any(row["was"] not in NOT_JUDGED for row in rows):
+        parts.append("verdicts: " + ", ".join(flips) if flips else "no verdict flips")
     return "; ".join(parts)
 
 

@@ -8,10 +8,9 @@ from ff_memories import tables
 from ff_memories.base.bootstrap import resamples
 from ff_memories.claims import baselines
 from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.register import register
 from ff_memories.claims.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
-from ff_memories.claims.verdicts import judge, verdicts
+from ff_memories.claims.verdicts import verdicts
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60
 
@@ -108,15 +107,13 @@ def test_the_table_has_mean_least_and_largest_of_all_draws(run):
         "untrained", "same_sample", "random_pairs", "unigram", "random_types"}  # fmt: skip
     assert by["K11", "untrained"]["runs"] == 2 and by["K11", "random_pairs"]["runs"] == baselines.DRAWS
     assert by["K1", "untrained"]["measured"] is None and by["K1", "untrained"]["holding"] == 0  # no mutations
-    for row in made.drop_nulls("measured").iter_rows(named=True):
+    for row in made.drop_nulls("measured").filter(pl.col("baseline") != "same_sample").iter_rows(named=True):
         assert row["low"] - 1e-12 <= row["measured"] <= row["high"] + 1e-12 and row["holding"] <= row["runs"]
+    assert by["K11", "untrained"]["deviation"] == 0 and by["K11", "untrained"]["error"] > 0
+    own_row = verdicts(register(), evidence, "surrogate").filter(claim="K11").row(0, named=True)
+    assert (by["K11", "same_sample"]["low"], by["K11", "same_sample"]["high"]) == (own_row["low"], own_row["high"])
     own_rate = verdicts(register(), evidence, "surrogate").filter(claim="K11")["measured"].item()
     assert by["K11", "untrained"]["measured"] == own_rate
-
-
-def test_a_baseline_that_cannot_be_measured_says_nothing_about_a_claim():
-    claim = next(claim for claim in register() if claim.directional)
-    assert judge(claim, Measurement(1.0, ok=True), "surrogate", {"holding": 0, "runs": 0})[0] == "holds"
 
 
 def test_a_clearly_better_rank_has_a_small_p_value_and_a_worse_one_a_large():
@@ -131,19 +128,8 @@ def test_a_clearly_better_rank_has_a_small_p_value_and_a_worse_one_a_large():
         own = {"values": tables.conform(values, tables.TABLES["values"])}
         evidence = Evidence(tables=own, layers=16, keys=40, vocab=5000)
         row = verdicts(register(), evidence, "surrogate").filter(claim="K14").row(0, named=True)
-        assert (row["p"] < 0.01) == small and (row["verdict"] == "holds") == small
+        assert (row["p"] < 0.01) == small and (row["verdict"] in ("holds", "undecided")) == small
         assert row["low"] < row["measured"] < row["high"]
-
-
-@pytest.mark.parametrize("holding, verdict", [(0, "holds"), (1, "holds"), (2, "holds_as_untrained"),
-                                              (3, "holds_as_untrained")])  # fmt: skip
-def test_a_claim_that_most_untrained_models_meet_holds_as_untrained(holding, verdict):
-    claim = next(claim for claim in register() if claim.directional)
-    row = {"holding": holding, "runs": 3}
-    assert judge(claim, Measurement(1.0, ok=True), "surrogate", row)[0] == verdict
-    assert judge(claim, Measurement(1.0, ok=False), "surrogate", row)[0] == "fails"
-    assert judge(claim, Measurement(1.0, ok=True), "paper", row)[0] == "reproduced"
-    assert judge(claim, Measurement(1.0, ok=True), "surrogate")[0] == "holds"
 
 
 def test_p_values_count_resamples_on_the_wrong_side():
@@ -191,7 +177,7 @@ def test_a_claim_has_a_corrected_p_value_if_and_only_if_it_is_judged_and_tested(
     own, _ = run
     made = verdicts(register(), Evidence(tables=own, layers=LAYERS, keys=KEYS, vocab=VOCAB), "surrogate")
     tested = made.drop_nulls("p")
-    assert len(tested) and set(tested["verdict"]) <= {"holds", "fails"}
+    assert len(tested) and set(tested["verdict"]) <= {"holds", "too_small", "fails", "undecided"}
     claims = {claim.id: claim for claim in register()}
     assert all(claims[name].directional and claims[name].null is not None for name in tested["claim"])
     assert made.filter(pl.col("p").is_null())["p_holm"].null_count() == len(made) - len(tested)

@@ -5,12 +5,13 @@ import pytest
 
 from ff_memories.claims import definitions, summary
 from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.measurement import Judged, Limit, Measurement
 from ff_memories.claims.register import register
 from ff_memories.claims.verdicts import judge, verdicts
 
 CLAIMS = {claim.id: claim for claim in register()}
 NOT_JUDGED = {f"K{n}" for n in (6, 7, 8, 10, 11, 17, 18, 19, 20, 21, 22, 23, 30)}
+ENOUGH = 10_000
 COMPOSITION = pl.DataFrame(
     {"example": [e for e in range(12) for _ in (1, 2)], "layer": [1, 2] * 12, "active": [50, 50] * 12,
      "effective": [8.0, 4.0] * 12, "ffn_top": [1] * 24, "output_top": [1] * 24, "agreeing_memories": [0] * 24}
@@ -21,9 +22,11 @@ INFO = {"scope": "model", "gated": True, "signs": 2, "activation": "silu", "fina
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_directions_are_judged_and_nothing_is_reproduced(claim):
-    verdict, _ = judge(CLAIMS[claim], Measurement(0.5, ok=True), "model")
-    assert verdict == ("measured" if claim in NOT_JUDGED else "holds")
-    assert judge(CLAIMS[claim], Measurement(0.5, ok=False), "model")[0] in ("measured", "fails")
+    say = lambda low, high, limit: judge(
+        CLAIMS[claim], Measurement(0.5, n=ENOUGH, judged=Judged(0.5, low, high, Limit(limit))), "model"
+    )[0]
+    found = [say(0.4, 0.6, limit) for limit in (0.3, 0.7, 0.5)]
+    assert found == (["measured"] * 3 if claim in NOT_JUDGED else ["holds", "fails", "undecided"])
 
 
 def of(**more):

@@ -12,7 +12,7 @@ from ff_memories import tables
 from ff_memories.claims.register import register
 
 VOCAB, NEURONS = 8, 4
-CLAIMS = {"K1": ("holds", -0.5), "K12": ("fails", 1.25), "K13": ("holds_as_untrained", 3.0)}
+CLAIMS = {"K1": ("holds", -0.5), "K12": ("fails", 1.25), "K13": ("too_small", 3.0)}
 LABELS = [["shallow", "none"], ["both"], ["semantic"], ["none"]]  # of the triggers of keys 0 to 3
 RANKS = {1: [0, 2, 4, 7], 2: [0, 0, 1, 1]}
 CHANGES = [[-0.5, -0.7], [-0.2], [-0.3]]  # of the triggers of keys 0 to 2, without their last tokens

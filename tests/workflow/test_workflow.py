@@ -67,7 +67,7 @@ def test_a_finished_run_ends_with_its_answers(planted_copy):
     claims = json.loads((planted_copy / "results/planted/claims.json").read_text())
     given = Counter(claim["verdict"] for claim in claims.values())
     said = next(n for n, line in enumerate(shown) if line.startswith(f"This run tests {len(claims)} claims"))
-    judged = sum(given[verdict] for verdict in ("holds", "holds_as_untrained", "fails"))
+    judged = sum(given[verdict] for verdict in ("holds", "too_small", "fails", "undecided"))
     assert f"of the {judged} judged claims" in shown[said + 1]
     assert shown[said + 3].endswith(" Report: results/planted/report/report.html")
     assert shown[said + 4].startswith("Keys and their triggers (section 3.2): ")

@@ -13,7 +13,7 @@ from ff_memories.audit.basis import At
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.register import register
-from ff_memories.claims.verdicts import check_of
+from ff_memories.claims.verdicts import measure
 from ff_memories.config import Settings
 from ff_memories.model.info import read_info
 from ff_memories.workflow.run import Run
@@ -83,7 +83,7 @@ def behind(run: Run, at: At) -> dict[str, set[str]]:
     for claim in register():
         seen = ReadTables(frames)
         with suppress(Missing):
-            check_of(claim)(replace(evidence, tables=seen, seed=None), **{**claim.parameters, **claim.direction})
+            measure(claim, replace(evidence, tables=seen, seed=None))
         found[claim.id] = seen.read
     return found
 

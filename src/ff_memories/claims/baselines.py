@@ -6,7 +6,7 @@ tables with predictions that are independent of the keys. So a claim and its bas
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 import polars as pl
@@ -16,12 +16,12 @@ from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.measures import active_memories, agreement, residual_predicts, zero_agreement
 from ff_memories.claims.register import Claim
-from ff_memories.claims.verdicts import check_of
+from ff_memories.claims.verdicts import measure
 from ff_memories.memories.refinement import kinds
 from ff_memories.tables import TABLES, conform
 
 Tables = dict[str, pl.DataFrame]
-UNTRAINED = "untrained"
+UNTRAINED, SAME_SAMPLE = MODELS = ("untrained", "same_sample")
 DRAWS = 3  # of each random baseline
 PREDICTED = ("top_token", "top_probability", "next_token_rank")
 
@@ -136,25 +136,30 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
     """
     found: dict[tuple[str, str], list[Measurement]] = {}
     for name, tables in measured:
+        seen = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
         for claim in claims:
             if name in claim.baselines:
-                seen = replace(evidence, tables=tables, seed=None)
                 found.setdefault((claim.id, name), []).append(_measure(claim, seen))
     rows = []
-    for (claim_id, name), runs in found.items():
+    for (claim_id, name), every in found.items():
+        runs = [one for one in every if one.value is not None]
         values = [one.value for one in runs if one.value is not None]
+        low, high = min(values, default=None), max(values, default=None)
+        if name == SAME_SAMPLE and runs:
+            low, high = runs[0].low, runs[0].high
+        errors = [one.error for one in runs if one.error is not None]
         rows.append({
-            "claim": claim_id, "baseline": name, "measured": fmean(values) if values else None,
-            "low": min(values, default=None), "high": max(values, default=None), "runs": len(values),
-            "holding": sum(one.ok is True for one in runs if one.value is not None),
+            "claim": claim_id, "baseline": name, "measured": fmean(values) if values else None, "low": low,
+            "high": high, "runs": len(values),
+            "holding": sum(one.judged is not None and one.judged.shows == "yes" for one in runs),
+            "deviation": stdev(values) if len(values) > 1 else None, "error": fmean(errors) if errors else None,
         })  # fmt: skip
     return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
 
 
 def _measure(claim: Claim, evidence: Evidence) -> Measurement:
     try:
-        own = claim.model if evidence.scope == "model" else {}
-        return check_of(claim)(evidence, **{**claim.parameters, **claim.direction, **own})
+        return measure(claim, evidence)
     except Missing:
         return Measurement()
 
@@ -183,8 +188,8 @@ def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> p
     out = out.join(least, on="layer", how="left", maintain_order="left").with_columns(
         examples=pl.lit(min(t["examples"].height for t in untrained))
     )
-    for name, measure in MEASURES.items():
-        every = pl.concat(measure(tables, keys, seed) for tables in untrained)
+    for name, of_layer in MEASURES.items():
+        every = pl.concat(of_layer(tables, keys, seed) for tables in untrained)
         value = pl.col("value")
         spread = every.group_by("layer").agg(
             value.sort().mean().alias(name), value.min().alias(f"{name}_low"), value.max().alias(f"{name}_high")

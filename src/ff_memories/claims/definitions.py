@@ -58,6 +58,5 @@ def _differences(info: Mapping[str, Any], memories: str) -> list[tuple[str, str]
                 "r is what y is added to, which the feed-forward layer, parallel to attention, did not read",
             )
         )
-    out.append(("chance", "far above chance means 100 times, since chance depends on the vocabulary"))
     out.append(("sums", BIASED if info.get("readout_bias", True) else LINEAR))
     return out

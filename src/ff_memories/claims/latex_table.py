@@ -6,21 +6,27 @@ from ff_memories.base.latex import latex, opened
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
+from ff_memories.claims.summary import TRAINING, word
 from ff_memories.model.scope import mark_latex
 
 
 def to_latex(claims: pl.DataFrame, scope: str) -> str:
     """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
     units = {claim.id: claim.unit for claim in register()}
-    lines = opened("longtable", "l", 0.26, 0.16, 0.13, "r", "r", "l")
-    lines += mark_latex(scope, 7)
-    lines += [r"Claim & Statement & The paper & This run & $n$ & Untrained & Verdict \\", r"\midrule", r"\endhead"]
+    lines = opened("longtable", "l", 0.2, 0.13, 0.11, "r", "r", "r", 0.1, 0.1)
+    lines += mark_latex(scope, 9)
+    lines += [
+        r"Claim & Statement & The paper & This run & $n$ & Same sentences & Untrained & Verdict & Training \\",
+        r"\midrule",
+        r"\endhead",
+    ]
     for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
         unit, interval = units[row["claim"]], spread(row["low"], row["high"], units[row["claim"]])
         found = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
         cells = [row["claim"], row["statement"], row["paper_value"], found]
-        cells += ["–" if row["n"] is None else f"{row['n']:,}", measured(row["baseline"], unit)]
-        cells += [row["verdict"].replace("_", " ")]
+        cells += ["–" if row["n"] is None else f"{row['n']:,}"]
+        cells += [measured(row[column], unit) for column in ("sample", "baseline")]
+        cells += [word(row["verdict"]), TRAINING.get(row["training"], "–")]
         lines.append(" & ".join(map(_typeset, cells)) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{longtable}", ""])
 

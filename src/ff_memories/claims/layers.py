@@ -1,5 +1,11 @@
 """Map the paper's layers to a model of any depth: layer l of L corresponds to 16 l / L of the paper's 16."""
 
+from collections.abc import Mapping
+
+import numpy as np
+
+from ff_memories.claims.measurement import Judged, Limit, by_draws
+
 PAPER = 16
 
 
@@ -17,27 +23,24 @@ def at(layer: int, layers: int) -> int:
     return max(1, layer * layers // PAPER)
 
 
-def tally(holding: dict[int, bool], layers: int, needed: int = PAPER) -> tuple[bool | None, str]:
-    """Judge "in at least ``needed`` of 16 layers", scaled to ``layers``.
+def in_layers(
+    holding: Mapping[int, bool], again: Mapping[int, np.ndarray], layers: int, needed: Limit, clear: bool | None
+) -> tuple[Judged | None, str]:
+    """Judge "in at least ``needed`` of 16 layers", scaled to a model's depth, by the number of layers.
 
     Args:
         holding: whether the claim holds, for each layer in which it could be measured.
+        again: resamples (draws,) of the same.
+        layers: the model's.
+        clear: whether the claim's direction is clear over all layers.
 
     Returns:
-        The answer and its explanation. The answer is ``None`` if the layers without data would decide.
+        The judgement and its explanation; no judgement if the layers without data would decide.
     """
-    held = sum(holding.values())
+    held, limit = sum(holding.values()), (needed.low or 0) * layers / PAPER
     unknown = layers - len(holding)
-    text = f"in {held} of {layers} layers"
-    if unknown:
-        text += f", {unknown} without data"
-    if held * PAPER >= needed * layers:
-        return True, text
-    return (None if (held + unknown) * PAPER >= needed * layers else False), text
-
-
-def both(one: bool | None, other: bool | None) -> bool | None:
-    """Return whether both hold. ``None`` is unknown; one failure decides."""
-    if one is False or other is False:
-        return False
-    return None if one is None or other is None else True
+    text = f"in {held} of {layers} layers" + (f", {unknown} without data" if unknown else "")
+    if held < limit <= held + unknown:
+        return None, text
+    draws = np.sum(list(again.values()), axis=0) if again else np.empty(0)
+    return by_draws(held, np.atleast_1d(draws).astype(np.float64), Limit(limit), clear), text

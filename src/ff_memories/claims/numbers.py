@@ -1,5 +1,7 @@
 """Format numbers for readers, by a claim's unit."""
 
+from ff_memories.claims.measurement import Limit
+
 SCALE = {"share": 100, "change": 100, "points": 100}
 SIGN = {"share": " %", "change": " %", "points": " points", "factor": " ×"}
 NOTHING = "–"
@@ -33,3 +35,11 @@ def spread(low: float | None, high: float | None, unit: str) -> str:
     if low is None or high is None:
         return ""
     return " to ".join(number(end * SCALE.get(unit, 1)) for end in (low, high))
+
+
+def needed(limit: Limit, unit: str) -> str:
+    """Return in words what a claim needs of its number."""
+    low, high = (None if end is None else measured(end, unit) for end in (limit.low, limit.high))
+    if low is None or high is None:
+        return f"at most {high}" if low is None else f"more than {low}" if limit.low == 0 else f"at least {low}"
+    return f"{low} to {high}"

@@ -7,12 +7,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ff_memories.claims.measurement import Limit
 from ff_memories.claims.order import natural
-from ff_memories.tables import BASELINES
+from ff_memories.claims.statistics import wilson
+from ff_memories.tables import BASELINES, LIMITS
 
 MODELS = ("untrained", "same_sample")  # baselines of every claim
+HUNDRED = 100
 KNOWN = ("stated", "read off a figure", "derived")
-PARTS = ("coefficients", "values", "active memories", "predictions", "chance", "sums")  # what a claim may rest on
+PARTS = ("coefficients", "values", "active memories", "predictions", "sums")  # what a claim may rest on
 
 
 @dataclass(frozen=True)
@@ -26,21 +29,29 @@ class Claim:
     paper_value: str
     known: str
     check: str
-    parameters: Mapping[str, Any]
     rests_on: tuple[str, ...]
     measured_as: str
     unit: str
     resampled: str
+    limit: Any
+    limit_source: str
+    limit_from: str
+    least: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     directional: bool = False
     human: bool = False
     baselines: tuple[str, ...] = MODELS
-    direction: Mapping[str, Any] = field(default_factory=dict)
-    model: Mapping[str, Any] = field(default_factory=dict)
+    matters: float | None = None
+    judged_as: str = ""
+    judged_unit: str = ""
     null: float | None = None
     alternative: str = "greater"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))
+        object.__setattr__(self, "limit", _limit(self.limit))
+        object.__setattr__(self, "judged_as", self.judged_as or self.measured_as)
+        object.__setattr__(self, "judged_unit", self.judged_unit or self.unit)
         if unknown := set(self.baselines) - set(BASELINES):
             raise ValueError(f"{self.id}: unknown baseline {min(unknown)}")
         if unknown := set(self.rests_on) - set(PARTS):
@@ -49,15 +60,30 @@ class Claim:
             raise ValueError(f"{self.id}: alternative is {self.alternative!r}")
         if self.known not in KNOWN:
             raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
+        if self.limit_source not in LIMITS:
+            raise ValueError(f"{self.id}: limit_source is {self.limit_source!r}, not one of {', '.join(LIMITS)}")
 
     def judged(self, scope: str) -> bool:
         """Return whether a run of this scope (``model.scope``) judges the claim."""
-        return scope == "paper" or self.directional or (scope == "model" and bool(self.model))
+        return scope == "paper" or self.directional
 
     @property
     def paper(self) -> str:
         """Return the paper's value, and how it is known unless the paper states it."""
         return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
+
+
+def _limit(given: Any) -> Limit:
+    """Return a limit as the file has it; ``like``: the 95 % interval of so many in a hundred."""
+    if isinstance(given, Limit):
+        return given
+    ends = dict(given)
+    if "like" in ends:
+        low, high = wilson(ends.pop("like"), HUNDRED)
+        ends = {"at_least": low, "at_most": high}
+    if "at_least_like" in ends:
+        ends = {"at_least": wilson(ends.pop("at_least_like"), HUNDRED)[0]}
+    return Limit(ends.pop("at_least", None), ends.pop("at_most", None))
 
 
 @cache

@@ -8,8 +8,11 @@ from typing import Any
 from ff_memories.model.scope import MARKS
 from ff_memories.tables import VERDICTS
 
-PLURALS = {"holds": "hold", "holds_as_untrained": "hold as untrained", "fails": "fail"}
-WORDS = {"fails": "does not hold", "measured": "measured, not judged"}
+PLURALS = {"holds": "hold", "fails": "fail"}
+WORDS = {"fails": "does not hold", "too_small": "smaller than stated", "measured": "measured, not judged"}
+TRAINING = {"higher": "training raises it", "lower": "training lowers it", "same": "the same untrained",
+            "undecided": "undecided"}  # fmt: skip
+LIMITS = {"paper": "the paper's words", "figure": "read off the paper's figure", "ours": "our reading"}
 BULLET = "- "
 
 

@@ -5,16 +5,17 @@ from typing import Any
 
 import polars as pl
 
+from ff_memories.claims import training
 from ff_memories.claims.checks import composition, mutations, patterns, refinement, values
 from ff_memories.claims.evidence import Evidence, Missing
-from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.measurement import Judged, Measurement
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import Claim
 from ff_memories.claims.statistics import holm, p_value
-from ff_memories.tables import TABLES, conform
+from ff_memories.tables import SHOWS, TABLES, conform
 
 PROXY = "automatic proxy"
-JUDGED = ("reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails")
+JUDGED = tuple(dict.fromkeys(verdict for pair in SHOWS.values() for verdict in pair))
 FEWEST = 10  # units that a test needs; resamples of fewer are not informative
 OF_TYPES = ("values", "composition")  # checks that depend on the types among which values predict
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
@@ -23,9 +24,14 @@ CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutati
 
 
 def check_of(claim: Claim) -> Callable[..., Measurement]:
-    """Return a claim's check, ``(evidence, **parameters) -> Measurement``."""
+    """Return a claim's check, ``(evidence, limit, **parameters) -> Measurement``."""
     module, name = claim.check.split(".")
     return getattr(CHECKS[module], name)
+
+
+def measure(claim: Claim, evidence: Evidence) -> Measurement:
+    """Measure a claim. Raises ``Missing`` if the run did not collect the data that it needs."""
+    return check_of(claim)(evidence, limit=claim.limit, **claim.parameters)
 
 
 def _joined(*parts: str) -> str | None:
@@ -34,39 +40,38 @@ def _joined(*parts: str) -> str | None:
 
 def _beside(claim: Claim, found: Measurement, types: str, evidence: Evidence) -> str:
     """Return the measurement under the other choice of ``values.types`` in words, or nothing if it is equal."""
-    other = check_of(claim)(evidence, **claim.parameters)
+    other = measure(claim, evidence)
     if other.value == found.value:
         return ""
     return f"{measured(other.value, claim.unit)} {TYPES[types]}"
 
 
-def judge(
-    claim: Claim, found: Measurement, scope: str, untrained: Mapping[str, Any] | None = None
-) -> tuple[str, str | None]:
-    """Return the verdict on a claim and its reason.
+def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None, str | None]:
+    """Return the verdict on a claim, its reason, and whether the model shows what the claim says (``SHOWS``).
 
-    On the paper's own model: ``reproduced`` or ``not_reproduced``. On other models only directional claims are judged:
-    ``holds``, ``holds_as_untrained`` if at least half of the untrained models meet the claim too, or ``fails``.
-    Other claims are ``measured`` if they have a number and ``not_applicable`` if not. On the paper's model, claims that
-    people judged are ``not_attempted`` by a proxy.
-
-    Args:
-        untrained: the claim's row of the table ``baselines``, if there is one.
+    On other models than the paper's, only claims that state a direction are judged. Other claims are ``measured`` if
+    they have a number and ``not_applicable`` if not. On the paper's model, claims that people judged are
+    ``not_attempted`` by a proxy.
     """
     note = PROXY if found.proxy else ""
     if not claim.judged(scope):
         why = "not judged on a surrogate model" if scope == "surrogate" else "a number of the paper's model: not judged"
         if found.value is None:
-            return "not_applicable", _joined(why if scope == "surrogate" else "", note, found.reason)
-        return "measured", _joined(why, note, found.reason)
-    if found.ok is None:
-        return "not_applicable", _joined(note, found.reason or "no data")
-    if scope != "paper":
-        alike = found.ok and untrained is not None and 0 < untrained["runs"] <= 2 * untrained["holding"]
-        return ("holds_as_untrained" if alike else "holds" if found.ok else "fails"), _joined(note, found.reason)
-    if claim.human and found.proxy:
-        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", found.reason)
-    return ("reproduced" if found.ok else "not_reproduced"), _joined(note, found.reason)
+            return "not_applicable", _joined(why if scope == "surrogate" else "", note, found.reason), None
+        return "measured", _joined(why, note, found.reason), None
+    few = found.few or (
+        f"too few {claim.resampled}: {found.n or 0:,}, and {claim.least:,} are needed" if _lacks(claim, found) else ""
+    )
+    if found.judged is None and not few:
+        return "not_applicable", _joined(note, found.reason or "no data"), None
+    if scope == "paper" and claim.human and found.proxy:
+        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", found.reason), None
+    shows = "undecided" if few or found.judged is None else found.judged.shows
+    return SHOWS[shows][scope != "paper"], _joined(note, few, found.reason), shows
+
+
+def _lacks(claim: Claim, found: Measurement) -> bool:
+    return found.judged is not None and (found.n or 0) < claim.least
 
 
 def verdicts(
@@ -75,41 +80,45 @@ def verdicts(
     """Measure and judge every claim; return the ``claims`` table.
 
     Args:
-        baselines: the table; without it, verdicts ignore untrained models.
+        baselines: the table; without it, nothing is said of training.
     """
     rows: list[dict[str, Any]] = []
     beside = evidence.beside()
-    untrained = (
-        {}
-        if baselines is None
-        else {row["claim"]: row for row in baselines.filter(pl.col("baseline") == "untrained").iter_rows(named=True)}
+    held: dict[tuple[str, str], Mapping[str, Any]] = (
+        {} if baselines is None else {(row["claim"], row["baseline"]): row for row in baselines.iter_rows(named=True)}
     )
     for claim in claims:
         try:
-            found = check_of(claim)(evidence, **_asked(claim, scope))
-            verdict, reason = judge(claim, found, scope, untrained.get(claim.id))
+            found = measure(claim, evidence)
+            verdict, reason, shows = judge(claim, found, scope)
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
                 reason = _joined(reason or "", _beside(claim, found, *beside))
         except Missing as missing:
-            found, verdict, reason = Measurement(), "not_attempted", str(missing)
+            found, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
         rows.append({
             "claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
             "measured": found.value, "low": found.low, "high": found.high, "n": found.n,
-            "scope": scope, "verdict": verdict, "baseline": untrained.get(claim.id, {}).get("measured"),
+            "scope": scope, "verdict": verdict, "shows": shows,
+            **_judged(claim, found.judged if shows else None),
+            **training.compared(claim, held.get((claim.id, "same_sample")), held.get((claim.id, "untrained"))),
             "resampled": claim.resampled if found.low is not None else None, "p": _p(claim, found, verdict),
             "reason": reason,
         })  # fmt: skip
+    training.decide(rows)
     tested = [row for row in rows if row["p"] is not None]
     corrected = dict(zip((row["claim"] for row in tested), holm([row["p"] for row in tested]), strict=True))
     schema = TABLES["claims"]
     made = [row | {"p_holm": corrected.get(row["claim"])} for row in rows]
-    return conform(pl.DataFrame(made, schema=schema.columns), schema)
+    return conform(pl.DataFrame([{n: row[n] for n in schema.columns} for row in made], schema=schema.columns), schema)
 
 
-def _asked(claim: Claim, scope: str) -> dict[str, Any]:
-    """Return a check's parameters. For other models than the paper's, ``direction`` replaces some of them."""
-    own = claim.model if scope == "model" else {}
-    return {**claim.parameters, **(claim.direction if scope != "paper" else {}), **own}
+def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:
+    if judged is None:
+        return dict.fromkeys(("judged", "judged_low", "judged_high", "limit", "limit_source"))
+    return {
+        "judged": judged.value, "judged_low": judged.low, "judged_high": judged.high,
+        "limit": judged.limit.nearest(judged.value), "limit_source": claim.limit_source,
+    }  # fmt: skip
 
 
 def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:

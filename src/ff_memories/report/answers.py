@@ -15,12 +15,13 @@ from ff_memories.report.wording import counted, listed, looked_at, sentence
 Row = dict[str, Any]  # of ``outline.rows``
 Found = Mapping[str, Row]  # a section's claims that were measured
 Answer = tuple[str, list[str]]  # the short answer, and clauses with the numbers behind it
-HOLDING, FAILING, UNTRAINED_TOO = ("holds", "reproduced"), ("fails", "not_reproduced"), ("holds_as_untrained",)
-JUDGED = HOLDING + UNTRAINED_TOO + FAILING
+HOLDING, FAILING, OPEN = ("holds", "reproduced"), ("fails", "not_reproduced"), ("undecided",)
+SMALL = ("too_small",)
+JUDGED = HOLDING + SMALL + FAILING + OPEN
+DIFFERENT = ("higher", "lower")
 UNDEFINED = ("K18",)  # in models without inactive memories
 SIGNIFICANT = 0.05
 FEW, HALF = 0.1, 0.5  # bounds of a share
-TWICE = 2  # shares within this factor of each other count as alike
 
 
 def five(
@@ -30,7 +31,7 @@ def five(
     info: Mapping[str, Any],
     choices: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return five sentences: what was run, what holds, what does not, what says little, and how certain it is.
+    """Return five sentences: what was run, what holds, what does not, what is due to training, and how certain it is.
 
     Args:
         rows: all claims, from ``outline.rows``.
@@ -43,7 +44,7 @@ def five(
         _what_was_run(rows, counts, config, info),
         _what_holds(rows),
         _what_does_not(rows),
-        _what_says_little(rows),
+        _what_is_due_to_training(rows),
         _how_sure(rows, choices),
     ]
 
@@ -109,26 +110,45 @@ def named(info: Mapping[str, Any]) -> str:
 
 
 def _what_holds(rows: Sequence[Row]) -> str:
-    judged, holding = _of(rows, JUDGED), _of(rows, HOLDING)
+    judged, holding, small = (_of(rows, names) for names in (JUDGED, HOLDING, SMALL))
     if not judged:
         return "No claim is judged."
-    return sentence(_holding(rows) + (f": {_by_section(holding, judged)}" if holding else ""))
+    said = [_holding(rows) + (f": {_by_section(holding, judged)}" if holding else "")]
+    if small:
+        said.append(
+            f"{counted(len(small), 'more shows', 'more show')} the direction, but less than stated ({_ids(small)})"
+        )
+    return sentence("; ".join(said))
 
 
 def _what_does_not(rows: Sequence[Row]) -> str:
-    judged, failing = _of(rows, JUDGED), _of(rows, FAILING)
-    if not failing:
-        return "No judged claim fails." if judged else "No claim fails, because none is judged."
-    told = f"{_some_of(failing, judged)} {_verb(rows, len(failing), no=True)}"
-    return sentence(f"{told}: {_by_section(failing, judged)}")
+    judged, failing, undecided = (_of(rows, names) for names in (JUDGED, FAILING, OPEN))
+    if not judged:
+        return "No claim fails, because none is judged."
+    said = [f"{_some_of(failing, judged)} {_verb(rows, len(failing), no=True)}: {_by_section(failing, judged)}"
+            if failing else "no judged claim fails"]  # fmt: skip
+    if undecided:
+        said.append(f"{counted(len(undecided), 'is', 'are')} undecided ({_ids(undecided)})")
+    return sentence("; ".join(said))
 
 
-def _what_says_little(rows: Sequence[Row]) -> str:
+def _what_is_due_to_training(rows: Sequence[Row]) -> str:
     said = []
-    if too := _of(rows, UNTRAINED_TOO):
-        them = "it says" if len(too) == 1 else "they say"
-        said.append(f"{counted(len(too), 'claim holds', 'claims hold')} in an untrained model too, so {them} "
-                    f"nothing about training ({_ids(too)})")  # fmt: skip
+    if compared := [row for row in rows if row["training"] is not None]:
+        higher, lower = _trained(rows, "higher"), _trained(rows, "lower")
+        told = (
+            f"of {counted(len(compared), 'number', 'numbers')} compared with untrained models on the same sentences, "
+        )
+        told += f"training changes {len(higher) + len(lower)}"
+        if changed := [f"raises {_ids(higher)}" if higher else "", f"lowers {_ids(lower)}" if lower else ""]:
+            told += f" ({' and '.join(filter(None, changed))})" if higher or lower else ""
+        if same := _trained(rows, "same"):
+            told += f"; {_ids(same)} {'is' if len(same) == 1 else 'are'} the same untrained"
+        if undecided := _trained(rows, "undecided"):
+            told += f"; for {len(undecided)}, these models do not tell"
+        said.append(told)
+    elif not any(row["baseline"] is not None for row in rows):
+        said.append("this run has no untrained model to compare with")
     if number_only := _of(rows, ("measured",)):
         why = ", because only the paper's own model could confirm the stated sizes"
         what = counted(len(number_only), "claim is", "claims are")
@@ -137,9 +157,11 @@ def _what_says_little(rows: Sequence[Row]) -> str:
         said.append(f"{counted(len(nothing), 'claim has', 'claims have')} nothing to measure here")
     if later := _of(rows, ("not_attempted",)):
         said.append(f"{counted(len(later), 'claim was', 'claims were')} not attempted")
-    if not any(row["baseline"] is not None for row in rows):
-        said.append("this run has no untrained model to compare with")
-    return sentence("; ".join(said) or "every claim is judged, and none holds in an untrained model too")
+    return sentence("; ".join(said) or "no number could be compared with untrained models")
+
+
+def _trained(rows: Sequence[Row], answer: str) -> list[Row]:
+    return [row for row in rows if row["training"] == answer]
 
 
 def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
@@ -224,18 +246,14 @@ def _degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
 
 
 def _alike(found: Found, *claims: str) -> str:
-    """Say so if an untrained model does the same, by verdict, or by the numbers of claims that are not judged."""
-    return ", as in an untrained model" if all(_is_alike(found[claim]) for claim in claims) else ""
-
-
-def _is_alike(row: Row) -> bool:
-    if row["verdict"] in JUDGED or row["baseline"] is None:
-        return row["verdict"] in UNTRAINED_TOO
-    return bool(row["measured"] <= TWICE * row["baseline"] and row["baseline"] <= TWICE * row["measured"])
+    """Say so if untrained models have the same numbers."""
+    return ", as in an untrained model" if all(found[claim]["training"] == "same" for claim in claims) else ""
 
 
 def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")) -> str:
-    """Return a clause with a claim's number, its verdict and the untrained model's number; nothing if not measured.
+    """Return a clause with a claim's number, its verdict, and that number and untrained models' on one text.
+
+    Nothing if it was not measured.
 
     Args:
         found: the section's claims that have a number.
@@ -248,7 +266,9 @@ def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")
     row = found[claim]
     said = [f"{claim} {'not judged' if row['verdict'] == 'measured' else summary.word(row['verdict'])}"]
     if row["baseline"] is not None:
-        said.append("untrained: " + ("{size} {how}" if how[0] else "{value}").format(**_fields(row, "baseline", how)))
+        text_of = lambda column: ("{size} {how}" if how[0] else "{value}").format(**_fields(row, column, how))
+        here = "" if row["sample"] is None else f"{text_of('sample')} on the same sentences as "
+        said.append(f"{here}untrained: {text_of('baseline')}")
     guessed = {other["baseline"]: other["measured"] for other in row.get("baselines", ())}.get("unigram")
     if guessed is not None:
         said.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
@@ -263,39 +283,33 @@ def _fields(row: Row, column: str, how: tuple[str, str]) -> dict[str, str]:
 
 
 def _tally(rows: Sequence[Row]) -> str:
-    judged, too, failing = (_of(rows, names) for names in (JUDGED, UNTRAINED_TOO, FAILING))
+    judged, small, failing, undecided = (_of(rows, names) for names in (JUDGED, SMALL, FAILING, OPEN))
     if not judged:
         return "no claim here is judged" if _of(rows, ("measured",)) else "nothing here was measured"
     said = [_holding(rows)]
-    if too:
-        said.append(f"{counted(len(too), 'holds', 'hold')} in an untrained model too ({_ids(too)})")
+    if small:
+        said.append(f"{len(small)} less than stated ({_ids(small)})")
     if failing and len(failing) < len(judged):
         said.append(f"{len(failing)} {_verb(rows, len(failing), no=True)} ({_ids(failing)})")
+    if undecided and len(undecided) < len(judged):
+        said.append(f"{len(undecided)} undecided ({_ids(undecided)})")
     return "; ".join(said)
 
 
 def _holding(rows: Sequence[Row]) -> str:
-    """Return how many of the judged claims hold, and whether they need training, if untrained models were measured."""
+    """Return how many of the judged claims hold."""
     judged, holding = _of(rows, JUDGED), _of(rows, HOLDING)
     if holding:
-        return f"{_some_of(holding, judged)} {_verb(rows, len(holding))}{_beyond(holding)}"
-    beyond = _beyond(judged) if _of(rows, UNTRAINED_TOO) else ""
+        return f"{_some_of(holding, judged)} {_verb(rows, len(holding))}"
     if len(judged) == 1:
-        return f"the one judged claim {_verb(rows, 1, no=True)}{beyond}"
-    return f"none of the {len(judged)} judged claims {_verb(rows, 1)}{beyond}"
+        if judged[0]["verdict"] in FAILING:
+            return f"the one judged claim {_verb(rows, 1, no=True)}"
+        return f"the one judged claim is {summary.word(judged[0]['verdict'])}"
+    return f"none of the {len(judged)} judged claims {_verb(rows, 1)}"
 
 
 def _of(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
     return [row for row in rows if row["verdict"] in verdicts]
-
-
-def _beyond(rows: Sequence[Row]) -> str:
-    return " only with training" if any(_compared(row) for row in rows) else ""
-
-
-def _compared(row: Row) -> bool:
-    """Say whether a verdict takes untrained models into account; ``reproduced`` does not."""
-    return row["scope"] != "paper" and row["baseline"] is not None
 
 
 def _some_of(rows: Sequence[Row], judged: Sequence[Row]) -> str:

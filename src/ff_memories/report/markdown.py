@@ -11,7 +11,9 @@ from ff_memories.model.scope import ABOUT
 from ff_memories.report.outline import PROXY
 from ff_memories.report.wording import listed
 
-COLUMNS = ("Claim", "Measure", "Paper", "Here", "Here, on the sample", "Untrained, on the sample", "Verdict")
+COLUMNS = (
+    "Claim", "Measure", "Paper", "Here", "Here, on the sample", "Untrained, on the sample", "Verdict", "Training",
+)  # fmt: skip
 
 
 def markdown(
@@ -41,19 +43,21 @@ def markdown(
         interval = spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
         what = row["measured_as"] + (f" ({PROXY})" if row["proxy"] else "")
-        same = {found["baseline"]: found["measured"] for found in row.get("baselines", ())}.get("same_sample")
-        cells = [row["claim"], what, row["paper_value"], here, *(measured(value, row["unit"]) for value in
-                                                                  (same, row["baseline"]))]  # fmt: skip
-        lines.append("| " + " | ".join(_plain(cell) for cell in [*cells, summary.word(row["verdict"])]) + " |")
+        cells = [row["claim"], what, row["paper_value"], here]
+        for name in ("sample", "baseline"):
+            interval = spread(row[f"{name}_low"], row[f"{name}_high"], row["unit"])
+            cells.append(measured(row[name], row["unit"]) + (f" ({interval})" if interval else ""))
+        cells += [summary.word(row["verdict"]), summary.TRAINING.get(row["training"], "–")]
+        lines.append("| " + " | ".join(map(_plain, cells)) + " |")
     if defined := [row for row in rows if row.get("definition")]:
         lines += ["", "## Definitions that differ from the paper's", ""]
         by: dict[str, list[str]] = {}
         for row in defined:
             by.setdefault(row["definition"], []).append(row["claim"])
         lines += [f"* {listed(claims)}: {_plain(said)}" for said, claims in by.items()]
-    lines += ["", "Brackets show the 95 % interval. The sample is the set of sentences on which untrained models are "
-              "measured. For figures, methods and details of every claim, see the "
-              "[report](report/report.html).", ""]  # fmt: skip
+    lines += ["", "Brackets show the 95 % interval, and for untrained models that of one more of them. The sample is "
+              "the set of sentences on which untrained models are measured. For figures, methods and details of every "
+              "claim, see the [report](report/report.html).", ""]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ff_memories.claims.numbers import measured
+from ff_memories.claims.training import MATTERS, OF_FACTOR
 from ff_memories.config import Settings
 from ff_memories.report.wording import looked_at
 
@@ -48,22 +50,47 @@ SIGNS = (
     "Coefficients below zero count as a memory of their own, marked −: key 12− has the triggers with the lowest "
     "negative coefficients of key 12, shown with their signs changed."
 )
+JUDGED = (
+    "A claim that states a direction is judged by one number with its interval: it holds if the interval lies on the "
+    "claim's side of a limit that follows from the paper's words, fails if it lies on the other side, and is undecided "
+    "if it lies on both. A claim whose direction is clear but whose size is missed is called smaller than stated."
+)
 TESTS = "P-values are one-sided, with Holm's correction over all judged claims that have a test."
 
 
-def methods(config: Settings, info: dict[str, Any], tested: bool = False) -> list[str]:
+def methods(config: Settings, info: dict[str, Any], tested: bool = False, untrained: int = 0) -> list[str]:
     """Return the paragraphs of the methods section: model, text, triggers, keys, values and composition.
 
     Args:
         config: the run's settings.
         info: the run's model info.
         tested: whether claims have p-values.
+        untrained: number of untrained models that were measured.
     """
     last = f"{_composition(config)} {TESTS}" if tested else _composition(config)
     start = f"the token {info['start_token']}" if "start_token" in info else "one end-of-sentence token"
     both = info.get("signs", 1) > 1
     return [_model(info), _corpus(config, start), _triggers(config, info, both), _keys(config, start),
-            _values(config, both), f"{last}{_read(info)}"]  # fmt: skip
+            _values(config, both), f"{last}{_read(info)}",
+            f"{JUDGED}{_untrained(info, untrained) if untrained else ''}"]  # fmt: skip
+
+
+def _untrained(info: dict[str, Any], models: int) -> str:
+    """Return what untrained models are, and how numbers are compared with theirs."""
+    how = (
+        "initialised as the library initialises the model"
+        if info.get("scope") == "model"
+        else "with normal matrices of variance one over the width of what they read, biases of 0 and scales of 1"
+    )
+    return (
+        f" Every number is compared with those of {models} untrained models of the same shape, {how}, drawn from the "
+        "run's seed. They and, again, the run's model are measured in the same way on one random sample of the text. "
+        "The interval beside untrained models is a prediction interval for one more of them (Student's t, "
+        f"{models - 1} degrees of freedom). The test joins it with the sampling error of the run's number; Holm's "
+        "correction is over all claims. A number is the same untrained if any difference is smaller than what "
+        f"matters: {measured(MATTERS['points'], 'points')} of a share, {MATTERS['correlation']} of a correlation or "
+        f"{measured(OF_FACTOR, 'share')} of a factor, and less for rates near zero."
+    )
 
 
 def _model(info: dict[str, Any]) -> str:

@@ -1,13 +1,14 @@
 """The report's sections, in the paper's order, each with its figures, tables and claims."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims import summary
+from ff_memories.claims.numbers import needed
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
 from ff_memories.figures.registry import FIGURES
@@ -61,12 +62,22 @@ def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
             "verdict": summary.shown(row["verdict"], row["measured"]),
             "measured_as": known[row["claim"]].measured_as,
             "unit": known[row["claim"]].unit,
+            "judged_as": known[row["claim"]].judged_as,
+            "judged_unit": known[row["claim"]].judged_unit,
+            "needed": _needed(row, known[row["claim"]]),
+            "limit_from": known[row["claim"]].limit_from,
             "section": section_of(known[row["claim"]]),
             "part": part_of(known[row["claim"]]),
             "proxy": ANNOTATOR in (row["reason"] or ""),
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     ]
+
+
+def _needed(row: dict[str, Any], claim: Claim) -> str:
+    """Return in words what a claim needs here; of a number of layers, the paper's is scaled to the model's."""
+    return needed(replace(claim.limit, low=row["limit"]) if claim.judged_unit == "number" and row["limit"] is not None
+                  and claim.limit.high is None else claim.limit, claim.judged_unit)  # fmt: skip
 
 
 def section_of(claim: Claim) -> str:

@@ -30,15 +30,16 @@ from ff_memories.report.sensitivity import choices_section, influence
 from ff_memories.report.svg import inline
 
 MARKS = {
-    "reproduced": "✓", "not_reproduced": "✗", "holds": "✓", "holds_as_untrained": "≈", "fails": "✗", "measured": "·",
-    "not_applicable": "–", "not_attempted": "○",
+    "reproduced": "✓", "not_reproduced": "✗", "holds": "✓", "too_small": "<", "fails": "✗", "undecided": "?",
+    "measured": "·", "not_applicable": "–", "not_attempted": "○",
 }  # fmt: skip
 MEANINGS = {
     "reproduced": "the paper's own model and text confirm the claim",
     "not_reproduced": "the paper's own model and text do not confirm the claim",
-    "holds": "this model shows the claimed direction",
-    "holds_as_untrained": "this model shows the claimed direction, but so does an untrained one",
-    "fails": "this model does not show the claimed direction",
+    "holds": "this model shows what the paper claims: the 95 % interval lies beyond the limit",
+    "too_small": "this model shows the claimed direction, but less of it than the paper states",
+    "fails": "this model does not show what the paper claims: the 95 % interval falls short of the limit",
+    "undecided": "the interval lies on both sides of the limit, or there is too little evidence",
     "measured": "a number without a verdict",
     "not_applicable": "this run has nothing to measure",
     "not_attempted": "this run did not collect the data that the claim needs",
@@ -138,13 +139,15 @@ def report(
         marks=MARKS,
         meanings=MEANINGS,
         word=summary.word,
+        trained=summary.TRAINING,
+        limits=summary.LIMITS,
         linked=_linked,
         proxy=outline.PROXY,
         sections=sections,
         sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
-        methods=methods(config, dict(info), bool(claims["p_holm"].count())),
+        methods=methods(config, dict(info), bool(claims["p_holm"].count()), _models(baselines)),
         some_keys=config.looked_at is not None,
         claims_command=_command(configfile, targets.get("claims")),
         font=Markup(font.face()),
@@ -216,6 +219,12 @@ def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.
         ),
         "influence": influence(strongest, [row["claim"]]) if row["claim"] in strongest else None,
     }
+
+
+def _models(baselines: pl.DataFrame | None) -> int:
+    """Return the number of untrained models that were measured."""
+    own = [] if baselines is None else baselines.filter(pl.col("baseline") == "untrained")["runs"].to_list()
+    return max(own, default=0)
 
 
 def _linked(sentence: str) -> Markup:

@@ -45,7 +45,7 @@ def influence(strongest: Mapping[str, dict[str, Any]], claims: Collection[str]) 
     """Return a sentence on the choice with the largest effect on any of these claims."""
     own = [row for claim, row in strongest.items() if claim in claims]
     if not own:
-        return "No choice moves a number here out of its 95 % interval."
+        return "No choice that was tried moves a number here out of its 95 % interval."
     row = max(own, key=lambda row: (bool(row["flip"]), abs(row["change"] or 0)))
     verdict = f", and the verdict becomes “{summary.word(row['verdict'])}”" if row["flip"] else ""
     return (

@@ -28,6 +28,9 @@ from ff_memories.tables.gallery import TOP_LEVEL as TOP_LEVEL
 from ff_memories.tables.memories import MUTATION as MUTATION
 from ff_memories.tables.predictions import KIND as KIND
 from ff_memories.tables.results import BASELINES as BASELINES
+from ff_memories.tables.results import LIMITS as LIMITS
+from ff_memories.tables.results import SHOWS as SHOWS
+from ff_memories.tables.results import TRAINING as TRAINING
 from ff_memories.tables.results import VERDICTS as VERDICTS
 from ff_memories.tables.schema import KEY as KEY
 from ff_memories.tables.schema import LAYER as LAYER

@@ -4,8 +4,17 @@ import polars as pl
 
 from ff_memories.tables.schema import FOLLOWS, LAYER, SAME, STATISTIC, Column, Schema
 
+# whether a model shows what the paper claims: {the answer: (the verdict on the paper's model, on other models)}
+SHOWS = {
+    "yes": ("reproduced", "holds"),
+    "too_small": ("not_reproduced", "too_small"),
+    "no": ("not_reproduced", "fails"),
+    "undecided": ("undecided", "undecided"),
+}
+TRAINING = ("higher", "lower", "same", "undecided")  # a number against those of untrained models
+LIMITS = ("paper", "figure", "ours")  # where a claim's limit comes from
 VERDICTS = (
-    "reproduced", "not_reproduced", "holds", "holds_as_untrained", "fails", "measured", "not_applicable",
+    "reproduced", "not_reproduced", "holds", "too_small", "fails", "undecided", "measured", "not_applicable",
     "not_attempted",
 )  # fmt: skip
 VERDICT = pl.Enum(VERDICTS)
@@ -79,9 +88,10 @@ TABLES = {
     ),
     "baselines": Schema(
         about="every claim's measure on its baselines: untrained models, values paired with random keys, and "
-        "guesses. `measured`, `low` and `high` are the mean and the extremes over `runs` seeds; the "
-        "claim's direction holds in `holding` of them. `same_sample` is the run's own model on the "
-        "smaller text of the untrained models",
+        "guesses. `measured`, `low` and `high` are the mean and the extremes over `runs` seeds, `deviation` their "
+        "standard deviation, `error` the standard error of one of them; the claim holds in `holding` of them. "
+        "`same_sample` is the run's own model on the smaller text of the untrained models; its `low` and `high` are "
+        "its 95 % interval",
         by={"claim": pl.String, "baseline": pl.Enum(BASELINES)},
         fields={
             "measured": Column(pl.Float64, null=True),
@@ -89,13 +99,18 @@ TABLES = {
             "high": Column(pl.Float64, null=True),
             "runs": Column(pl.UInt16),
             "holding": Column(pl.UInt16),
+            "deviation": Column(pl.Float64, null=True),
+            "error": Column(pl.Float64, null=True),
         },
         compared=FOLLOWS,
     ),
     "claims": Schema(
         about="every claim of the paper, with the value measured here and a verdict. `low` and `high` bound the "
-        "interval, and `resampled` names its unit. `baseline` is the mean of untrained models. `p` is the "
-        "p-value of the one-sided test, if there is one, and `p_holm` the same after Holm's correction",
+        "interval, and `resampled` names its unit. `shows` says whether the model shows what the paper claims: "
+        "`judged`, with its interval, against `limit`. `sample` is the number on the untrained models' sentences, "
+        "`baseline` the mean of untrained models, with an interval for one more of them; `training` says whether the "
+        "two differ, and `p_training` is its p-value after Holm's correction. `p` is the p-value of the one-sided test "
+        "of the direction, if there is one, and `p_holm` the same after Holm's correction",
         by={"claim": pl.String},
         fields={
             "statement": Column(pl.String, compared=SAME),
@@ -107,7 +122,20 @@ TABLES = {
             "n": Column(pl.UInt64, null=True),
             "scope": Column(pl.Enum(["paper", "surrogate", "model"]), compared=SAME),
             "verdict": Column(VERDICT, compared=SAME),
+            "shows": Column(pl.Enum(list(SHOWS)), null=True, compared=SAME),
+            "judged": Column(pl.Float64, null=True),
+            "judged_low": Column(pl.Float64, null=True),
+            "judged_high": Column(pl.Float64, null=True),
+            "limit": Column(pl.Float64, null=True),
+            "limit_source": Column(pl.Enum(LIMITS), null=True),
+            "training": Column(pl.Enum(TRAINING), null=True),
+            "sample": Column(pl.Float64, null=True),
+            "sample_low": Column(pl.Float64, null=True),
+            "sample_high": Column(pl.Float64, null=True),
             "baseline": Column(pl.Float64, null=True),
+            "baseline_low": Column(pl.Float64, null=True),
+            "baseline_high": Column(pl.Float64, null=True),
+            "p_training": Column(pl.Float64, null=True),
             "resampled": Column(pl.String, null=True),
             "p": Column(pl.Float64, null=True),
             "p_holm": Column(pl.Float64, null=True),

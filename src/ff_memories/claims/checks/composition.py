@@ -5,8 +5,8 @@ import polars as pl
 
 from ff_memories.base.bootstrap import ends
 from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.layers import between, both, tally
-from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.layers import PAPER, between
+from ff_memories.claims.measurement import Limit, Measurement, by_draws, itself
 from ff_memories.claims.measures import active_memories, agreeing_cases, effective_memories, zero_agreement
 from ff_memories.claims.statistics import (
     Share,
@@ -65,52 +65,52 @@ def _fewest_effective(evidence: Evidence) -> str:
     return f"the effective number of memories is lowest in layer {lowest}, with a median of {medians[lowest]:.3g}"
 
 
-def minority_active(evidence: Evidence, *, within: list[float], minority: float, layers_needed: int) -> Measurement:
-    """K18: the median share of active memories is within a range in every layer, and below half in most."""
+def minority_active(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K18: the median share of active memories, as the median over layers, is within a range."""
     if not evidence.inactive:
         return _not_defined(evidence, _effective_share(evidence))
     medians = _active(evidence)
     if not medians:
         return Measurement(reason=EMPTY)
-    inside, _ = tally({layer: within[0] <= m <= within[1] for layer, m in medians.items()}, evidence.layers)
-    fewer, text = tally({layer: m < minority for layer, m in medians.items()}, evidence.layers, layers_needed)
+    middle, draws = float(np.median(list(medians.values()))), np.median(_active_again(evidence), axis=1)
     return Measurement(
-        float(np.median(list(medians.values()))),
-        *ends(np.median(_active_again(evidence), axis=1)),
+        middle,
+        *ends(draws),
         n=evidence.table("composition").height,
-        ok=both(inside, fewer),
-        reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer; "
-        f"below {percent(minority)} {text}",
+        judged=by_draws(middle, draws, limit),
+        reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer",
     )
 
 
-def active_dip(evidence: Evidence, *, dip: list[int], bottom: list[int], factor: float) -> Measurement:
-    """K19: the layer with the fewest active memories is in a range, and has clearly fewer than the bottom layers."""
+def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measurement:
+    """K19: the layer with the fewest active memories is in a range (of the paper's 16 layers)."""
     if not evidence.inactive:
         return _not_defined(evidence, _fewest_effective(evidence))
     medians = _active(evidence)
     below = average(medians, between(bottom, evidence.layers))
-    if not medians or below is None:
+    dip = between([int(limit.low or 1), int(limit.high or PAPER)], evidence.layers)
+    if not medians or below is None or not dip:
         return Measurement(reason=EMPTY if not medians else "too few layers")
     lowest = min(medians, key=lambda layer: (medians[layer], layer))
+    draws = _lowest_again(evidence, list(medians))
     return Measurement(
         lowest,
-        *ends(_lowest_again(evidence, list(medians))),
+        *ends(draws),
         n=evidence.table("composition")["example"].n_unique(),
-        ok=lowest in between(dip, evidence.layers) and below > factor * medians[lowest],
+        judged=by_draws(lowest, draws, Limit(min(dip), max(dip))),
         reason=f"{percent(medians[lowest])} there, {percent(below)} in the bottom layers",
     )
 
 
-def zero_agreement_dominates(evidence: Evidence, *, at_least: float) -> Measurement:
+def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K20: the share of examples without an agreeing memory, in the layer where it is lowest."""
     shares = zero_agreement(evidence.table("composition"), evidence.seed)
     if shares.is_empty():
         return Measurement(reason=EMPTY)
     row = shares.sort("mean", "layer").row(0, named=True)
     zero = evidence.table("composition").select("example", "layer", hit=pl.col("agreeing_memories") == 0)
-    spread = lowest_of_joint(zero, evidence.seed)
-    return Measurement(row["mean"], *spread, row["n"], ok=row["mean"] >= at_least, reason=f"in layer {row['layer']}")
+    found = row["mean"], *lowest_of_joint(zero, evidence.seed)
+    return Measurement(*found, row["n"], judged=itself(*found, limit), reason=f"in layer {row['layer']}")
 
 
 def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
@@ -120,15 +120,15 @@ def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tu
     return agreeing, pooled_share(agreeing, hit, "example", evidence.seed), base[0] if base else 0.0
 
 
-def agreeing_stop_words(evidence: Evidence, *, within: list[float]) -> Measurement:
+def agreeing_stop_words(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K21: the share of stop words among layer predictions that a memory agrees with, compared with all pairs."""
     words = pl.Series(sorted(evidence.stop_words), dtype=pl.UInt32)
     hit = pl.col(evidence.prediction).is_in(words.implode())
     agreeing, share, base = _agreeing_share(evidence, evidence.table("composition"), hit)
     if share is None:
         return Measurement(n=0, reason="no memory ever agrees with its layer")
-    ok = within[0] <= share[0] <= within[1] and share[0] > base
-    return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}{_in_the_text(evidence)}")
+    reason = f"base rate {percent(base)}{_in_the_text(evidence)}"
+    return Measurement(*share, n=agreeing.height, judged=itself(*share, limit), reason=reason)
 
 
 def _in_the_text(evidence: Evidence) -> str:
@@ -142,9 +142,7 @@ def _in_the_text(evidence: Evidence) -> str:
     return f"; next tokens in the text: {percent(share)}, base rate {percent(base)}"
 
 
-def agreeing_short_prefixes(
-    evidence: Evidence, *, shorter_than: int, within: list[float], factor: float
-) -> Measurement:
+def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Limit) -> Measurement:
     """K22: the share of short prefixes where a memory agrees with its layer, compared with all pairs."""
     pairs = evidence.table("composition").join(
         evidence.table("examples").select("example", "position"), on="example", how="inner"
@@ -152,5 +150,5 @@ def agreeing_short_prefixes(
     agreeing, share, base = _agreeing_share(evidence, pairs, pl.col("position") < shorter_than)
     if share is None:
         return Measurement(n=0, reason="no memory ever agrees with its layer")
-    ok = within[0] <= share[0] <= within[1] and share[0] >= factor * base
-    return Measurement(*share, n=agreeing.height, ok=ok, reason=f"base rate {percent(base)}")
+    judged = itself(*share, limit)
+    return Measurement(*share, n=agreeing.height, judged=judged, reason=f"base rate {percent(base)}")

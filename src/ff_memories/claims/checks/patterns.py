@@ -5,8 +5,8 @@ import polars as pl
 
 from ff_memories.base.bootstrap import ends, interval, resamples
 from ff_memories.claims.evidence import Evidence, Missing
-from ff_memories.claims.layers import between, tally
-from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.layers import between
+from ff_memories.claims.measurement import Limit, Measurement, by_draws, itself
 from ff_memories.claims.measures import LABELS, pattern_shares
 from ff_memories.claims.statistics import average, by_layer, mean_of, percent, pooled_share, share_interval
 
@@ -27,77 +27,73 @@ def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, flo
     return labels, {kind: by_layer(shares.filter(pl.col("label") == kind), "mean") for kind in LABELS}, proxy
 
 
-def keys_with_a_pattern(evidence: Evidence, *, people: float, proxy: float) -> Measurement:
-    """K6: the share of annotated keys with at least one pattern."""
+def keys_with_a_pattern(evidence: Evidence, *, limit: Limit, proxy: float) -> Measurement:
+    """K6: the share of annotated keys with at least one pattern; ``proxy``: the limit for the automatic proxy."""
     keys, by_proxy = _patterns_per_key(evidence)
     found = (keys["patterns"] > 0).to_numpy()
-    share = float(found.mean())
-    ok = share >= (proxy if by_proxy else people)
-    return Measurement(share, *share_interval(found, evidence.seed), n=len(found), ok=ok, proxy=by_proxy)
+    share, spread = float(found.mean()), share_interval(found, evidence.seed)
+    judged = (
+        itself(share, *spread, Limit(proxy)) if by_proxy else itself(share, share, share, limit)
+    )  # all of them, or not
+    return Measurement(share, *spread, n=len(found), judged=judged, proxy=by_proxy)
 
 
-def patterns_per_key(evidence: Evidence, *, within: list[float]) -> Measurement:
+def patterns_per_key(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K7: the mean number of patterns of an annotated key."""
     keys, by_proxy = _patterns_per_key(evidence)
     counts = keys["patterns"].cast(pl.Float64).to_numpy()
-    mean = float(counts.mean())
-    ok = within[0] <= mean <= within[1]
-    return Measurement(mean, *interval(counts, evidence.seed), n=len(counts), ok=ok, proxy=by_proxy)
+    mean, spread = float(counts.mean()), interval(counts, evidence.seed)
+    return Measurement(mean, *spread, n=len(counts), judged=itself(mean, *spread, limit), proxy=by_proxy)
 
 
-def coverage(evidence: Evidence, *, within: list[float]) -> Measurement:
-    """K8: the share of triggers with a pattern, which must be within a range in every layer."""
+def coverage(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K8: the share of triggers with a pattern."""
     labels, shares, by_proxy = _labelled(evidence)
-    covered = {layer: 1 - share for layer, share in shares["none"].items()}
-    ok, text = tally({layer: within[0] <= c <= within[1] for layer, c in covered.items()}, evidence.layers)
+    covered = [1 - share for share in shares["none"].values()]
     units = labels.with_columns(pl.concat_str(KEY, separator=" ").alias("unit"))
     share = pooled_share(units, pl.col("label") != "none", "unit", evidence.seed)
     if share is None:
         raise Missing("nothing has been annotated")
-    extremes = f"from {percent(min(covered.values()))} to {percent(max(covered.values()))} by layer"
-    return Measurement(*share, n=labels.height, ok=ok, reason=f"{extremes}; within the range {text}", proxy=by_proxy)
+    extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
+    return Measurement(*share, n=labels.height, judged=itself(*share, limit), reason=extremes, proxy=by_proxy)
 
 
-def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], layers_needed: int) -> Measurement:
-    """K9: shallow labels fall and semantic ones rise from lower to upper layers, and shallow ones dominate below.
+def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
+    """K9: shallow labels dominate the lower layers, and semantic ones rise from lower to upper layers.
 
-    A trigger with patterns of both kinds counts for neither, as in Figure 2.
+    A trigger with patterns of both kinds counts for neither, as in Figure 2. The smaller of both margins is judged.
     """
     labels, shares, by_proxy = _labelled(evidence)
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
     parts = (("lower", bottom), ("upper", top))
-    means = {(kind, part): mean for kind in ("shallow", "semantic") for part, layers in parts
+    means = {(kind, part): mean for kind in ("shallow", "semantic", "both") for part, layers in parts
              if (mean := average(shares[kind], layers)) is not None}  # fmt: skip
-    if len(means) < 4:
+    if len(means) < 6:
         raise Missing("needs annotations in lower and upper layers")
-    prevails = {
-        layer: shares["shallow"][layer] > shares["semantic"][layer] for layer in bottom if layer in shares["shallow"]
-    }
-    # "in 8 of layers 1 to 9" is a share of the lower layers, so it scales with their number
-    enough = sum(prevails.values()) * (lower[1] - lower[0] + 1) >= layers_needed * len(bottom)
-    falls = means["shallow", "lower"] > means["shallow", "upper"]
     rise = means["semantic", "upper"] - means["semantic", "lower"]
-    draws = _rises(labels, bottom, top, evidence.seed)
+    margin = means["shallow", "lower"] - means["semantic", "lower"]
+    again = {kind: _again(labels, kind, evidence.seed) for kind in ("shallow", "semantic")}
+    draws = mean_of(again["semantic"], top) - mean_of(again["semantic"], bottom)
+    margins = mean_of(again["shallow"], bottom) - mean_of(again["semantic"], bottom)
+    anything = {part: means["semantic", part] + means["both", part] for part, _ in parts}
     return Measurement(
         rise,
         *ends(draws),
         n=labels.height,
-        ok=falls and rise > 0 and enough,
+        judged=by_draws(min(rise, margin), np.minimum(draws, margins), limit),
         reason=f"shallow {percent(means['shallow', 'lower'])} in the lower layers, "
         f"{percent(means['shallow', 'upper'])} in the upper; semantic {percent(means['semantic', 'lower'])} and "
         f"{percent(means['semantic', 'upper'])}; "
-        f"shallow dominates in {sum(prevails.values())} of {len(bottom)} lower layers",
+        f"with any semantic pattern {percent(anything['lower'])} and {percent(anything['upper'])}",
         proxy=by_proxy,
         draws=draws,
     )
 
 
-def _rises(labels: pl.DataFrame, bottom: list[int], top: list[int], seed: int | None) -> np.ndarray:
-    """Return resamples (draws,) over keys of the rise of the semantic share from lower to upper layers."""
-    semantic = (pl.col("label") == "semantic").mean()
-    keys = labels.group_by(KEY).agg(semantic.alias("share"), pl.len().alias("rows")).sort(KEY)
-    draws = {
+def _again(labels: pl.DataFrame, label: str, seed: int | None) -> dict[int, np.ndarray]:
+    """Return resamples (draws,) over keys of the share of a label, by layer; the same keys for every label."""
+    keys = labels.group_by(KEY).agg((pl.col("label") == label).mean().alias("share"), pl.len().alias("rows")).sort(KEY)
+    return {
         layer: resamples(part["share"].to_numpy(), None if seed is None else [seed, layer], part["rows"].to_numpy())
         for (layer,), part in keys.sort("layer", maintain_order=True).group_by("layer", maintain_order=True)
     }
-    return mean_of(draws, top) - mean_of(draws, bottom)

@@ -3,46 +3,39 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import polars as pl
 
 from ff_memories.base.bootstrap import ends
 from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.layers import at, between, both, tally
-from ff_memories.claims.measurement import Measurement
-from ff_memories.claims.measures import means, refinement_kinds, residual_predicts, residual_probabilities
+from ff_memories.claims.layers import at, between, in_layers
+from ff_memories.claims.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
+from ff_memories.claims.measures import means, residual_predicts, residual_probabilities
 from ff_memories.claims.statistics import (
     by_layer,
     joint_medians,
     joint_shares,
     lowest_of_joint,
-    percent,
     pooled_draws,
     pooled_share,
     share_interval,
 )
 
 EMPTY = "no examples"
+MOST = 0.5
 
 
-def _kinds(evidence: Evidence) -> dict[str, dict[int, float]]:
-    """Return the share of every kind, by kind and layer."""
-    shares = refinement_kinds(evidence.table("refinement"), evidence.seed)
-    return {kind: by_layer(part, "mean") for (kind,), part in shares.group_by("kind", maintain_order=True)}
-
-
-def settled_early(evidence: Evidence, *, layers: list[int], within: list[float]) -> Measurement:
+def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
     """K23: how often the lowest layers' residual already predicts the output, as a mean over those layers."""
     table = evidence.table("refinement").filter(pl.col("layer").is_in(between(layers, evidence.layers)))
     share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
     if share is None:
         return Measurement(reason=EMPTY)
-    return Measurement(*share, n=table["example"].n_unique(), ok=within[0] <= share[0] <= within[1])
+    return Measurement(*share, n=table["example"].n_unique(), judged=itself(*share, limit))
 
 
-def settles_late(
-    evidence: Evidence, *, early: list[int], late: list[int], factor: float, at_least: float
-) -> Measurement:
-    """K24: the residual predicts the output in the last layer, and gains faster from layer 10 on than before."""
+def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit: Limit) -> Measurement:
+    """K24: the residual predicts the output in the last layer; judged by its gain per layer, late less early."""
     shares = residual_predicts(evidence.table("refinement"), evidence.seed)
     by = by_layer(shares, "mean")
     spans = [[at(layer, evidence.layers) for layer in bounds] for bounds in (early, late)]
@@ -51,22 +44,23 @@ def settles_late(
     before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
     hits = evidence.table("refinement").select("example", "layer", hit=pl.col("residual_top") == pl.col("model_top"))
     again = joint_shares(hits, evidence.seed)
-    early_, late_ = ((again[:, by_[1]] - again[:, by_[0]]) / (by_[1] - by_[0])
-                     for by_ in ([sorted(by).index(layer) for layer in span] for span in spans))  # fmt: skip
+    early_, late_ = ((again[:, by_[1]] - again[:, by_[0]]) / (last - first)
+                     for by_, (first, last) in (([sorted(by).index(layer) for layer in span], span)
+                                                for span in spans))  # fmt: skip
     row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
     final = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
     return Measurement(
         row["mean"],
         *share_interval((final["residual_top"] == final["model_top"]).to_numpy(), evidence.seed),
         row["n"],
-        ok=row["mean"] >= at_least and after > factor * before,
+        judged=by_draws(after - before, late_ - early_, limit),
         reason=f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late",
         draws=late_ - early_,
     )
 
 
-def confidence_grows(evidence: Evidence, *, start: int, exceptions: int, factor: float, or_above: float) -> Measurement:
-    """K25: the median probability of the final prediction grows from layer ``start`` on, to a high value."""
+def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measurement:
+    """K25: the median probability of the final prediction in the last layer; judged by its rise since ``start``."""
     medians = by_layer(residual_probabilities(evidence.table("refinement")), "median")
     first = at(start, evidence.layers)
     layers = [layer for layer in range(first, evidence.layers + 1) if layer in medians]
@@ -76,13 +70,14 @@ def confidence_grows(evidence: Evidence, *, start: int, exceptions: int, factor:
     begin, end = medians[layers[0]], medians[layers[-1]]
     ends_ = evidence.table("refinement").filter(pl.col("layer").is_in([layers[0], layers[-1]]))
     again = joint_medians(ends_, "residual_probability", evidence.seed)
+    draws = again[:, -1] - again[:, 0]
     return Measurement(
         end,
         *ends(again[:, -1]),
         n=evidence.table("refinement")["example"].n_unique(),
-        ok=falls <= exceptions and (end > factor * begin or end > or_above),
+        judged=by_draws(end - begin, draws, limit),
         reason=f"from {begin:.3g} in layer {layers[0]}; {_falls(falls)}",
-        draws=again[:, -1] - again[:, 0],
+        draws=draws,
     )
 
 
@@ -91,7 +86,7 @@ def _falls(times: int) -> str:
     return {0: "the median never falls", 1: "the median falls once"}.get(times, f"the median falls {times} times")
 
 
-def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> Measurement:
+def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K26: the share of examples whose prediction the layer leaves unchanged, in the layer where it is lowest."""
     kept = pl.col("kind").is_in(["residual", "agreement"])
     stands = evidence.table("refinement").select("example", "layer", hit=kept)
@@ -99,67 +94,71 @@ def residual_stands(evidence: Evidence, *, at_least: float, lenient: float) -> M
     if shares.is_empty():
         return Measurement(reason=EMPTY)
     row = shares.sort("mean", "layer").row(0, named=True)
-    reason = f"in layer {row['layer']}"
-    if lenient <= row["mean"] < at_least:
-        reason += f"; above the lenient limit of {percent(lenient)}"
-    spread = lowest_of_joint(stands, evidence.seed)
+    found = row["mean"], *lowest_of_joint(stands, evidence.seed)
     # each resample's own lowest share is biased downwards, so the test is conservative
     draws = joint_shares(stands, evidence.seed).min(1)
-    return Measurement(row["mean"], *spread, row["n"], ok=row["mean"] >= at_least, reason=reason, draws=draws)
+    judged = Judged(*found, limit, clear=is_clear(draws, MOST))
+    return Measurement(*found, row["n"], judged=judged, reason=f"in layer {row['layer']}", draws=draws)
 
 
-def _compared(evidence: Evidence, most: str, least: str, layers_needed: int) -> tuple[Measurement, bool | None, str]:
-    """Compare two kinds: the share of ``most`` among both, and the number of layers in which it is larger.
+def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, np.ndarray]]:
+    """Compare two kinds: the share of ``most`` among both, and in which layers it is larger, with resamples of that.
 
     Layers with neither kind do not count.
     """
-    kinds = _kinds(evidence)
-    if not kinds:
-        return Measurement(reason=EMPTY), None, EMPTY
-    layers = [layer for layer in kinds[most] if kinds[most][layer] + kinds[least][layer] > 0]
-    ok, text = tally(
-        {layer: kinds[most][layer] > kinds[least][layer] for layer in layers}, evidence.layers, layers_needed
-    )
-    both = evidence.table("refinement").filter(pl.col("kind").is_in([most, least]))
+    table = evidence.table("refinement")
+    both = table.filter(pl.col("kind").is_in([most, least]))
     share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed)
     if share is None:
-        return Measurement(n=both.height), ok, f"the larger share {text}"
+        return Measurement(n=0, reason="no layer changes a prediction" if len(table) else EMPTY), {}, {}
+    more = table.select(
+        "example", "layer", hit=(pl.col("kind") == most).cast(pl.Int8) - (pl.col("kind") == least).cast(pl.Int8)
+    )
+    layers = sorted(both["layer"].unique().to_list())
+    every = sorted(table["layer"].unique().to_list())
+    margins = by_layer(more.group_by("layer").agg(pl.col("hit").mean()).sort("layer"), "hit")
+    drawn = joint_shares(more, evidence.seed)
     draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
-    found = Measurement(*share, n=both.height, draws=draws)
-    return found, ok, f"the larger share {text}"
+    holding = {layer: margins[layer] > 0 for layer in layers}
+    again = {layer: drawn[:, every.index(layer)] > 0 for layer in layers}
+    return Measurement(*share, n=both.height, draws=draws), holding, again
 
 
-def feed_forward_disagrees(evidence: Evidence, *, layers_needed: int) -> Measurement:
-    """K27: when the residual's prediction is unchanged, the feed-forward predicts another token more often than not."""
-    found, ok, text = _compared(evidence, "residual", "agreement", layers_needed)
-    return replace(found, ok=ok, reason=text)
-
-
-def compromise(evidence: Evidence, *, layers_needed: int, factor: float) -> Measurement:
-    """K28: most changed predictions are a third token in every layer, and ``factor`` times as many overall."""
-    found, ok, text = _compared(evidence, "composition", "ffn", layers_needed)
+def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K27: when the residual's prediction is unchanged, the feed-forward usually predicts another, by layers."""
+    found, holding, again = _compared(evidence, "residual", "agreement")
     if found.value is None:
-        return Measurement(n=found.n, reason=text if text == EMPTY else "no layer changes a prediction")
-    often = found.value >= factor * (1 - found.value)
-    return replace(found, ok=both(often, ok), reason=text)
+        return replace(found, reason="no layer leaves a prediction unchanged" if found.reason != EMPTY else EMPTY)
+    judged, text = in_layers(holding, again, evidence.layers, limit, is_clear(found.draws, MOST))
+    return replace(found, judged=judged, reason=f"the larger share {text}")
 
 
-def no_third_token(evidence: Evidence, *, at_most: float) -> Measurement:
+def compromise(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K28: the share of compositions, in which a third token wins, among changed predictions."""
+    found, holding, _ = _compared(evidence, "composition", "ffn")
+    if found.value is None:
+        return found
+    judged = itself(found.value, found.low, found.high, limit, draws=found.draws, null=MOST)
+    return replace(
+        found, judged=judged, reason=f"the larger share {in_layers(holding, {}, evidence.layers, Limit(0), None)[1]}"
+    )
+
+
+def no_third_token(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K29: residual and feed-forward never agree while the output differs, if the projection is linear."""
     table = evidence.table("refinement")
     third = (pl.col("residual_top") == pl.col("ffn_top")) & (pl.col("output_top") != pl.col("residual_top"))
     share = pooled_share(table, third, "example", evidence.seed)
     if share is None:
         return Measurement(reason=EMPTY)
-    # under one flat softmax the logits add up, so there cannot be a single case
-    limit = 0.0 if evidence.one_softmax else at_most
-    return Measurement(*share, n=table.height, ok=share[0] <= limit)
+    if evidence.one_softmax:  # the logits add up under one flat softmax, so there cannot be a single case
+        return Measurement(*share, n=table.height, judged=Judged(share[0], share[0], share[0], Limit(high=0.0)))
+    return Measurement(*share, n=table.height, judged=itself(*share, limit))
 
 
-def distant_compositions(evidence: Evidence, *, within: list[float]) -> Measurement:
+def distant_compositions(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K30: the share of last-layer compositions that are semantically distant from the predictions they replace."""
     labels, proxy = evidence.labels("distance_labels")
     distant = (labels.sort("annotator", "example")["label"] == "distant").to_numpy()
-    share = float(distant.mean())
-    ok = within[0] <= share <= within[1]
-    return Measurement(share, *share_interval(distant, evidence.seed), n=len(distant), ok=ok, proxy=proxy)
+    found = float(distant.mean()), *share_interval(distant, evidence.seed)
+    return Measurement(*found, n=len(distant), judged=itself(*found, limit), proxy=proxy)

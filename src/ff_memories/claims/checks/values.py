@@ -8,7 +8,7 @@ import polars as pl
 from ff_memories.base.bootstrap import ends, resamples
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import PAPER, between
-from ff_memories.claims.measurement import Measurement
+from ff_memories.claims.measurement import Judged, Limit, Measurement, itself
 from ff_memories.claims.measures import (
     agreement,
     agreement_by_probability,
@@ -44,28 +44,28 @@ def _peak(evidence: Evidence, layers: list[int]) -> dict[str, Any] | None:
     return rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) | {"low": low, "high": high}
 
 
-def near_zero_below(evidence: Evidence, *, layers: list[int], below: float, lenient: float) -> Measurement:
+def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
     """K10: the highest agreement rate of the lower layers is below a limit."""
     peak = _peak(evidence, between(layers, evidence.layers))
     if peak is None:
         return Measurement(reason=UNKNOWN)
-    reason = f"in layer {peak['layer']}"
-    if below <= peak["mean"] < lenient:
-        reason += f"; below the lenient limit of {percent(lenient)}"
-    return Measurement(peak["mean"], peak["low"], peak["high"], peak["n"], ok=peak["mean"] < below, reason=reason)
+    found = peak["mean"], peak["low"], peak["high"]
+    return Measurement(
+        *found, peak["n"], judged=itself(*found, limit), reason=f"in layer {peak['layer']}"
+    )  # fmt: skip
 
 
-def peak_above(evidence: Evidence, *, layers: list[int], within: list[float]) -> Measurement:
-    """K11: the highest rate of the upper layers is a few percent, and the highest of all layers."""
+def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
+    """K11: the highest rate of the upper layers is a few percent."""
     peak, anywhere = (_peak(evidence, between(b, evidence.layers)) for b in (layers, [1, PAPER]))
     if peak is None or anywhere is None:
         return Measurement(reason=UNKNOWN)
-    ok = within[0] <= peak["mean"] <= within[1] and anywhere["mean"] <= peak["mean"]
+    found = peak["mean"], peak["low"], peak["high"]
     reason = f"in layer {peak['layer']}; the highest of all is in layer {anywhere['layer']}"
-    return Measurement(peak["mean"], peak["low"], peak["high"], peak["n"], ok=ok, reason=reason)
+    return Measurement(*found, peak["n"], judged=itself(*found, limit), reason=reason)
 
 
-def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], factor: float) -> Measurement:
+def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
     """K12: the upper layers' mean rate relative to the lower layers'; undecided if the latter is zero."""
     rates = agreement(evidence.table("values"), evidence.seed)
     by = by_layer(rates, "mean")
@@ -75,27 +75,27 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], factor: 
         return Measurement(n=n, reason=UNKNOWN)
     reason = f"{percent(above)} against {percent(below)}"
     if below == 0:
-        return Measurement(n=n, reason=f"the lower layers never agree: {reason}")
+        return Measurement(n=n, reason=reason, few="the lower layers never agree, so there is no ratio")
     again = within_groups(evidence.table("values"), "agrees", evidence.seed)
     under, over = (mean_of(again, between(bounds, evidence.layers)) for bounds in (lower, upper))
     ratio = np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)
-    return Measurement(above / below, *ends(ratio), n=n, ok=above >= factor * below, reason=reason, draws=over - under)
+    found, draws = (above / below, *ends(ratio)), over - under
+    return Measurement(*found, n=n, judged=itself(*found, limit, draws=draws), reason=reason, draws=draws)
 
 
-def above_chance(evidence: Evidence, *, layers: list[int], factor: float) -> Measurement:
-    """K13: the highest rate of the upper layers relative to that of a random token."""
+def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
+    """K13: the highest rate of the upper layers relative to that of a type drawn uniformly."""
     peak = _peak(evidence, between(layers, evidence.layers))
     if peak is None:
         return Measurement(reason=UNKNOWN)
     rate, low, high = (evidence.vocab * peak[name] for name in ("mean", "low", "high"))
     reason = f"{percent(peak['mean'])} against {percent(1 / evidence.vocab)}"
-    return Measurement(rate, low, high, peak["n"], ok=rate >= factor, reason=reason)
+    judged = Judged(rate, low, high, limit, clear=bool(low > 1))
+    return Measurement(rate, low, high, peak["n"], judged=judged, reason=reason)
 
 
-def rank_improves(
-    evidence: Evidence, *, lower: list[int], upper: list[int], factor: float, correlation: float
-) -> Measurement:
-    """K14: the target's median rank is several times better in the top layers, and improves with the layer."""
+def rank_improves(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
+    """K14: the target's median rank in the top layers, relative to that in the lower ones."""
     values = evidence.table("values").drop_nulls("next_token_rank")
     parts = [values.filter(pl.col("layer").is_in(between(bounds, evidence.layers))) for bounds in (lower, upper)]
     below, above = (part.select(pl.col("next_token_rank").median()).item() for part in parts)
@@ -106,58 +106,59 @@ def rank_improves(
             n=values.height, reason=UNKNOWN if values.is_empty() else "too few layers whose ranks differ"
         )
     under, over = (medians(part["next_token_rank"].cast(pl.Float64).to_numpy(), evidence.seed) for part in parts)
-    return Measurement(
-        above / below if below else None,
-        *ends(np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)),
-        n=values.height,
-        ok=above < below / factor and rho < correlation,
-        reason=f"median rank {above:.6g} against {below:.6g}; rank correlation with the layer {rho:.2f}",
-        draws=over - under,
-    )
+    spread, draws = ends(np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)), over - under
+    reason = f"median rank {above:.6g} against {below:.6g}; rank correlation with the layer {rho:.2f}"
+    if not below:
+        return Measurement(None, *spread, n=values.height, few="the lower layers' median rank is 0", reason=reason)
+    judged = itself(above / below, *spread, limit, draws=draws)
+    return Measurement(above / below, *spread, n=values.height, judged=judged, reason=reason, draws=draws)
 
 
-def rises_with_probability(evidence: Evidence, *, bins: int, correlation: float, factor: float) -> Measurement:
-    """K15: agreement rises over bins of the top probability, by a large overall factor."""
+def rises_with_probability(evidence: Evidence, *, bins: int, filled: int, values: int, limit: Limit) -> Measurement:
+    """K15: agreement rises over bins of the top probability; ``filled`` bins must have at least ``values`` values."""
     table = evidence.table("values")
     found = agreement_by_probability(table, bins, evidence.seed)
     rates = found["mean"].to_list()
     rho = rank_correlation(found["bin"].to_list(), rates)
-    n = int(found["n"].to_numpy().sum())
+    n, sizes = int(found["n"].to_numpy().sum()), found["n"].to_list()
     if rho is None:
         return Measurement(n=n, reason="all bins have the same agreement, or there are fewer than three")
     again = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
     draws = rank_correlations(found["bin"].to_list(), np.stack(list(again.values()), axis=1))
     if len(draws) and draws.min() == draws.max():  # bins with no cases or only cases never draw others
         draws = np.empty(0)
+    full = sum(size >= values for size in sizes)
+    few = "" if full >= filled else f"only {full} of {bins} bins hold {values} values or more, and {filled} are needed"
     return Measurement(
         rho,
         *ends(draws),
         n=n,
-        ok=rho > correlation and rates[-1] > factor * rates[0],
-        reason=f"{percent(rates[0])} in the lowest bin, {percent(rates[-1])} in the highest (n = {found['n'][-1]})",
+        judged=itself(rho, *ends(draws), limit, draws=draws),
+        few=few,
+        reason=f"{percent(rates[0])} in the lowest bin, {percent(rates[-1])} in the highest; values in the bins: "
+        f"{', '.join(f'{size:,}' for size in sizes)}",
         draws=draws,
     )
 
 
-def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], at_least: float) -> Measurement:
+def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], limit: Limit) -> Measurement:
     """K16: the share of upper layers among the values with the highest top probability."""
     best = predictive_values(evidence.table("values"), most)
     if evidence.table("values").height <= most:
         return Measurement(reason=f"the model has at most {most} values, so all of them are in the top {most}")
     above = best["layer"].is_in(between(layers, evidence.layers)).to_numpy()
     share, layers_above = float(above.mean()), len(between(layers, evidence.layers)) / evidence.layers
-    return Measurement(
-        share, *share_interval(above, evidence.seed), n=len(above), ok=share >= at_least,
-        draws=resamples(above, evidence.seed) - layers_above,
-    )  # fmt: skip
+    spread = share_interval(above, evidence.seed)
+    draws = resamples(above, evidence.seed) - layers_above
+    judged = itself(share, *spread, limit, draws=draws)
+    return Measurement(share, *spread, n=len(above), judged=judged, draws=draws)
 
 
-def predictive_values_agree(evidence: Evidence, *, most: int, within: list[float]) -> Measurement:
+def predictive_values_agree(evidence: Evidence, *, most: int, limit: Limit) -> Measurement:
     """K17: the share of those values that predict what follows at least one of their key's triggers."""
     best = predictive_values(evidence.table("values"), most).filter(pl.col("triggers") > 0)
     if best.is_empty():
         return Measurement(reason="no value among the most predictive has a trigger")
     agree = (best["agreeing_triggers"] > 0).to_numpy()
-    share = float(agree.mean())
-    ok = within[0] <= share <= within[1]
-    return Measurement(share, *share_interval(agree, evidence.seed), n=len(agree), ok=ok)
+    found = float(agree.mean()), *share_interval(agree, evidence.seed)
+    return Measurement(*found, n=len(agree), judged=itself(*found, limit))

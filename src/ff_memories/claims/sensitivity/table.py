@@ -6,7 +6,7 @@ from ff_memories.claims.order import natural
 from ff_memories.tables import TABLES
 
 BASELINE = "baseline"  # the choice of the run's own claims
-HOLDING, FAILING = ("holds", "holds_as_untrained", "reproduced"), ("fails", "not_reproduced")
+HOLDING, FAILING = ("holds", "reproduced"), ("too_small", "fails", "not_reproduced")
 
 
 def rows(claims: pl.DataFrame, choice: str = BASELINE, value: str = "") -> pl.DataFrame:

@@ -1,0 +1,70 @@
+"""Is a number due to training? Compare it with those of untrained models, on the same sentences."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scipy.stats import t
+
+from ff_memories.claims.register import Claim
+from ff_memories.claims.statistics import holm
+
+LEVEL = 0.05
+# The smallest difference that matters, by unit, for claims that do not say it; of a factor, relative to the untrained
+# models' mean.
+MATTERS = {"share": 0.05, "points": 0.05, "change": 0.05, "correlation": 0.2, "number": 0.5, "layer": 1.0}
+OF_FACTOR = 0.25
+BOUNDS = {"share": (0.0, 1.0), "factor": (0.0, math.inf), "correlation": (-1.0, 1.0), "number": (0.0, math.inf)}
+COLUMNS = (
+    "sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "training", "p_training",
+)  # fmt: skip
+
+
+def compared(claim: Claim, sample: Mapping[str, Any] | None, untrained: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a claim's columns of the comparison, with ``p_training`` not yet corrected for the number of claims.
+
+    One more untrained model's number lies in the prediction interval m ± t s √(1 + 1/n), where m is the mean of n
+    models, s their standard deviation, at least one model's own sampling error, and t has n − 1 degrees of freedom.
+    The test of the run's own number joins that spread with its sampling error (Welch and Satterthwaite).
+
+    Args:
+        sample: the claim's row ``same_sample`` of the table ``baselines``: the run's number on the same sentences.
+        untrained: its row ``untrained``.
+    """
+    out = dict.fromkeys(COLUMNS)
+    if sample is not None:
+        out |= {"sample": sample["measured"], "sample_low": sample["low"], "sample_high": sample["high"]}
+    if untrained is None or untrained["measured"] is None:
+        return out
+    out["baseline"] = mean = untrained["measured"]
+    if (n := untrained["runs"]) < 2:
+        return out
+    spread = max(untrained["deviation"] or 0.0, untrained["error"] or 0.0) * math.sqrt(1 + 1 / n)
+    reach = float(t.ppf(1 - LEVEL / 2, n - 1)) * spread
+    least, most = BOUNDS.get(claim.unit, (-math.inf, math.inf))
+    out |= {"baseline_low": max(least, mean - reach), "baseline_high": min(most, mean + reach)}
+    if sample is None or (own := sample["measured"]) is None:
+        return out
+    error = sample["error"] or 0.0
+    gap, total = own - mean, spread**2 + error**2
+    if total == 0:
+        return out | {"p_training": float(gap == 0), "training": "same" if gap == 0 else None}
+    degrees = total**2 / (spread**4 / (n - 1)) if spread else math.inf
+    matters = claim.matters or (OF_FACTOR * abs(mean) if claim.unit == "factor" else MATTERS[claim.unit])
+    alike = abs(gap) + float(t.ppf(1 - LEVEL, degrees)) * math.sqrt(total) <= matters
+    p = 2 * float(t.sf(abs(gap) / math.sqrt(total), degrees))
+    return out | {"p_training": p, "training": "same" if alike else None}
+
+
+def decide(rows: Sequence[dict[str, Any]]) -> None:
+    """Correct ``p_training`` for the number of claims (Holm), and say of each whether training changes its number.
+
+    ``higher`` and ``lower`` if the test says so; ``same`` if any difference is smaller than what matters (two one-sided
+    tests); else ``undecided``. Claims that cannot be compared have no answer.
+    """
+    tested = [row for row in rows if row["p_training"] is not None]
+    for row, p in zip(tested, holm([row["p_training"] for row in tested]), strict=True):
+        row["p_training"] = p
+        if p < LEVEL and row["training"] != "same":
+            row["training"] = "higher" if row["sample"] > row["baseline"] else "lower"
+        row["training"] = row["training"] or "undecided"

@@ -1,0 +1,83 @@
+"""Is a number due to training? Against untrained models on the same sentences, on simulated numbers."""
+
+import numpy as np
+import pytest
+
+from ff_memories.claims import training
+from ff_memories.claims.register import register
+
+CLAIMS = {claim.id: claim for claim in register()}
+SHARE, FACTOR = CLAIMS["K16"], CLAIMS["K12"]
+
+
+def of_models(numbers, error=0.0):
+    own = np.asarray(numbers, float)
+    return {"measured": own.mean(), "deviation": own.std(ddof=1) if len(own) > 1 else None, "error": error,
+            "runs": len(own)}  # fmt: skip
+
+
+def of_run(number, error=0.0):
+    return {"measured": number, "low": number - 1.96 * error, "high": number + 1.96 * error, "error": error}
+
+
+def said(sample, untrained, claim=SHARE, others=0):
+    rows = [training.compared(claim, sample, untrained) for _ in range(1 + others)]
+    training.decide(rows)
+    return rows[0]
+
+
+def test_one_more_untrained_models_number_lies_in_the_prediction_interval_at_its_rate():
+    rng, inside, trials = np.random.default_rng(1), 0, 2000
+    for _ in range(trials):
+        *three, one_more = 0.5 + 0.05 * rng.standard_normal(4)
+        row = training.compared(SHARE, None, of_models(three))
+        inside += row["baseline_low"] <= one_more <= row["baseline_high"]
+    assert inside / trials == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("models", [3, 5, 10])
+def test_without_an_effect_a_verdict_says_one_at_its_rate_and_with_one_it_finds_it(models):
+    """Whether models or sentences vary more. A bare range of three models would be wrong half of the time."""
+    rng, trials = np.random.default_rng(models), 600
+    for between, within in ((0.03, 0.01), (0.01, 0.03)):
+        wrong = found = 0
+        for _ in range(trials):
+            every = 0.4 + np.hypot(between, within) * rng.standard_normal(models)
+            run = 0.4 + np.hypot(between, within) * rng.standard_normal()
+            wrong += said(of_run(run, within), of_models(every, within))["training"] in ("higher", "lower")
+            found += said(of_run(run + 0.5, within), of_models(every, within))["training"] == "higher"
+        assert wrong / trials <= 0.08 and found / trials >= 0.8
+
+
+def test_answers_are_higher_lower_same_or_undecided():
+    three = of_models([0.40, 0.41, 0.39], 0.005)
+    assert said(of_run(0.9, 0.01), three)["training"] == "higher"
+    assert said(of_run(0.02, 0.01), three)["training"] == "lower"
+    assert said(of_run(0.402, 0.001), of_models([0.40, 0.401, 0.399], 0.001))["training"] == "same"
+    assert said(of_run(0.44, 0.02), three)["training"] == "undecided"
+    assert said(of_run(1.0), of_models([1.0, 1.0, 1.0]))["training"] == "same"
+
+
+def test_more_claims_need_clearer_differences():
+    given = of_run(0.48, 0.005), of_models([0.40, 0.41, 0.39], 0.005)
+    assert said(*given)["p_training"] < said(*given, others=30)["p_training"]
+
+
+def test_what_is_not_measured_has_no_answer():
+    none = {"measured": None, "low": None, "high": None, "error": None, "deviation": None, "runs": 0}
+    for sample, untrained in ((None, of_models([1, 2, 3])), (of_run(1), None), (of_run(1), none), (none, none),
+                              (of_run(1), of_models([1]))):  # fmt: skip
+        row = said(sample, untrained)
+        assert row["training"] is row["p_training"] is None
+    assert said(of_run(0.3, 0.1), None)["sample"] == 0.3
+
+
+def test_models_that_are_all_alike_still_have_their_sampling_error():
+    """Three models without a single agreeing value do not show that no untrained model has one."""
+    row = said(of_run(0.01, 0.004), of_models([0.0, 0.0, 0.0], 0.004))
+    assert row["baseline_low"] == 0 < row["baseline_high"] and row["training"] != "higher"
+
+
+def test_a_factor_is_compared_relative_to_the_untrained_models():
+    assert said(of_run(101, 1), of_models([100, 100.5, 99.5], 0.5), FACTOR)["training"] == "same"
+    assert said(of_run(1.01, 0.001), of_models([0.2, 0.201, 0.199], 0.001), FACTOR)["training"] == "higher"
