@@ -1,17 +1,15 @@
 """The demo model's training: fairseq's own tools, resumed where they stopped, and what perplexities mean."""
 
-import hashlib
 import json
 import math
 
 import pytest
 import yaml
-from factories import words, write_checkpoint, write_dictionary, write_text
+from factories import words, write_text
 from pipeline import step
-from running import ROOT, command
+from running import ROOT
 
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.inputs import training
 from ff_memories.model import checkpoint
@@ -79,39 +77,6 @@ def test_baselines_are_probabilities_that_sum_to_one_and_know_their_text(tmp_pat
     unseen = training.baselines(tmp_path / "train.txt", tmp_path / "valid.txt", dictionary)
     assert math.isclose(seen["unigram"], unseen["unigram"])
     assert seen["bigram"] < unseen["bigram"]
-
-
-def promote(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["promote-demo", "--config", "my.yaml"])
-    return end.value.code, capsys.readouterr().err
-
-
-def test_a_trained_model_becomes_the_demos_input_with_its_hashes_pinned(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    command("dvc", "init", "--no-scm", "--quiet", cwd=tmp_path)
-    trained = tmp_path / "results/train"
-    trained.mkdir(parents=True)
-    write_checkpoint(trained / "model.pt", TYPES)
-    write_dictionary(trained / "dict.txt", TYPES[1:])
-    (trained / "curve.csv").touch()
-    (tmp_path / "my.yaml").write_text("model:\n  source: null\n  sha256: null\n  dictionary_sha256: abc\nseed: 1\n")
-    assert promote(capsys) == (2, "error: results/train/dict.txt is not the dictionary of results/train/model.pt\n")
-    write_dictionary(trained / "dict.txt", TYPES)
-    (trained / "perplexities.json").write_text(json.dumps({"model": 30.0, "bigram": 30.0}))
-    assert "30.0, is no better than a bigram's, 30.0" in promote(capsys)[1]
-    assert not (tmp_path / "data").exists()
-    (trained / "perplexities.json").write_text(json.dumps({"model": 29.0, "bigram": 30.0}))
-    assert promote(capsys) == (0, "")
-    pinned = yaml.safe_load((tmp_path / "my.yaml").read_text())
-    digests = (hashlib.sha256((trained / name).read_bytes()).hexdigest() for name in ("model.pt", "dict.txt"))
-    own = dict(zip(("sha256", "dictionary_sha256"), digests, strict=True))
-    assert pinned == {"model": {"source": None, **own}, "seed": 1}
-    for name in ("model.pt", "dict.txt", "curve.csv", "perplexities.json"):
-        assert (tmp_path / "data/demo" / name).read_bytes() == (trained / name).read_bytes()
-    assert {path.name for path in (tmp_path / "data/demo").glob("*.dvc")} == {"model.pt.dvc", "dict.txt.dvc"}
-    (tmp_path / "my.yaml").write_text("model:\n  sha256: null\n")
-    assert "my.yaml: no key model.dictionary_sha256 to pin" in promote(capsys)[1]
 
 
 def test_a_tool_that_fails_says_so():

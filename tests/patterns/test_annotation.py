@@ -63,7 +63,6 @@ def read(path, run="mine"):
         ("form.csv", lambda: csv_files.form_csv("mine", STUDY)),
         ("sheet.csv", lambda: csv_files.spreadsheet_csv("mine", ITEMS, STUDY)),
         ("studio.json", lambda: tools.label_studio_tasks("mine", ITEMS, STUDY)),
-        ("ann.jsonl", lambda: tools.doccano_lines("mine", ITEMS, STUDY)),
     ],
 )
 def test_what_annotators_say_comes_back_the_same_in_every_format(tmp_path, name, write):
@@ -77,8 +76,7 @@ def test_what_annotators_say_comes_back_the_same_in_every_format(tmp_path, name,
 def test_empty_sheets_of_every_format_hold_no_annotation(tmp_path):
     (tmp_path / "sheet.csv").write_text(csv_files.spreadsheet_csv("mine", ITEMS), encoding="utf-8")
     (tmp_path / "tasks.json").write_text(tools.label_studio_tasks("mine", ITEMS), encoding="utf-8")
-    (tmp_path / "ann.jsonl").write_text(tools.doccano_lines("mine", ITEMS), encoding="utf-8")
-    assert all(read(tmp_path / name) == [] for name in ("sheet.csv", "tasks.json", "ann.jsonl"))
+    assert all(read(tmp_path / name) == [] for name in ("sheet.csv", "tasks.json"))
 
 
 @pytest.mark.parametrize("change", [
@@ -154,13 +152,13 @@ def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, 
     "name, content, message",
     [
         ("a.csv", b"", "the file is empty"), ("a.csv", b"\n\n", "the file is empty"), ("a.json", b" ", "empty"),
-        ("a.jsonl", b"\n", "empty"), ("a.csv", "é,b".encode("latin-1"), "row 1: not UTF-8"),
+        ("a.csv", "é,b".encode("latin-1"), "row 1: not UTF-8"),
         ("a.csv", "run".encode("utf-16"), "UTF-16"),
         ("a.csv", "run,annotator".encode("utf-16-le"), "UTF-16"), ("a.csv", b"PK\3\4\0", "a renamed spreadsheet file"),
         ("a.csv", f"{HEADER},Type\n{ROW},\n".encode(), "row 1: two columns are named type"),
         ("a.csv", b"a,b\n1,2\n", "missing columns: annotator"),
         ("a.json", b"[{]", "row 1: not readable as JSON"), ("a.json", b"{}", "not a list of Label Studio tasks"),
-        ("a.jsonl", b"{}\n", "row 1: not a line of doccano's"), ("a.xlsx", b"PK", "not an annotation file"),
+        ("a.jsonl", b"{}\n", "not an annotation file"), ("a.xlsx", b"PK", "not an annotation file"),
         ("a.json", b'[{"data": 3}]', "not a list of Label Studio tasks"), ("a.json", b"[3]", "not a list of Label"),
         ("a.json", b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
         ("a.json", b'[{"data": {"run": "mine", "item": [1]}}]', "the item's name is missing"),
@@ -383,11 +381,6 @@ def test_patterns_are_the_same_by_what_they_share_of_all_they_cover():
     assert scoring._shared(one(1, 2, 3, 4), one(3, 4, 5, 6)) == ([False], [])
 
 
-def test_the_first_labels_in_doccano_differ_in_colour():
-    colours = [label["background_color"] for label in json.loads(tools.doccano_labels())]
-    assert len(set(colours)) == len(tools.COLOURS)
-
-
 GAPS = Item("key", 1, 9, (("a", "b"), (), ("c", "d", "e")))
 GAPPED = Pattern("here", "f", "ann", GAPS.item, "1", "shallow", "short", (1, 2, 3))
 
@@ -400,13 +393,7 @@ def test_marks_hold_the_lines_of_their_prefixes_the_empty_one_among_them():
     spans = [result["value"] for result in made["result"] if result["type"] == "labels"]
     assert [task["data"]["text"][s["start"] : s["end"]] for s in spans] == [s["text"] for s in spans] == lines
     assert [s["labels"] for s in spans] == [["pattern 1"]] * 3 and made["completed_by"] == {"email": "ann"}
-    none = Pattern("here", "f", "ann", GAPS.item)
-    for record, labels in ((GAPPED, ["shallow 1"] * 3), (none, [tools.NOTHING])):
-        line = json.loads(tools.doccano_lines("mine", [GAPS], [record]))
-        assert [line["text"][a:b] for a, b, _ in line["label"]] == lines[: len(labels)]
-        assert [name for *_, name in line["label"]] == labels
     assert "annotations" not in json.loads(tools.label_studio_tasks("mine", [GAPS]))[0]
-    assert "Comments" not in json.loads(tools.doccano_lines("mine", [GAPS]))
 
 
 @pytest.mark.parametrize(
@@ -420,17 +407,14 @@ def test_a_mark_is_in_every_line_that_it_touches(tmp_path, start, end, ranks):
         {"from_name": "description_2", "value": {"text": [" two", "words "]}},
     ]}]}  # fmt: skip
     (tmp_path / "a.json").write_text(json.dumps([task]))
-    (tmp_path / "eve.jsonl").write_text(json.dumps({"run": "mine", "item": "i", "text": text, "Comments": [
-        "semantic 11: no", "semantic 1 : yes: so"], "label": [[start, end, "semantic 1"]]}))  # fmt: skip
-    (studio,), (doccano,) = read(tmp_path / "a.json"), read(tmp_path / "eve.jsonl")
-    assert set(studio.ranks) == set(doccano.ranks) == ranks
+    (studio,) = read(tmp_path / "a.json")
+    assert set(studio.ranks) == ranks
     assert (studio.annotator, studio.pattern, studio.type, studio.description) == (
         "user 7",
         "2",
         "semantic",
         "two words",
     )
-    assert (doccano.annotator, doccano.type, doccano.description) == ("eve", "semantic", "yes: so")
 
 
 def test_label_studios_annotators_have_an_address_or_a_number_and_take_back_what_they_cancel(tmp_path):
@@ -451,11 +435,6 @@ def test_interfaces_offer_as_many_patterns_as_they_have_room_for():
         assert f'<Label value="pattern {n}" background="{colour}" hotkey="{n}"/>' in config
         assert f'name="description_{n}"' in config and f'name="type_{n}"' in config
     assert "pattern 9" not in config and "_9" not in config and "pattern 0" not in config
-    labels = json.loads(tools.doccano_labels())
-    assert [label["text"] for label in labels] == [
-        tools.NOTHING, *(f"{kind} {n}" for kind in ("shallow", "semantic") for n in (1, 2, 3, 4))
-    ]  # fmt: skip
-    assert [label["suffix_key"] for label in labels] == list("012345678")
 
 
 def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():

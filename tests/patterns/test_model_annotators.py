@@ -401,11 +401,11 @@ def test_a_file_that_was_copied_into_the_run_is_scored_once(here, capsys, tmp_pa
     assert "already annotated" in told and "score again" in told and "snakemake" not in told
 
 
-def test_equal_files_of_doccano_are_two_annotators(tmp_path):
-    paths = [tmp_path / name for name in ("ann.jsonl", "bo.jsonl", "ann.csv", "bo.csv", "none.csv")]
+def test_equal_files_are_one(tmp_path):
+    paths = [tmp_path / name for name in ("ann.csv", "bo.csv", "none.csv")]
     for path in paths[:-1]:
         path.write_text("the same")
-    assert score._once(paths) == [*paths[:3], paths[-1]]  # the reader reports the missing file
+    assert score._once(paths) == [paths[0], paths[-1]]  # the reader reports the missing file
 
 
 def test_files_of_no_use_are_refused(here, capsys, tmp_path):

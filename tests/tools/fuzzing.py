@@ -57,12 +57,11 @@ def annotations(path: Path) -> None:
 
 
 def exports(path: Path) -> None:
-    """What Label Studio and doccano export."""
+    """What Label Studio exports."""
     from ff_memories.patterns.readers import tools
     from ff_memories.patterns.readers.records import Problems
 
     tools.read_label_studio(path, "small", Problems())
-    tools.read_doccano(path, "small", Problems())
 
 
 def registry(path: Path) -> None:

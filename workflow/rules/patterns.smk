@@ -105,7 +105,7 @@ rule patterns:
 
 
 rule annotation_sheets:
-    """Write the annotators' sheets: forms for the browser, spreadsheets, tasks for Label Studio and doccano."""
+    """Write the annotators' sheets: forms for the browser, spreadsheets, tasks for Label Studio."""
     input:
         plan=rules.annotation_plan.output.plan,
         triggers=rules.triggers.output.triggers,

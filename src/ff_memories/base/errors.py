@@ -18,6 +18,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
+def with_extra(name: str) -> str:
+    """Return how to install what only some users need: an extra of pyproject.toml."""
+    return f"run pip install -c constraints.txt -e '.[{name}]'"
+
+
 def rebuild_hint(*paths: str | Path) -> str:
     """Return how to restore workflow outputs that are missing or damaged."""
     if all(Path(path).exists() for path in paths):

@@ -1,6 +1,6 @@
 """Find the stop words among tokens (section 5.1), by an installed package's list or by frequency."""
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.types import Types
 
@@ -17,7 +17,7 @@ def _spacy() -> frozenset[str]:
     except ImportError:
         raise UserError(
             "composition.stop_words: spacy is not installed",
-            "pip install -c constraints.txt -e '.[spacy]', or set composition.stop_words: sklearn",
+            f"{with_extra('spacy')}, or set composition.stop_words: sklearn",
         ) from None
     return frozenset(STOP_WORDS)
 

@@ -1,6 +1,6 @@
 """The user's commands, grouped, in order of use. A folder is a command with subcommands.
 
-A module without a group is not for users: DVC calls ``sources``, and ``promote_demo`` replaces the demo's model.
+A module without a group is not for users: DVC calls ``sources``.
 """
 
 GROUPS = {

@@ -2,11 +2,12 @@
 
     ff-memories crate --out demo.crate.zip
 
-The crate follows the profile Provenance Run Crate 0.5. To check it, install roc-validator and run
-``rocrate-validator validate -p provenance-run-crate demo.crate.zip``.
+It needs the extra ``crate``. The crate follows the profile Provenance Run Crate 0.5. To check it, install roc-validator
+and run ``rocrate-validator validate -p provenance-run-crate demo.crate.zip``.
 """
 
 import argparse
+from importlib.util import find_spec
 from pathlib import Path
 
 from ff_memories.workflow import opening
@@ -20,7 +21,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.base.errors import UserError
+    from ff_memories.base.errors import UserError, with_extra
+
+    if find_spec("rocrate") is None:
+        raise UserError("rocrate, which writes crates, is not installed", with_extra("crate"))
     from ff_memories.base.files import atomic_write
     from ff_memories.model.info import read_info
     from ff_memories.workflow import crate, provenance

@@ -10,7 +10,7 @@ import argparse
 from importlib.util import find_spec
 from pathlib import Path
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     if find_spec("transformers") is None:
-        raise UserError("`transformers` is not installed", 'pip install -c constraints.txt -e ".[hf]"')
+        raise UserError("`transformers` is not installed", with_extra("hf"))
     import torch
 
     from ff_memories.model import config_file

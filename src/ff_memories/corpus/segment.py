@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 
 Segmenter = Callable[[list[str]], list[int]]  # tokens of a paragraph -> index of each sentence's first token
 
@@ -76,9 +76,7 @@ def spacy(pipeline: str, folder: Path | None = None, raw: bool = False) -> Segme
         import spacy as library
         from spacy.tokens import Doc
     except ImportError:
-        raise UserError(
-            "corpus.segmenter needs spaCy, which is not installed", "run pip install -c constraints.txt -e '.[spacy]'"
-        ) from None
+        raise UserError("corpus.segmenter needs spaCy, which is not installed", with_extra("spacy")) from None
     if pipeline == "blank":
         nlp = library.blank("en")
         nlp.add_pipe("sentencizer")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import require_file
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 BLANK = "␣"  # how a token's leading blank is shown
 BLANKS = ("Ġ", "▁")  # what tokenizers write for a blank
 _UNREADABLE = "\ufffd"
-_EXTRA = "pip install -c constraints.txt -e '.[hf]'"
 
 # How byte-level tokenizers write bytes: printable ones as themselves, the others by the characters from U+0100 on.
 _PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -172,7 +171,9 @@ class Tokenizer:
         try:
             from tokenizers import Tokenizer as Fast
         except ImportError:
-            raise UserError(f"{path}: reading it needs the extra hf, which is not installed", _EXTRA) from None
+            raise UserError(
+                f"{path}: reading it needs the extra hf, which is not installed", with_extra("hf")
+            ) from None
         try:
             fast = Fast.from_str(text)
         except Exception as error:  # the library raises plain Exception

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 
 # The Python sources of these releases are the same on every platform; constraints.txt pins them.
 PACKAGES = {
@@ -115,7 +115,7 @@ def sources(package: str, version: str) -> list[tuple[str, Path]]:
 
     Raises ``UserError`` if another release, or none, is installed: the text would differ.
     """
-    hint = "install the packages of constraints.txt: make setup"
+    hint = with_extra("demo")
     try:
         dist = metadata.distribution(package)
     except metadata.PackageNotFoundError:

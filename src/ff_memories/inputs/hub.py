@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import require_file
 from ff_memories.base.progress import Progress
 from ff_memories.config import ModelSection, TransformersModel
 from ff_memories.inputs.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests, files_of
 
-EXTRA = "pip install -c constraints.txt -e '.[hf]'"
 SMALL = (CONFIG, TOKENIZER, INDEX, *OTHERS)  # all but the weights
 PLACE = Path("data/hub")
 
@@ -218,7 +217,7 @@ def _library(name: str) -> Any:
         import huggingface_hub.constants
         import huggingface_hub.errors
     except ImportError:
-        raise UserError(f"{name}: the hub needs the extra hf, which is not installed", EXTRA) from None
+        raise UserError(f"{name}: the hub needs the extra hf, which is not installed", with_extra("hf")) from None
     return huggingface_hub
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import atomic_write
 from ff_memories.released.columns import LAYER_COLUMNS
 
@@ -80,7 +80,9 @@ def write(frame: pl.DataFrame, path: str | Path) -> None:
         elif suffix == ".jsonl":
             frame.write_ndjson(partial)
         else:
-            import pandas
-
+            try:
+                import pandas
+            except ImportError:
+                raise UserError(f"{path}: pandas, which writes .pkl, is not installed", with_extra("pickle")) from None
             made = pandas.DataFrame(frame.to_dicts(), columns=frame.columns)
             made.astype({"text": object}).to_pickle(partial)  # older versions of pandas have no string type

@@ -1,4 +1,4 @@
-"""Write an annotation study's sheets: forms for the browser, spreadsheets, tasks for Label Studio and doccano."""
+"""Write an annotation study's sheets: forms for the browser, spreadsheets, tasks for Label Studio."""
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
@@ -28,7 +28,7 @@ def run(
 
     Args:
         sheets: any of patterns.html, distance.html, patterns.csv, distance.csv, label_studio/interface.xml,
-            label_studio/tasks.json, doccano/labels.json, doccano/examples.jsonl
+            label_studio/tasks.json
     """
     text, types, options = store.read(corpus), read_types(dictionary), config.patterns
     items = annotation_plan.items(
@@ -45,8 +45,6 @@ def run(
         "distance.csv": lambda: _distance_sheet(config.run, cases),
         "label_studio/interface.xml": tools.label_studio_config,
         "label_studio/tasks.json": lambda: tools.label_studio_tasks(config.run, items),
-        "doccano/labels.json": tools.doccano_labels,
-        "doccano/examples.jsonl": lambda: tools.doccano_lines(config.run, items),
     }
     for path in sheets:
         name = next((name for name in SHEETS if path.as_posix().endswith(name)), None)

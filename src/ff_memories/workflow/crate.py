@@ -87,7 +87,7 @@ def _software(path: Path = Path("CITATION.cff")) -> dict[str, Any]:
         raise UserError(f"{path}: no such file", "run this command in the project's top folder") from None
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not readable ({error})") from None
-    if missing := {"title", "abstract", "version", "license", "authors"} - about.keys():
+    if missing := {"title", "abstract", "license", "authors"} - about.keys():
         raise UserError(f"{path}: missing key {min(missing)}", "add it; a crate needs it")
     return about
 
@@ -146,7 +146,7 @@ def _workflow(crate: ROCrate, about: dict[str, Any]) -> Any:
     )
     workflow["name"], workflow["version"], workflow["license"] = (
         about["title"],
-        about["version"],
+        version("ff-memories"),
         crate.root_dataset["license"],
     )
     return workflow

@@ -15,7 +15,7 @@ from typing import Any
 
 from ff_memories import config as configs
 from ff_memories.base import gpu_locks
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file
 from ff_memories.claims import summary
@@ -90,9 +90,7 @@ class Run:
             refuse_useless(name, vars(options))
         wants_spacy = self.config.corpus.segmenter.startswith("spacy:") or self.config.composition.stop_words == "spacy"
         if wants_spacy and importlib.util.find_spec("spacy") is None:
-            raise UserError(
-                "the config needs spaCy, which is not installed", "run pip install -c constraints.txt -e '.[spacy]'"
-            )
+            raise UserError("the config needs spaCy, which is not installed", with_extra("spacy"))
 
     def check_inputs(self) -> list[str]:
         """Check inputs before the first job, so no job fails on them hours later.

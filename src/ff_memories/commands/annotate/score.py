@@ -76,10 +76,9 @@ def _once(paths: Iterable[Path]) -> list[Path]:
     """Return the paths without copies of a file: a user scores a file that was already copied into the run."""
     found: dict[tuple[str, bytes], Path] = {}
     for path in paths:
-        named = path.name if path.suffix.lower() == ".jsonl" else path.suffix.lower()  # doccano's name the annotator
         require_file(path)
         try:
-            found.setdefault((named, path.read_bytes()), path)
+            found.setdefault((path.suffix.lower(), path.read_bytes()), path)
         except OSError:  # which the reader reports
             found[str(path), b""] = path
     return list(found.values())

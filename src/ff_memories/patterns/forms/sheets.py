@@ -7,6 +7,4 @@ SHEETS = (
     "distance.csv",
     "label_studio/interface.xml",
     "label_studio/tasks.json",
-    "doccano/labels.json",
-    "doccano/examples.jsonl",
 )

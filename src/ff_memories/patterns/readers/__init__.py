@@ -1,1 +1,1 @@
-"""Read what people annotated: CSV files, Label Studio and doccano exports."""
+"""Read what people annotated: CSV files and Label Studio's exports."""

@@ -22,13 +22,10 @@ def read(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[lis
                     judged += distances
                 case ".json":
                     records += tools.read_label_studio(path, run, problems)
-                case ".jsonl":
-                    records += tools.read_doccano(path, run, problems)
                 case suffix if suffix in PASSED:
                     continue
                 case _:
-                    what, hint = "not an annotation file", "export CSV, Label Studio's JSON or doccano's JSONL"
-                    problems.add(str(path), what, hint)
+                    problems.add(str(path), "not an annotation file", "export CSV, or Label Studio's JSON")
         except OSError as error:
             problems.add(str(path), f"not readable ({error.strerror})", "name existing files")
     check_names([*records, *judged], problems)

@@ -1,15 +1,10 @@
-"""Write tasks for Label Studio and doccano, and read their exports: spans over an item's text, one prefix per line.
+"""Write tasks for Label Studio, and read its exports: spans over an item's text, one prefix per line.
 
-Both tools mark character spans. An item's text has its prefixes as lines, in order of rank. A mark
-in a line says that this prefix has the pattern.
-
-Label Studio has regions `pattern 1` ..., with a type and a description for each. doccano has labels
-`shallow 1`, `semantic 1` ..., with descriptions as comments, `shallow 1: ends with ...`. Its files are named after
-the annotator. In both, `no pattern` says that there is none.
+An item's text has its prefixes as lines, in order of rank. A mark in a line says that this prefix has the pattern.
+Regions are named `pattern 1` ..., with a type and a description for each; `no pattern` says that there is none.
 """
 
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -39,9 +34,6 @@ def _spans(item: Item, record: Pattern) -> list[tuple[int, int]]:
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     return [(starts[r - 1], starts[r - 1] + len(lines[r - 1])) for r in record.ranks]
-
-
-# -- Label Studio ------------------------------------------------------------------------------------------------------
 
 
 def label_studio_config() -> str:
@@ -159,86 +151,6 @@ def _patterns(
         )  # fmt: skip
     if not out:
         problems.add(place, f"{annotator} submitted {data['item']} without a mark", f"mark a pattern or {NOTHING!r}")
-    return out
-
-
-# -- doccano -----------------------------------------------------------------------------------------------------------
-
-
-def doccano_labels() -> str:
-    """Return the span types to import into a doccano sequence-labelling project."""
-    names = [NOTHING, *(f"{kind} {n}" for kind in TYPES for n in range(1, MOST // 2 + 1))]
-    return json.dumps(
-        [
-            {"text": name, "background_color": COLOURS[i % len(COLOURS)], "text_color": "#ffffff"}
-            | ({"suffix_key": str(i)} if i < 10 else {})
-            for i, name in enumerate(names)
-        ],
-        indent=1,
-    ) + "\n"  # fmt: skip
-
-
-def doccano_lines(run: str, items: Iterable[Item], records: Iterable[Pattern] = ()) -> str:
-    """Return examples to import, one per line, with one annotator's records if given."""
-    noted: dict[str, list[Pattern]] = {}
-    for record in records:
-        noted.setdefault(record.item, []).append(record)
-    lines = []
-    for item in items:
-        label, comments, used = [], [], dict.fromkeys(TYPES, 0)
-        for record in noted.get(item.item, ()):
-            if record.type:
-                used[record.type] += 1
-                name = f"{record.type} {used[record.type]}"
-                label += [[a, b, name] for a, b in _spans(item, record)]
-                comments.append(f"{name}: {record.description}")
-            else:
-                label.append([0, len(text_of(item).split("\n")[0]), NOTHING])
-        line = {"text": text_of(item), "label": label, "run": run, "item": item.item}
-        lines.append(json.dumps(line | ({"Comments": comments} if comments else {}), ensure_ascii=False))
-    return "\n".join(lines) + "\n"
-
-
-def read_doccano(path: str | Path, run: str, problems: Problems) -> list[Pattern]:
-    """Read a user's JSONL export from doccano. Examples without labels are not annotated."""
-    require_file(path)
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError:
-        problems.add(str(path), "not UTF-8", "export it again as JSONL")
-        return []
-    if not any(line.strip() for line in lines):
-        problems.add(str(path), "the file is empty", "export it again, or remove the file")
-        return []
-    out = []
-    for row, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{path}, row {row}"
-        try:
-            example = json.loads(line)
-            spans = [tuple(span) for span in example.get("label", example.get("labels"))]
-            comments = [str(c) for c in example.get("Comments", example.get("comments", []))]
-            if not _of_run(place, example, run, problems):
-                return []
-            item, text = example["item"], example["text"]
-            held: dict[str, set[int]] = {}
-            for start, end, name in spans:
-                if not isinstance(name, str):
-                    raise TypeError(f"a label that is not text: {name!r}")
-                held.setdefault(name, set()).update(range(_line(text, start), _line(text, max(start, end - 1)) + 1))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.add(place, f"not a line of doccano's JSONL ({error!r})", "export sequence labelling as JSONL")
-            continue
-        name = Path(path).stem
-        for label, ranks in sorted(held.items()):
-            kind = label.partition(" ")[0]
-            if label == NOTHING:
-                out.append(Pattern(place, str(path), name, item))
-                continue
-            said = next((c.partition(":")[2].strip() for c in comments if re.match(rf"{re.escape(label)}\s*:", c)), "")
-            where = f"{place}, {label}"
-            out.append(Pattern(where, str(path), name, item, label, kind, said, tuple(sorted(ranks))))
     return out
 
 
