@@ -1,12 +1,16 @@
-"""How to cite the project: CITATION.cff agrees with pyproject.toml and names the paper."""
+"""What the project says of itself: CITATION.cff agrees with pyproject.toml, and what is not installed is named."""
 
+import sys
 import tomllib
 
+import polars as pl
 import pytest
 import yaml
+from refusing import says
 from running import ROOT
 
 from ff_memories.base.errors import UserError
+from ff_memories.released import data_frames
 from ff_memories.workflow import crate
 
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
@@ -41,3 +45,13 @@ def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch, text, said
         (tmp_path / "CITATION.cff").write_text(text)
     with pytest.raises(UserError, match=said):
         crate.build({}, None, "surrogate")
+
+
+def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        UserError, match=r"pandas, which writes .pkl, is not installed\n  fix: run pip .*'\.\[pickle\]'"
+    ):
+        data_frames.write(pl.DataFrame({"text": ["a"]}), tmp_path / "x.pkl")
+    monkeypatch.setattr("ff_memories.commands.crate.find_spec", lambda name: None)
+    assert "'.[crate]'" in says(capsys, "crate", "--out", tmp_path / "c.zip")
