@@ -4,7 +4,7 @@
 a step cannot depend on a key that Snakemake and DVC do not watch.
 """
 
-from ff_memories.config.corpus import Corpus
+from ff_memories.config.corpus import CorpusSection
 from ff_memories.config.model import FairseqModel, ModelSection, TransformersModel
 from ff_memories.config.reading import load, parse, read_yaml, yaml_of
 from ff_memories.config.section import about, keys_of
@@ -13,6 +13,6 @@ from ff_memories.config.shown import FigureOptions
 from ff_memories.config.whole import FIDELITY, RELEASED_ONLY, Config, usual
 
 __all__ = [
-    "FIDELITY", "RELEASED_ONLY", "Config", "Corpus", "FairseqModel", "FigureOptions", "ModelSection", "Settings",
+    "FIDELITY", "RELEASED_ONLY", "Config", "CorpusSection", "FairseqModel", "FigureOptions", "ModelSection", "Settings",
     "TransformersModel", "about", "keys_of", "load", "parse", "read_yaml", "usual", "yaml_of",
 ]  # fmt: skip

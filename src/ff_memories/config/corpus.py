@@ -14,7 +14,7 @@ class TextFiles(Section):
     max_sentences: int | None = Field(None, ge=1, description="use only this many sentences, from the start; null: all")
 
 
-class Corpus(Section):
+class CorpusSection(Section):
     """The text: where it comes from and how to split it into sentences and tokens."""
 
     source: str | None = Field(

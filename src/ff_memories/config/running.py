@@ -21,7 +21,7 @@ class Sources(Section):
     )
 
 
-class Execution(Section):
+class ExecutionSection(Section):
     """Resources. These keys change no result beyond near-ties, and changing them reruns nothing."""
 
     device: Stated[Literal["auto", "cpu", "cuda"]] = Field(

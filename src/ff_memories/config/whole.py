@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from ff_memories.config.corpus import Corpus
+from ff_memories.config.corpus import CorpusSection
 from ff_memories.config.experiments import Composition, Mutations, Patterns, Triggers, Values
 from ff_memories.config.model import AnyModel
-from ff_memories.config.running import Execution, Extraction, Sensitivity, Sources
+from ff_memories.config.running import ExecutionSection, Extraction, Sensitivity, Sources
 from ff_memories.config.section import STATED, Section, Stated, keys_of
 from ff_memories.config.shown import FigureOptions, Gallery
 
@@ -56,9 +56,9 @@ class Config(Section):
         description="how to set every key that is `auto`: paper (as the paper describes) | released (as the authors' "
         "released code does)",
     )
-    corpus: Corpus
+    corpus: CorpusSection
     model: AnyModel
-    execution: Stated[Execution] = Execution()
+    execution: Stated[ExecutionSection] = ExecutionSection()
     extraction: Stated[Extraction] = Extraction()
     triggers: Stated[Triggers] = Triggers()
     mutations: Stated[Mutations] = Mutations()

@@ -18,7 +18,7 @@ _PLACE = re.compile(r"(Figure|Table) (\d+)")
 
 
 @dataclass(frozen=True)
-class Section:
+class PaperSection:
     """One section: its number in the paper, our title and question, and its tables."""
 
     number: str
@@ -34,15 +34,15 @@ class Section:
 
 
 SECTIONS = (
-    Section("3.2", "Keys and their triggers",
+    PaperSection("3.2", "Keys and their triggers",
             "Do keys respond to patterns that people recognise? To which part of a prefix?",
             ("table1", "table3")),
-    Section("4", "Values and their predictions",
+    PaperSection("4", "Values and their predictions",
             "Does a value, read as a distribution over the vocabulary, predict the token after its key's triggers?",
             ("table2",)),
-    Section("5.1", "Memories within a layer",
+    PaperSection("5.1", "Memories within a layer",
             "Is a layer's prediction made by a single memory or by many?"),
-    Section("5.2", "Predictions across layers",
+    PaperSection("5.2", "Predictions across layers",
             "When does the residual stream settle on the model's output?"),
 )  # fmt: skip
 PROXY = "labelled by an automatic proxy"

@@ -188,7 +188,7 @@ def _headline(specification: str) -> str | None:
 
 
 def _section(
-    section: outline.Section, parts: Mapping[str, dict[str, Any]], rows: Sequence[dict[str, Any]],
+    section: outline.PaperSection, parts: Mapping[str, dict[str, Any]], rows: Sequence[dict[str, Any]],
     figures: Mapping[str, str], choices: dict[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     shown = [parts[name] for name in section.parts if name in parts]

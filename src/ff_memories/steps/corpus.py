@@ -7,7 +7,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
-from ff_memories.config import Corpus, Settings
+from ff_memories.config import CorpusSection, Settings
 from ff_memories.corpus import cuts as recorded
 from ff_memories.corpus import moses, store, text
 from ff_memories.corpus.segment import Segmenter, segmenter
@@ -61,7 +61,7 @@ def run(
     tables.write(pl.concat(frames), sentences)
 
 
-def _segmenters(keys: Corpus, split_files: dict[str, list[Path]], cuts: list[Path]) -> list[Segmenter]:
+def _segmenters(keys: CorpusSection, split_files: dict[str, list[Path]], cuts: list[Path]) -> list[Segmenter]:
     """Return each split's segmenter, which cuts now or replays recorded cuts."""
     if not cuts:
         return [segmenter(keys.segmenter, raw=keys.tokenizer == "model")] * 2
@@ -77,7 +77,7 @@ def _digest(files: list[Path]) -> str:
     return text.sha256(files)
 
 
-def _changed(keys: Corpus, files: list[Path], found: str) -> str:
+def _changed(keys: CorpusSection, files: list[Path], found: str) -> str:
     names = ", ".join(map(str, files))
     what = f"{names}: their joint SHA-256 is {found}, but corpus.sha256 in the config is {keys.sha256}"
     if keys.source == "docstrings":
