@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.options import threads, whole
-from ff_memories.base.parameters import Execution
+from ff_memories.base.parameters import Execution, Tables
 
 STEPS = Path(__file__).parent / "steps"
 PARSING = threading.Lock()  # Snakemake starts jobs in threads; two that parse at once fail at times (CPython #106905)
@@ -51,6 +51,7 @@ KINDS = {
     "Input": Kind(Path, None, "{input.NAME:q}", "file to read"),
     "Inputs": Kind(Path, "+", "{input.NAME:q}", "files to read"),
     "AnyInputs": Kind(Path, "*", "{input.NAME:q}", "zero or more files to read"),
+    "Tables": Kind(Path, "*", "{input.NAME:q}", "tables to read"),
     "Output": Kind(Path, None, "{output.NAME:q}", "file to write"),
     "Outputs": Kind(Path, "+", "{output.NAME:q}", "files to write"),
     "Wildcard": Kind(str, None, "{wildcards.NAME}"),
@@ -128,6 +129,7 @@ class Step:
         """Call the step's ``run`` with the parsed arguments."""
         given = {p.name: getattr(args, p.name) for p in self.parameters if p.type != "Execution"}
         given |= {p.name: execution(args) for p in self.parameters if p.type == "Execution"}
+        given |= {p.name: Tables.of(given[p.name]) for p in self.parameters if p.type == "Tables"}
         return run(**given)
 
 

@@ -204,7 +204,7 @@ def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_flips():
 def test_the_report_has_the_section_only_where_choices_were_measured(tmp_path):
     tables.write(TABLE, tmp_path / "sensitivity.parquet")
     without = made_report(tmp_path)[1].read_text()
-    code, path = made_report(tmp_path, more=["--sensitivity", f"{tmp_path}/sensitivity.parquet"])
+    code, path = made_report(tmp_path, beside=[f"{tmp_path}/sensitivity.parquet"])
     html = path.read_text()
     assert code == 0 and 'id="choices"' not in without and 'id="choices"' in html and not Tags(html).open
     assert "2 alternative choices, one at a time. 2 of them move" in html and "values.projection: flat" in html

@@ -224,7 +224,7 @@ def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):
     schema = tables.TABLES["baselines"]
     tables.write(pl.DataFrame([row, other], schema=schema.columns), tmp_path / "baselines.parquet")
     judged = claims_table(K1="holds").with_columns(**known(baseline={"K1": 0.1}, p={"K1": 0.01}, p_holm={"K1": 0.03}))
-    html = made_report(tmp_path, judged=judged, more=["--baselines", f"{tmp_path}/baselines.parquet"])[1].read_text()
+    html = made_report(tmp_path, judged=judged, beside=[f"{tmp_path}/baselines.parquet"])[1].read_text()
     assert (
         "10 points (5 to 15) over 5 seeds; the claim holds in 4" in html
         and "This model, on the untrained models&#39; text sample" in html

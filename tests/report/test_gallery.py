@@ -22,7 +22,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.memories import promoted
 from ff_memories.model.decoder import Decoder
-from ff_memories.report.gallery import parts, postings, site
+from ff_memories.report.gallery import TABLES, parts, postings, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.text import number, shown
 from ff_memories.report.gallery.words import fold, order, term_parts, word_parts
@@ -282,12 +282,10 @@ def arguments(results, **other):
         ),
         "info": results / "model" / "info.json", "corpus": results / "corpus" / "corpus.safetensors",
         "dictionary": results.parent.parent / "dict.txt",
-        **{name: at(name) for name in
-           ("triggers", "values", "mutations", "annotations", "sentences", "promoted", "demoted", "firing", "levels",
-            "histogram", "samples", "similar")},
-        "labels": at("pattern_labels"),
     }  # fmt: skip
-    return ["gallery", *(str(x) for k, v in (given | other).items() for x in (f"--{k}", v))]
+    read = {name: at(name) for name in TABLES} | {name: other.pop(name) for name in {*other} & {*TABLES}}
+    options = (str(x) for k, v in (given | other).items() for x in (f"--{k}", v))
+    return ["gallery", *options, "--tables", *map(str, read.values())]
 
 
 KEPT = {"top": 5, "per_sentence": "best", "positions": "inner", "duplicates": "keep"}

@@ -13,7 +13,7 @@ from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.latex_table import to_latex
 from ff_memories.claims.register import register
 from ff_memories.claims.verdicts import verdicts
-from ff_memories.report import table1, table2
+from ff_memories.report.excerpts import table1, table2
 
 SIGNS = r"\ { } $ & # % _ ^ ~ < > | \" - -- ` ' [ ] *"
 DOCUMENT = r"""\documentclass{article}

@@ -34,8 +34,8 @@ from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.claims.register import register
 from ff_memories.figures.other_types import SAID
 from ff_memories.figures.registry import FIGURES
-from ff_memories.report import table1, table2, table3
 from ff_memories.report.cost import costs
+from ff_memories.report.excerpts import EXCERPTS, table1, table2, table3
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST
 from ff_memories.report.rendering import render
@@ -339,25 +339,19 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
             "annotations": ANNOTATIONS, "pattern_labels": LABELS}  # fmt: skip
     for name, held in made.items():
         tables.write(held, tmp_path / f"{name}.parquet")
-    shared = [f"--triggers={tmp_path}/triggers.parquet", f"--info={tmp_path}/info.json",
+    shared = [f"--info={tmp_path}/info.json",
               f"--dictionary={tmp_path}/dict.txt", f"--corpus={tmp_path}/corpus.safetensors"]  # fmt: skip
-    own = {
-        "table1": [
-            "--annotations",
-            f"{tmp_path}/annotations.parquet",
-            "--labels",
-            f"{tmp_path}/pattern_labels.parquet",
-        ],
-        "table2": ["--config", json.dumps({"values": CONFIG["values"]}), "--values", f"{tmp_path}/values.parquet"],
-    }
+    config = json.dumps({"values": CONFIG["values"], "patterns": CONFIG["patterns"]})
 
     def step(name, sentences="sentences"):
+        files = (sentences, *(table for table in EXCERPTS[name].tables if table != "sentences"))
         out = (f"--{suffix}={tmp_path}/{name}.{suffix}" for suffix in ("html", "csv", "tex"))
+        read = ["--tables", *(f"{tmp_path}/{file}.parquet" for file in files)]
         with pytest.raises(SystemExit) as end:
-            cli.main([name, *own[name], *shared, f"--sentences={tmp_path}/{sentences}.parquet", *out])
+            cli.main(["table", "--table", name, "--config", config, *read, *shared, *out])
         return end.value.code
 
-    for name in own:
+    for name in EXCERPTS:
         files = [f"{name}.{suffix}" for suffix in ("html", "csv", "tex")]
         assert step(name) == 0
         once = [(tmp_path / file).read_bytes() for file in files]

@@ -113,7 +113,7 @@ def claims_table(scope="surrogate", measured=0.25, **verdicts):
     return tables.conform(pl.DataFrame(rows, schema=tables.TABLES["claims"].columns), tables.TABLES["claims"])
 
 
-def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=(), judged=None, card=None):
+def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=(), judged=None, card=None, beside=()):
     info = {"scope": info_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
             "final_norm": False, "max_positions": 64, "heads": 2,
             "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
@@ -128,8 +128,8 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
     (folder / "table1.html").write_text(render("table1.html.j2", rows=[], scope=scope))
     with pytest.raises(SystemExit) as end:
         cli.main(["report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
-                  "--claims", f"{folder}/claims.parquet", "--counts", f"{folder}/counts.parquet",
-                  "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--table1", f"{folder}/table1.html",
+                  "--tables", f"{folder}/claims.parquet", f"{folder}/counts.parquet", *beside,
+                  "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--excerpts", f"{folder}/table1.html",
                   "--html", f"{folder}/report/report.html",
                   "--summary", f"{folder}/summary.md", *more])  # fmt: skip
     return end.value.code, folder / "report/report.html"

@@ -101,7 +101,9 @@ def test_what_a_step_reads_and_writes_is_what_its_rule_names(monkeypatch):
     for rule, step in declared_rules():
         read = {name for name, _ in rule.input._allitems() if name}
         written = {name for name, _ in rule.output._allitems() if name}
-        assert read - ORDER_ONLY.get(rule.name, set()) == named(step, "Input", "Inputs", "AnyInputs"), rule.name
+        assert read - ORDER_ONLY.get(rule.name, set()) == named(step, "Input", "Inputs", "AnyInputs", "Tables"), (
+            rule.name
+        )
         if step.name == "figure":  # its option is the path without suffix
             assert written == {"pdf", "svg", "png", "spec", "data"}
         else:

@@ -170,6 +170,6 @@ def test_a_crate_is_a_valid_provenance_run_crate(here, tmp_path):
 
 @pytest.mark.long
 def test_a_steps_log_begins_with_its_machine(here):
-    command("snakemake", "--cores", "1", "--forcerun", "table1", "--allowed-rules", "table1", "--",
+    command("snakemake", "--cores", "1", "--forcerun", "table", "--allowed-rules", "table", "--",
             "results/planted/report/table1.csv", cwd=here)  # fmt: skip
     assert (here / "results/planted/logs/table1.log").read_text().startswith("machine: [[")

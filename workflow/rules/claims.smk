@@ -4,7 +4,7 @@
 rule claims:
     """Judge every claim of the paper, with the value measured here and a verdict."""
     input:
-        tables=[run_.table(name) for name in CLAIM_TABLES],
+        tables=run_.tables(*CLAIM_TABLES),
         counts=[run_.path("counts", f"{name}.parquet") for name in COUNTED],
         baselines=rules.baselines.output.baselines,
         info=rules.model.output.info,

@@ -7,6 +7,8 @@ from ff_memories.base.progress import share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.patterns.forms.sheets import SHEETS
+from ff_memories.report.excerpts import EXCERPTS
+from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.at_work import heed_dvc, take_over
 from ff_memories.workflow.lacking import said, when_nothing_is_done
 from ff_memories.workflow.processes import STARTED_BY

@@ -4,7 +4,7 @@
 rule figure:
     """Draw one figure, as PDF, SVG and PNG, with its specification and its data."""
     input:
-        tables=lambda wildcards: [run_.table(t) for t in DRAWN[wildcards.figure].tables],
+        tables=lambda wildcards: run_.tables(*DRAWN[wildcards.figure].tables),
         info=rules.model.output.info,
     output:
         **{

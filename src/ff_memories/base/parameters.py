@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ff_memories.base.errors import UserError
+
 Input = Path  # a file that the rule reads
 Inputs = list[Path]  # files that the rule reads, at least one
 AnyInputs = list[Path]  # files that the rule reads; there may be none
@@ -14,6 +16,18 @@ Shard = str  # "1-of-4": Snakemake's item of a scatter
 Param = str
 Params = list[str]  # there may be none
 Threads = int
+
+
+class Tables(dict[str, Path]):
+    """Tables that the rule reads, {name: file}; files are named after their tables. There may be none."""
+
+    @classmethod
+    def of(cls, files: list[Path]) -> "Tables":
+        """Return files by the tables that they are named after."""
+        return cls((file.stem, file) for file in files)
+
+    def __missing__(self, name: str) -> Path:
+        raise UserError(f"the table {name} is missing", f"add {name}.parquet to --tables")
 
 
 @dataclass(frozen=True)

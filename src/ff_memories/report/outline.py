@@ -46,11 +46,6 @@ SECTIONS = (
             "When does the residual stream settle on the model's output?"),
 )  # fmt: skip
 PROXY = "labelled by an automatic proxy"
-TABLES = {
-    "table1": "keys with clear patterns, and example triggers",
-    "table2": "the values that predict with the highest probability",
-    "table3": "one key and all its patterns",
-}
 
 
 def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:

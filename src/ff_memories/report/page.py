@@ -23,6 +23,7 @@ from ff_memories.model.scope import ABOUT, TITLES
 from ff_memories.report import interactive, outline
 from ff_memories.report.annotation import annotation_section
 from ff_memories.report.answers import answer, five, in_short, named
+from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.markdown import markdown
 from ff_memories.report.methods import methods
 from ff_memories.report.rendering import render
@@ -168,7 +169,7 @@ def _parts(
     """Return what the template shows of each figure and table."""
     parts = {name: _figure(name, svg, figures_at, config.values.target, active) for name, svg in figures.items()}
     parts |= {
-        name: {"title": f"{name.replace('table', 'Table ')}: {outline.TABLES[name]}", "table": Markup(html)}
+        name: {"title": f"{name.replace('table', 'Table ')}: {EXCERPTS[name].title}", "table": Markup(html)}
         for name, html in tables.items()
     }
     for name, part in parts.items():

@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
-from ff_memories.base.parameters import Input, Inputs, Param, Wildcard
+from ff_memories.base.parameters import Input, Param, Tables, Wildcard
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import from_info
 from ff_memories.figures.registry import DRAWN
 
 
-def run(figure: Wildcard, config: Settings, info: Input, tables: Inputs, out: Param) -> None:
+def run(figure: Wildcard, config: Settings, info: Input, tables: Tables, out: Param) -> None:
     """Draw a figure in all formats.
 
     Args:
@@ -31,10 +31,7 @@ def run(figure: Wildcard, config: Settings, info: Input, tables: Inputs, out: Pa
     options = config.figures.get(figure, FigureOptions()) if "figures" in vars(config) else FigureOptions()
     target = config.values.target if "values" in vars(config) else "next"
     context = from_info(figure, info, options, target)
-    paths = {schemas.name_of(path): path for path in tables}
-    if missing := [name for name in entry.tables if name not in paths]:
-        raise UserError(f"{figure} needs the tables {', '.join(entry.tables)}", f"add {missing[0]}.parquet to --tables")
-    frame = draw.data({name: schemas.read(paths[name]) for name in entry.tables}, config, context)
+    frame = draw.data({name: schemas.read(tables[name]) for name in entry.tables}, config, context)
     made = render.files(draw.chart(frame, context), figure)
     write(made | {".csv": frame.write_csv().encode()}, out)
 

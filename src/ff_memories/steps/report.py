@@ -4,29 +4,24 @@ import json
 import os
 from pathlib import Path
 
-from ff_memories import tables
+from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
-from ff_memories.base.parameters import AnyInputs, Input, Output, Param
+from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
 from ff_memories.config import Settings
 from ff_memories.figures.registry import DRAWN
 from ff_memories.model.info import read_info
+from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.page import report
 
 
 def run(
     config: Settings,
     info: Input,
-    claims: Input,
-    counts: Input,
+    tables: Tables,
     figures: AnyInputs,
     specs: AnyInputs,
-    table1: Input | None,
-    table2: Input | None,
-    table3: Input | None,
-    scores: Input | None,
-    sensitivity: AnyInputs,
-    baselines: Input | None,
+    excerpts: AnyInputs,
     perplexity: Input | None,
     configfile: Param | None,
     html: Output,
@@ -35,20 +30,18 @@ def run(
     """Write the page, and its answers and verdicts as Markdown.
 
     Args:
+        tables: claims and counts; annotation_scores, baselines and sensitivity, if the run made them
         figures: figure2.svg ... figure11.svg
         specs: figure2.vl.json ...: specifications of the figures to make interactive
-        table1: Table 1 as an HTML fragment
-        table2: Table 2 as an HTML fragment
-        table3: Table 3 as an HTML fragment
-        scores: the table annotation_scores
-        sensitivity: the table sensitivity, if the run measured it
-        baselines: the table baselines
+        excerpts: table1.html ... table3.html: HTML fragments
         perplexity: perplexity.json, with the model's perplexity on the validation text
         configfile: the run's config file, named in the commands that rerun a part
         html: file to write: report.html
         summary: file to write: summary.md
     """
-    described, judged = read_info(info), tables.read(claims)
+    described, claims = read_info(info), tables["claims"]
+    judged, counts = schemas.read(claims), schemas.read(tables["counts"])
+    more = {name: schemas.read(path) for name, path in tables.items() if path not in (claims, tables["counts"])}
     if perplexity is not None:
         described = {**described, "perplexity": _perplexity(perplexity)}
     if set(judged["scope"]) - {described["scope"]}:
@@ -57,9 +50,9 @@ def run(
     for name, path in drawn.items():
         if name not in DRAWN or path.suffix != ".svg":
             raise UserError(f"{path}: not a figure of this package", "give figure2.svg to figure11.svg")
-    fragments = {
-        name: path for name, path in (("table1", table1), ("table2", table2), ("table3", table3)) if path is not None
-    }
+    fragments = {path.stem: path for path in excerpts}
+    if strange := fragments.keys() - EXCERPTS.keys():
+        raise UserError(f"{fragments[min(strange)]}: not a table of this package", "give table1.html to table3.html")
     folders = {str(path.parent) for path in drawn.values()} or {"."}
     if len(folders) > 1:
         raise UserError(f"--figures: the files must be in one folder, found {', '.join(sorted(folders))}")
@@ -67,18 +60,18 @@ def run(
     try:
         made = report(
             judged,
-            tables.read(counts),
+            counts,
             svgs,
             {name: _text(path) for name, path in fragments.items()},
             config,
             described,
             {name: _target(path) for name, path in {**drawn, **fragments, "claims": claims}.items()},
             Path(os.path.relpath(folders.pop(), html.parent)).as_posix(),
-            tables.read(sensitivity[0]) if sensitivity else None,
-            tables.read(scores) if scores else None,
+            more.get("sensitivity"),
+            more.get("annotation_scores"),
             {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
             configfile and _target(Path(configfile)),
-            tables.read(baselines) if baselines else None,
+            more.get("baselines"),
         )
     except ValueError as error:
         raise UserError(f"--figures, --specs: {error}", "remove the figure and run snakemake again") from None

@@ -189,6 +189,9 @@ class Run:
     def table(self, name: str) -> str:
         return self.path("tables", f"{name}.parquet")
 
+    def tables(self, *names: str) -> list[str]:
+        return [self.table(name) for name in names]
+
     @property
     def sampling(self) -> tuple[str, ...]:
         """The sections that say which memories the run looks at; none where it looks at all."""
@@ -385,11 +388,11 @@ class Run:
                 watched.add("fidelity")
         return sorted(watched)
 
-    def code(self, step: str, keys: tuple[str, ...], files: Iterable[str], figure: str | None) -> str:
+    def code(self, step: str, keys: tuple[str, ...], files: Iterable[str], shown: str | None) -> str:
         """Return the digest of what a job's code means for this run; ``files``: what the job reads and writes."""
         folder = None if self.pinned_on_hub else self.model_folder
         sections = {key.partition(".")[0] for key in keys}
-        return reached.digest(step, rows.rows(step, self.config, sections, files, folder, figure))
+        return reached.digest(step, rows.rows(step, self.config, sections, files, folder, shown))
 
 
 @dataclass
@@ -403,8 +406,8 @@ class Code:
 
     def __call__(self, wildcards: Any) -> str:
         files = (*self.rule.expand_input(wildcards)[0], *self.rule.expand_output(wildcards)[0])
-        figure = wildcards.figure if self.step == "figure" else None
-        return self.run.code(self.step, self.keys(wildcards), map(str, files), figure)
+        shown = getattr(wildcards, self.step) if self.step in rows.OF_SHOWN else None
+        return self.run.code(self.step, self.keys(wildcards), map(str, files), shown)
 
 
 def refuse_odd_paths(*paths: str) -> None:

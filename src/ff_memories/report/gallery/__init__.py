@@ -3,3 +3,9 @@
 It consists of parts that the page loads on demand: one index per layer, shards of keys with their triggers, and
 an index of words. ``docs/gallery.md`` describes its addresses and the layout of its parts.
 """
+
+# what it is made from besides text; light to import, since workflows read it
+TABLES = (
+    "triggers", "values", "mutations", "annotations", "pattern_labels", "sentences", "promoted", "demoted", "firing",
+    "levels", "histogram", "samples", "similar",
+)  # fmt: skip

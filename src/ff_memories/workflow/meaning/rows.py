@@ -13,7 +13,11 @@ FAMILIES = "ff_memories.model.families:FAMILIES"
 TRANSFORMERS = "ff_memories.model.transformer"
 REGISTRY = "inputs/registry.toml"
 CLAIMS = "claims/claims.toml"
-OF_FIGURES = f"{FIGURES}:*"
+# what steps that show one thing, named by a wildcard, use of it
+OF_SHOWN = {
+    "figure": (f"{FIGURES}:*",),
+    "table": ("ff_memories.steps.table:FILES", "ff_memories.report.excerpts:EXCERPTS"),
+}
 # steps that read some claims, each by its check; all others that read claims read all
 CLAIMS_OF = {
     "agreeing": {"composition.agreeing_short_prefixes"},
@@ -23,7 +27,7 @@ CLAIMS_OF = {
 
 def rows(
     step: str, config: Config, sections: Collection[str], files: Iterable[str], folder: str | None,
-    figure: str | None = None,
+    shown: str | None = None,
 ) -> UsedRows:  # fmt: skip
     """Return the rows that a job uses.
 
@@ -32,7 +36,7 @@ def rows(
         sections: the config's sections that it is given.
         files: what it reads and writes; tables have their rows' names.
         folder: the folder of a model of `transformers`, if the run has one on this machine.
-        figure: the figure that it draws, if it draws one.
+        shown: the figure or table that it shows, if it shows one.
     """
     out: dict[str, frozenset[str]] = {
         CONFIG: frozenset(sections),
@@ -46,8 +50,8 @@ def rows(
         out[FAMILIES] = frozenset(_model_types(Path(folder, "config.json")))
     if step in CLAIMS_OF:
         out[CLAIMS] = frozenset(CLAIMS_OF[step])
-    if figure is not None:
-        out[OF_FIGURES] = frozenset({figure})
+    if shown is not None:
+        out |= dict.fromkeys(OF_SHOWN[step], frozenset({shown}))
     return out
 
 

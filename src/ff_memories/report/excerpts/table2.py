@@ -11,9 +11,12 @@ from ff_memories.base.escaping import csv_text
 from ff_memories.base.latex import latex, opened
 from ff_memories.claims.measures import predictive_values
 from ff_memories.figures.other_types import SAID, other
+from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
+from ff_memories.report.excerpts.given import Given, Made
+from ff_memories.report.excerpts.table1 import key_cells, key_columns, name_latex
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.table1 import key_cells, key_columns, name_latex
+from ff_memories.report.rendering import render
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,16 @@ class Row:
     def name(self) -> str:
         """Return the value as readers see it (``base.memories``)."""
         return memories.shown(self.key, self.neurons)
+
+
+def files(given: Given) -> Made:
+    """Return the table in all formats; all of its values are in the CSV alone."""
+    values, target, scope = given.tables["values"], given.config.values.target, given.info["scope"]
+    types = other_types(values)
+    found = table2(values, given.tables["triggers"], given.texts, target, neurons=neurons_of(given.info))
+    shown, said, shares = found[: given.rows], types and SAID[types], agreement(values)
+    html = render("table2.html.j2", rows=shown, scope=scope, target=target, other=said, agreement=shares)
+    return html, to_csv(found, scope, types), to_latex(shown, scope, types)
 
 
 def table2(

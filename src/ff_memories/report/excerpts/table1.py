@@ -10,8 +10,11 @@ from ff_memories.base import memories
 from ff_memories.base.annotators import TYPES, marks, preferred
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
+from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
+from ff_memories.report.excerpts.given import Given, Made
 from ff_memories.report.passages import Passage, Texts
+from ff_memories.report.rendering import render
 
 PREFIXES = 3
 
@@ -67,6 +70,15 @@ def said(annotator: str) -> str:
 def not_by_people(mark: str, columns: int) -> list[str]:
     """Return the LaTeX table row that names the annotator if the patterns were not found by people."""
     return [f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{not labelled by people: {mark}}}}} \\\\"] if mark else []
+
+
+def files(given: Given) -> Made:
+    """Return the table in all formats."""
+    held, info = given.tables, given.info
+    keys = neurons_of(info)
+    rows = table1(held["annotations"], held["pattern_labels"], held["triggers"], given.texts, info["layers"], keys)
+    scope = info["scope"]
+    return render("table1.html.j2", rows=rows, scope=scope), to_csv(rows, scope), to_latex(rows, scope)
 
 
 def table1(

@@ -8,9 +8,12 @@ from ff_memories.base import memories
 from ff_memories.base.annotators import TYPES, preferred
 from ff_memories.base.escaping import csv_text, escape_invisible
 from ff_memories.base.latex import latex, opened
+from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
+from ff_memories.report.excerpts.given import Given, Made
+from ff_memories.report.excerpts.table1 import key_cells, key_columns, not_by_people, said
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.report.table1 import key_cells, key_columns, not_by_people, said
+from ff_memories.report.rendering import render
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ class AnnotatedKey:
     def mark(self) -> str:
         """Return the mark of a pattern that no person found, or nothing."""
         return said(self.annotator)
+
+
+def files(given: Given) -> Made:
+    """Return the table in all formats."""
+    held, top, scope = given.tables, given.config.patterns.top, given.info["scope"]
+    found = annotated_key(held["annotations"], held["triggers"], given.texts, top, neurons_of(given.info))
+    return render("table3.html.j2", found=found, scope=scope), to_csv(found, scope), to_latex(found, scope)
 
 
 def annotated_key(
