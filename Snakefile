@@ -48,6 +48,7 @@ rule all:
 
 
 name_inputs(workflow.rules)
+name_environment(workflow.rules)
 find_producers_by_path(workflow.rules)
 
 

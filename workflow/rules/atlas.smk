@@ -15,8 +15,6 @@ rule atlas:
         page="results/atlas/atlas.html",
     log:
         "results/atlas.log",
-    conda:
-        "../envs/environment.yaml"
     params:
         runs=[f"results/{run}" for run in DEMOS],
     shell:

@@ -27,8 +27,6 @@ rule baseline_model:
         run_.path("logs", "baseline_model", "{model}.tsv")
     wildcard_constraints:
         model="|".join(MODELS),
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),
@@ -68,8 +66,6 @@ rule baselines:
         run_.path("logs", "baselines.log"),
     benchmark:
         run_.path("logs", "baselines.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step(
             "baselines", "seed", "mutations", "composition", "values", "extraction"

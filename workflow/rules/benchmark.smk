@@ -9,8 +9,6 @@ rule benchmark:
         page=run_.path("report", "benchmark.md"),
     log:
         run_.path("logs", "benchmark.log"),
-    conda:
-        "../envs/environment.yaml"
     threads: 64  # or as many as the machine has
     resources:
         gpu=1,

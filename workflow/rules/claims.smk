@@ -19,8 +19,6 @@ rule claims:
         run_.path("logs", "claims.log"),
     benchmark:
         run_.path("logs", "claims.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step(
             "claims", "seed", "mutations", "composition", "values", "extraction"

@@ -17,6 +17,7 @@ from ff_memories.workflow.stages import only_read
 from ff_memories.workflow.run import (
     Run,
     find_producers_by_path,
+    name_environment,
     name_inputs,
     use_tools_of_this_environment,
 )

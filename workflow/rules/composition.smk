@@ -19,8 +19,6 @@ rule composition:
         run_.path("logs", "composition.log"),
     benchmark:
         run_.path("logs", "composition.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),
@@ -42,8 +40,6 @@ rule agreeing:
         run_.path("logs", "agreeing.log"),
     benchmark:
         run_.path("logs", "agreeing.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("agreeing", "composition"),
     shell:

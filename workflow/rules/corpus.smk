@@ -12,8 +12,6 @@ rule docstrings:
         run_.path("logs", "docstrings.log"),
     benchmark:
         run_.path("logs", "docstrings.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: 4
     params:
         **run_.step("docstrings"),
@@ -33,8 +31,6 @@ rule cut_shard:
         run_.path("logs", "cut_shard/{scatteritem}.log"),
     benchmark:
         run_.path("logs", "cut_shard/{scatteritem}.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step(
             "cut_shard",
@@ -75,8 +71,6 @@ rule corpus:
         run_.path("logs", "corpus.log"),
     benchmark:
         run_.path("logs", "corpus.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("corpus", "corpus"),
     shell:

@@ -29,8 +29,6 @@ rule figure:
         run_.path("logs", "{figure}.tsv")
     wildcard_constraints:
         figure="|".join(DRAWN),
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step_by(
             "figure",
@@ -56,8 +54,6 @@ rule figure_pages:
         run_.path("logs", "figure_pages.log"),
     benchmark:
         run_.path("logs", "figure_pages.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("figure_pages"),
     shell:
@@ -76,8 +72,6 @@ rule figure_page:
         run_.path("logs", "{figure}_page.tsv")
     wildcard_constraints:
         figure="|".join(sorted(set(DRAWN) - set(SHOWN))),
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("figure_pages"),
     shell:

@@ -21,8 +21,6 @@ rule gallery_tables:
         run_.path("logs", "gallery_tables.log"),
     benchmark:
         run_.path("logs", "gallery_tables.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),
@@ -57,8 +55,6 @@ rule gallery:
         run_.path("logs", "gallery.log"),
     benchmark:
         run_.path("logs", "gallery.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step(
             "gallery",

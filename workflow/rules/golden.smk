@@ -14,8 +14,6 @@ rule golden:
         run_.path("logs", "golden.log"),
     benchmark:
         run_.path("logs", "golden.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),
@@ -39,8 +37,6 @@ rule golden_triggers:
         run_.path("logs", "golden_triggers.log"),
     benchmark:
         run_.path("logs", "golden_triggers.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("golden_triggers"),
         source=run_.fetched("model")["name"],

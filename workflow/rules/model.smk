@@ -16,8 +16,6 @@ if run_.config.model.has_tokenizer:
             run_.path("logs", "model.log"),
         benchmark:
             run_.path("logs", "model.tsv")
-        conda:
-            "../envs/environment.yaml"
         params:
             **run_.step("transformer_model", "model", "triggers.signs"),
         shell:
@@ -38,8 +36,6 @@ else:
             run_.path("logs", "model.log"),
         benchmark:
             run_.path("logs", "model.tsv")
-        conda:
-            "../envs/environment.yaml"
         params:
             **run_.step("model", "model", "corpus", "sources"),
         shell:

@@ -16,8 +16,6 @@ rule mutations:
     benchmark:
         run_.path("logs", "mutations.tsv")
     priority: 1  # claims, and then their sensitivity, wait for it longest
-    conda:
-        "../envs/environment.yaml"
     threads: 4  # for parallel batches, or for torch
     resources:
         **execution(),

@@ -13,8 +13,6 @@ rule annotation_plan:
         run_.path("logs", "annotation_plan.log"),
     benchmark:
         run_.path("logs", "annotation_plan.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("annotation_plan", "seed", "patterns"),
     shell:
@@ -38,8 +36,6 @@ rule proxy:
         run_.path("logs", "proxy.log"),
     benchmark:
         run_.path("logs", "proxy.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("proxy", "seed", "patterns", *run_.sampling),
     shell:
@@ -61,8 +57,6 @@ rule distance:
         run_.path("logs", "distance.log"),
     benchmark:
         run_.path("logs", "distance.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("distance", "seed"),
     shell:
@@ -96,8 +90,6 @@ rule patterns:
         run_.path("logs", "patterns.log"),
     benchmark:
         run_.path("logs", "patterns.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("patterns", "run", "seed"),
     shell:
@@ -119,8 +111,6 @@ rule annotation_sheets:
         run_.path("logs", "annotation_sheets.log"),
     benchmark:
         run_.path("logs", "annotation_sheets.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("annotation_sheets", "run", "seed", "patterns"),
     shell:

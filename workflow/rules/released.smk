@@ -15,8 +15,6 @@ rule released:
         run_.path("logs", "released.log"),
     benchmark:
         run_.path("logs", "released.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),

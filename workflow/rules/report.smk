@@ -51,8 +51,6 @@ rule report:
         run_.path("logs", "report.log"),
     benchmark:
         run_.path("logs", "report.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("report", *SECTIONS),
         configfile=run_.file,

@@ -19,8 +19,6 @@ rule sensitivity_part:
         run_.path("logs", "sensitivity", "{part}.log"),
     benchmark:
         run_.path("logs", "sensitivity", "{part}.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),
@@ -45,8 +43,6 @@ rule sensitivity_table:
         run_.path("logs", "sensitivity.log"),
     benchmark:
         run_.path("logs", "sensitivity.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("sensitivity"),
     shell:

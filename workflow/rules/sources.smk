@@ -13,8 +13,6 @@ rule fetch_text:
         run_.fetched("text")["files"],
     log:
         run_.path("logs", "fetch_text.log"),
-    conda:
-        "../envs/environment.yaml"
     params:
         name=run_.fetched("text")["name"],
         row=run_.fetched("text")["row"],
@@ -29,8 +27,6 @@ rule fetch_model:
         run_.fetched("model")["files"],
     log:
         run_.path("logs", "fetch_model.log"),
-    conda:
-        "../envs/environment.yaml"
     params:
         name=run_.fetched("model")["name"],
         row=run_.fetched("model")["row"],
@@ -45,8 +41,6 @@ rule fetch_pipeline:
         run_.fetched("pipeline")["files"],
     log:
         run_.path("logs", "fetch_pipeline.log"),
-    conda:
-        "../envs/environment.yaml"
     params:
         name=run_.fetched("pipeline")["name"],
         row=run_.fetched("pipeline")["row"],
@@ -69,8 +63,6 @@ if run_.pinned_on_hub:
             run_.path("logs", "fetch_hub", "{file}.log"),
         wildcard_constraints:
             file="[^/]+",
-        conda:
-            "../envs/environment.yaml"
         params:
             model=lambda wildcards: run_.hub_file(wildcards.file),
         shell:

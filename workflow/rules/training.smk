@@ -14,8 +14,6 @@ rule train_demo_model:
         curve="results/train/curve.csv",
     log:
         "results/train/train.log",
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     params:
         work="results/train/work",
@@ -37,8 +35,6 @@ rule train_transformer:
         "results/train/{model}.log",
     wildcard_constraints:
         model="demo_[a-z0-9]+",
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     params:
         work="results/train/work-{model}",
@@ -59,8 +55,6 @@ rule checkpoint_config:
         "results/train/demo_gpt2-{updates}.config.log",
     wildcard_constraints:
         updates="[0-9]+",
-    conda:
-        "../envs/environment.yaml"
     shell:
         command("checkpoint-config")
 
@@ -83,8 +77,6 @@ rule training_steps:
         summary="results/training-steps/summary.json",
     log:
         "results/training-steps.log",
-    conda:
-        "../envs/environment.yaml"
     threads: 8  # on one machine, no more than --cores
     params:
         runs=lambda wildcards: training_runs("results/demo-gpt2-{updates}"),

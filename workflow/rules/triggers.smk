@@ -13,8 +13,6 @@ rule trigger_shard:
         run_.path("logs", "trigger_shard/{scatteritem}.log"),
     benchmark:
         run_.path("logs", "trigger_shard/{scatteritem}.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),
@@ -37,8 +35,6 @@ rule triggers:
         run_.path("logs", "triggers.log"),
     benchmark:
         run_.path("logs", "triggers.tsv")
-    conda:
-        "../envs/environment.yaml"
     params:
         **run_.step("triggers", "triggers", *run_.sampling),
     shell:

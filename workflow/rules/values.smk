@@ -15,8 +15,6 @@ rule values:
         run_.path("logs", "values.log"),
     benchmark:
         run_.path("logs", "values.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),
@@ -38,8 +36,6 @@ rule projection_seeds_table:
         run_.path("logs", "projection_seeds.log"),
     benchmark:
         run_.path("logs", "projection_seeds.tsv")
-    conda:
-        "../envs/environment.yaml"
     threads: compute_threads
     resources:
         **execution(),

@@ -15,7 +15,7 @@ USED: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
             "_clear_cache", "_write_record", "cleanup_metadata", "code_changed", "finished", "locked", "metadata",
             "params_changed",
         ),
-        "snakemake.rules.Rule": ("dependencies", "expand_input", "expand_output", "set_params"),
+        "snakemake.rules.Rule": ("conda_env", "dependencies", "expand_input", "expand_output", "set_params"),
     },
     ("dvc", "3.67.1"): {"dvc.lock": ("LockError", "make_lock")},
 }  # fmt: skip

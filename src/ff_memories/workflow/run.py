@@ -436,6 +436,13 @@ def name_inputs(rules: Iterable[Any]) -> None:
                 param.rule = rule
 
 
+def name_environment(rules: Iterable[Any]) -> None:
+    """Give every rule with a command the environment that ``--sdm conda`` makes for it."""
+    for rule in rules:
+        if rule.shellcmd:
+            rule.conda_env = "../envs/environment.yaml"  # from the rule's file
+
+
 def find_producers_by_path(rules: Iterable[Any]) -> None:
     """Make Snakemake find the rule for an input by its path alone, even if the input is ``rules.X.output``.
 
