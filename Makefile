@@ -111,7 +111,7 @@ setup: .venv/.ready
 # the tests also need the optional segmenter, the site's packages, and the linters
 .venv/.tests: .venv/.ready
 	@echo "Installing the tests' packages"
-	$(INSTALL) -e '.[crate,demo,pickle,spacy,hf,slurm,docs,dev]'
+	$(INSTALL) -e '.[crate,demo,pickle,spacy,hf,wikipedia,slurm,docs,dev]'
 	touch $@
 
 .venv/.docs: .venv/.ready
@@ -124,7 +124,7 @@ setup: .venv/.ready
 NEWEST = .venv-newest/bin
 newest:
 	$(PYTHON) -m venv --clear .venv-newest
-	$(NEWEST)/python -m pip install --quiet -e '.[crate,demo,pickle,spacy,hf,slurm,docs,dev]'
+	$(NEWEST)/python -m pip install --quiet -e '.[crate,demo,pickle,spacy,hf,wikipedia,slurm,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet $(MODELS)
 	$(NEWEST)/python -c "from ff_memories.workflow.environment import *; print(*differences(pins()))"

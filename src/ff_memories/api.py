@@ -20,7 +20,7 @@ from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.memories import batching, tracing, trigger_table, triggers
-from ff_memories.model import checkpoint, converted
+from ff_memories.model import checkpoint, converted, gguf_file
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.loading import is_transformer, use_precision
 from ff_memories.report.trace import listed
@@ -96,8 +96,8 @@ def load_model(
 
     Args:
         checkpoint_path: ``model.pt``; a folder with a model of `transformers` (``config.json``, weights,
-            ``tokenizer.json``); or a run's ``model.safetensors`` beside its ``model.json``.
-        dictionary: ``dict.txt``; of a run's model of `transformers` its ``types.json``; of a folder none.
+            ``tokenizer.json``); a GGUF file; or a run's ``model.safetensors`` beside its ``model.json``.
+        dictionary: ``dict.txt``; of a run's model of `transformers` its ``types.json``; of a folder or GGUF file none.
         device: ``cpu``, ``cuda`` or another torch device.
         precision: as ``extraction.precision``: ``float32``, ``tf32`` or ``bfloat16``. ``tf32`` needs a GPU and applies
             to the whole process: every model uses it until you load another model.
@@ -118,6 +118,10 @@ def load_model(
 
 
 def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
+    if gguf_file.looks_like(folder):
+        from ff_memories.inputs import from_gguf
+
+        folder = from_gguf.folder(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder with a model of transformers", "a checkpoint needs its dictionary")
     from ff_memories.inputs import proved_model  # the library takes seconds to load

@@ -70,7 +70,13 @@ def registry(path: Path) -> None:
     registry.read(path)
 
 
-READERS = {f.__name__: f for f in (dictionary, description, checkpoint, config, annotations, exports, registry)}
+def gguf(path: Path) -> None:
+    from ff_memories.model import gguf_file
+
+    gguf_file.read(path)
+
+
+READERS = {f.__name__: f for f in (dictionary, description, checkpoint, config, annotations, exports, registry, gguf)}
 SEEDS = {
     "dictionary": [b"the 9\nof 8\n", b"a 1 #fairseq:overwrite\n"],
     "description": [b'{"layers": 1, "model": 2, "keys": 3, "heads": 1, "vocab": 4, "input_cutoffs": [4], '
@@ -99,6 +105,8 @@ def seeds(reader: str) -> list[bytes]:
         given.append((Path(sys.modules["ff_memories"].__path__[0]) / "inputs" / "registry.toml").read_bytes())
     elif reader == "checkpoint":
         given += _checkpoints()
+    elif reader == "gguf":
+        given.append(_gguf())
     return given + found(reader)
 
 
@@ -112,6 +120,15 @@ def _checkpoints() -> list[bytes]:
                              decoder_ffn_embed_dim=2, decoder_attention_heads=1, adaptive=False)  # fmt: skip
             out.append(Path(folder, "m.pt").read_bytes())
     return out
+
+
+def _gguf() -> bytes:
+    import gguf_files
+
+    with tempfile.TemporaryDirectory() as folder:
+        small = {"num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 8, "head_dim": 4}
+        gguf_files.save(f"{folder}/m.gguf", "qwen3", change=small)
+        return Path(folder, "m.gguf").read_bytes()
 
 
 def found(reader: str) -> list[bytes]:

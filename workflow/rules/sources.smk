@@ -58,7 +58,7 @@ if run_.pinned_on_hub:
     rule fetch_hub:
         """Fetch a file of the model that the config pins on the Hugging Face hub, and check it."""
         output:
-            f"{run_.model_folder}/{{file}}",
+            f"{run_.pinned_on_hub.folder}/{{file}}",
         log:
             run_.path("logs", "fetch_hub", "{file}.log"),
         wildcard_constraints:
@@ -67,3 +67,22 @@ if run_.pinned_on_hub:
             model=lambda wildcards: run_.hub_file(wildcards.file),
         shell:
             "ff-memories fetch --hub {params.model:q} 2> {log}"
+
+
+if run_.gguf:
+
+    localrules:
+        convert,
+
+    rule convert:
+        """Write the model of a GGUF file as a folder of transformers, in float32, once for all runs."""
+        input:
+            gguf=list(run_.gguf),
+        output:
+            run_.model_files,
+        log:
+            run_.path("logs", "convert.log"),
+        params:
+            digest=list(run_.gguf.values()),
+        shell:
+            "ff-memories fetch --gguf {input.gguf:q} --sha256 {params.digest} 2> {log}"

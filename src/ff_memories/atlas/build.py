@@ -223,7 +223,7 @@ def _facts(member: Member) -> dict[str, str]:
     activation = info.get("activation") or ("relu" if info["scope"] != "model" else UNKNOWN)
     return {
         "run": member.name,
-        "model": str(info.get("hub") or info.get("model_type") or "fairseq transformer_lm"),
+        "model": str(info.get("hub") or info.get("source") or info.get("model_type") or "fairseq transformer_lm"),
         "scope": ABOUT[info["scope"]].partition(":")[0],
         "layers, L": whole("layers"),
         "width": whole("model"),

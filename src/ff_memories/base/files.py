@@ -1,11 +1,12 @@
 """Atomic writes: a file appears complete or not at all."""
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
@@ -81,3 +82,17 @@ def write_whole(path: str | Path, text: str) -> None:
     """Write a text file atomically, in UTF-8 with line feeds as line ends."""
     with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder, which is made if needed: a second run waits here, and then finds what the first made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
+        with suppress(OSError):
+            folder.rmdir()  # nothing was put there

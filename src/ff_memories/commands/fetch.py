@@ -5,16 +5,21 @@
 
 import argparse
 import json
+from pathlib import Path
 
 from ff_memories.base.errors import UserError
-from ff_memories.config import load
-from ff_memories.inputs import hub, registry
+from ff_memories.config import TransformersModel, load
+from ff_memories.inputs import from_gguf, hub, registry
 from ff_memories.inputs.fetch import fetch, missing
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
     parser.add_argument("--configfile", help="fetch the sources and the model of this config")
+    parser.add_argument(
+        "--gguf", type=Path, metavar="FILE", help="convert this GGUF file to a folder of `transformers`"
+    )
+    parser.add_argument("--sha256", help="the SHA-256 that the GGUF file must have")
     parser.add_argument("--hub", metavar="JSON", help="fetch files from the hub: a model's name, revision and files")
     parser.add_argument(
         "--registry",
@@ -28,12 +33,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    if args.gguf:
+        from_gguf.folder(args.gguf, args.sha256)
+        return
     names, others = list(args.names), args.registry
+    gguf: list[tuple[Path, str]] = []
     pinned = [_pinned(args.hub)] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
         if (wanted := hub.pinned(config.model)) is not None:
             pinned.append(wanted)
+        if isinstance(config.model, TransformersModel) and config.model.gguf is not None:
+            gguf.append((Path(wanted.folder if wanted else "", config.model.gguf), config.model.digest))
         others = others or config.sources.registry
         pipeline = config.corpus.segmenter.removeprefix("spacy:")  # other pipelines are installed packages
         named = config.source_names()
@@ -46,10 +57,10 @@ def run(args: argparse.Namespace) -> None:
             state = "missing" if hub.missing(wanted) else "present"
             print(f"{wanted.name}\tmodel\t{wanted.folder}\t{state}\t{wanted.licence}\tcommit {wanted.revision}")
         return
-    if not names and not pinned and args.configfile:
+    if not names and not pinned and not gguf and args.configfile:
         print(f"{args.configfile}: nothing to fetch; the config names its files by path")
         return
-    if not names and not pinned:
+    if not names and not pinned and not gguf:
         raise UserError(
             "no source given", "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
         )
@@ -65,6 +76,8 @@ def run(args: argparse.Namespace) -> None:
             hub.fetch(wanted, offline=args.offline)
         except UserError as error:
             faults.append(str(error))
+    for path, digest in gguf if not faults else ():
+        from_gguf.folder(path, digest)
     if faults:
         raise UserError("\n".join(faults))
 

@@ -11,7 +11,10 @@ from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
-from ff_memories.inputs import hub, model_folder
+from ff_memories.inputs import from_gguf, hub, model_folder, registry
+from ff_memories.inputs.fetch import fetch
+from ff_memories.model import gguf_file
+from ff_memories.model.info import quantised
 from ff_memories.workflow import run_names
 from ff_memories.workflow.run import Run
 
@@ -21,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         help="a model of `transformers`: its name on the Hugging Face hub (EleutherAI/pythia-160m), or a folder "
-        "(./folder)",
+        "(./folder); a GGUF file (model.gguf, or OWNER/NAME:model.gguf on the hub); or a name of `fetch --list`",
     )
     parser.add_argument("--revision", help="branch, tag or commit on the hub; default: the main branch")
     parser.add_argument("--checkpoint", help="a fairseq transformer_lm checkpoint")
@@ -83,6 +86,8 @@ def _refuse_combinations(args: argparse.Namespace) -> None:
             raise UserError(f"--model and {fairseq[0]}: a run has one model", f"leave out --model or {fairseq[0]}")
         if args.revision is not None and _is_folder(args.model):
             raise UserError(f"--revision: {args.model} is a folder, not a name on the hub", "leave out --revision")
+        if args.revision is not None and args.model in registry.sources():
+            raise UserError(f"--revision: {args.model} is a source of the registry", "leave out --revision")
         return
     if args.revision is not None:
         raise UserError("--revision needs --model with a name on the hub", "leave out --revision")
@@ -97,7 +102,22 @@ def _is_folder(model: str) -> bool:
 
 
 def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
-    """Return the config's keys of a model of `transformers`, after checking what can be checked without its weights."""
+    """Return the config's keys of a model of `transformers`, after checking what can be checked without its weights.
+
+    A GGUF file or a source of the registry is fetched and converted, because its config and tokenizer are inside.
+    """
+    if model in registry.sources() and registry.sources()[model].form in registry.MODELS:
+        return _source(model, start)
+    name, _, file = model.rpartition(":")
+    if gguf_file.looks_like(model) and (Path(model).expanduser().exists() or not name):
+        path = Path(model).expanduser()
+        return {"gguf": path.as_posix(), **_converted(from_gguf.folder(path), path.name, start)}
+    if gguf_file.looks_like(model):
+        pinned = hub.resolve_file(name, file, revision)
+        hub.fetch(pinned)
+        found = _converted(from_gguf.folder(pinned.folder / file, pinned.files[file]), file, start)
+        own = {"hub": pinned.name, "revision": pinned.revision, "gguf": file}
+        return own | found | {"licence": pinned.licence or found["licence"]}
     if not _is_folder(model):
         pinned = hub.resolve(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
@@ -106,6 +126,22 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
     files = model_folder.files_of(folder)
     model_folder.check(folder, start, str(folder))
     return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
+
+
+def _source(name: str, start: str) -> dict[str, Any]:
+    """Return the config's keys of a model that the registry names."""
+    source = registry.source(name)
+    fetch(name, source)
+    return {"source": name, **_converted(Path(source.folder), name, start), "licence": source.licence}
+
+
+def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:
+    """Return the digest and the licence of what a folder was made from, after checking the folder."""
+    model_folder.check(folder, start, name)
+    told = model_folder.made_from(folder)
+    if said := quantised(told):
+        print(f"{name}: {said}")
+    return {"files": {name: told["sha256"]}, "licence": told.get("licence")}
 
 
 def _set(data: dict[str, Any], setting: str) -> None:

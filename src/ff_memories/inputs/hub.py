@@ -75,6 +75,8 @@ def resolve(name: str, revision: str | None, start: str) -> Pinned:
         info = library.HfApi().model_info(name, revision=revision, files_metadata=True)
     name, commit = info.id, str(info.sha)
     known = {file.rfilename: file.lfs and file.lfs.sha256 for file in info.siblings or ()}
+    if CONFIG not in known and (files := sorted(file for file in known if file.lower().endswith(".gguf"))):
+        raise UserError(f"{name}: holds GGUF files alone", f"name one: --model {name}:{files[0]}")
     files = chosen(known, name, lambda: _download(library, name, commit, INDEX))
     found: dict[str, str] = {}
     _download(library, name, revision or "main", CONFIG)  # by this name, which the cache then knows offline
@@ -86,6 +88,27 @@ def resolve(name: str, revision: str | None, start: str) -> Pinned:
             found[file] = str(known[file])
     check(folder, start, name)
     return Pinned(name, commit, found, _licence(info.card_data))
+
+
+def resolve_file(name: str, file: str, revision: str | None) -> Pinned:
+    """Find one file of a model on the hub, such as a GGUF file; offline, in its cache. Errors: see ``resolve``."""
+    library = _library(name)
+    if library.constants.HF_HUB_OFFLINE:
+        found = library.try_to_load_from_cache(name, file, revision=revision)
+        if not isinstance(found, str):
+            raise UserError(
+                f"{name}:{file}: HF_HUB_OFFLINE is set, and the hub's cache does not hold the file",
+                "unset HF_HUB_OFFLINE, or give the file itself: --model ./FILE.gguf",
+            )
+        return Pinned(name, Path(found).parent.name, {file: str(_sha256(Path(found)))})
+    with _told(library, name, revision):
+        info = library.HfApi().model_info(name, revision=revision, files_metadata=True)
+    known = {own.rfilename: own.lfs and own.lfs.sha256 for own in info.siblings or ()}
+    if file not in known:
+        others = ", ".join(sorted(own for own in known if own.lower().endswith(".gguf"))[:5])
+        raise UserError(f"{info.id}: no file {file} at {info.sha}", f"name one of {others or 'its files'}")
+    digest = known[file] or _sha256(_download(library, info.id, str(info.sha), file))
+    return Pinned(info.id, str(info.sha), {file: str(digest)}, _licence(info.card_data))
 
 
 def _cached(library: Any, name: str, revision: str | None, start: str) -> Pinned:

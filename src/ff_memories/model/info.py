@@ -25,6 +25,19 @@ def has_inactive(info: Mapping[str, Any]) -> bool:
     return bool(info["scope"] != "model" or info.get("inactive_memories"))
 
 
+def quantised(told: Mapping[str, Any]) -> str | None:
+    """Return what quantised weights are, for readers; ``None`` for weights that are not quantised.
+
+    Args:
+        told: what a converted model's folder or info says: ``types`` (numbers by type) and ``bits`` (of the layers').
+    """
+    bits = [n for n in told.get("bits", ()) if n < 16]
+    if not bits:
+        return None
+    said = f"{bits[0]}-bit" if len(bits) == 1 else f"{bits[0]}- to {bits[-1]}-bit"
+    return f"{said} weights ({', '.join(told['types'])}): the model that people run, not the one that was trained"
+
+
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read a ``info.json``. Raises ``UserError`` when it is missing, damaged or names no known scope."""
     require_file(path)

@@ -106,7 +106,7 @@ def named(info: Mapping[str, Any]) -> str:
     """Return whose results a run's are: a model of `transformers` by its name on the hub, or else by its family."""
     if info["scope"] != "model":
         return "the paper's own model" if info["scope"] == "paper" else "a stand-in model"
-    return str(info.get("hub") or f"a model of the family {info['model_type']}")
+    return str(info.get("hub") or info.get("source") or f"a model of the family {info['model_type']}")
 
 
 def _what_holds(rows: Sequence[Row]) -> str:

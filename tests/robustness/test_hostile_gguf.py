@@ -1,0 +1,182 @@
+"""GGUF files that are cut, lie or hold what is not known: one clear line, in a second and in little memory."""
+
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gguf
+import gguf_files
+import pytest
+from running import ROOT
+
+from ff_memories.base.errors import UserError
+from ff_memories.inputs import from_gguf
+from ff_memories.model import gguf_file
+
+pytestmark = pytest.mark.more
+HUGE = 1 << 60
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gguf") / "m.gguf"
+    gguf_files.save(path)
+    return path.read_bytes()
+
+
+def text(value):
+    raw = value if isinstance(value, bytes) else value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def begin(tensors=0, entries=0, *rest, version=3):
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, entries) + b"".join(rest)
+
+
+def array(kind, count, *rest):
+    return text("a") + struct.pack("<IIQ", 9, kind, count) + b"".join(rest)
+
+
+def tensor(name="output.weight", shape=(32,), kind=0, offset=0, dimensions=None):
+    n = len(shape) if dimensions is None else dimensions
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", n, *shape, kind, offset)
+
+
+WRONG = {
+    "not a GGUF file": b"GGML" + bytes(100),
+    "no tensors, and more than memory": begin(HUGE, 1),
+    "entries beyond count": begin(0, HUGE),
+    "version 77": begin(version=77),
+    "big-endian": begin(version=3 << 24),
+    "a key of 2^60 bytes": begin(0, 1, struct.pack("<Q", HUGE)),
+    "a key that is a path": begin(0, 1, text("../../etc/passwd"), struct.pack("<IB", 0, 1)),
+    "a key twice": begin(0, 2, *2 * [text("a") + struct.pack("<IB", 0, 1)]),
+    "a key that is no UTF-8": begin(0, 1, text(b"\xff\xfe")),
+    "a value that is no UTF-8": begin(0, 1, text("a"), struct.pack("<I", 8), text(b"\xed\xa0\x80")),
+    "a value of no type": begin(0, 1, text("a"), struct.pack("<I", 13)),
+    "an array of 2^60": begin(0, 1, array(4, HUGE)),
+    "an array of 2^60 strings": begin(0, 1, array(8, HUGE)),
+    "arrays in arrays": begin(0, 1, array(9, 1, struct.pack("<IQ", 9, 1) * 10_000)),
+    "a tensor that is a path": begin(1, 0, tensor("../x.weight")),
+    "a tensor of 2^32 dimensions": begin(1, 0, tensor(dimensions=2**32 - 1)),
+    "a tensor of 2^120 numbers": begin(1, 0, tensor(shape=(HUGE, HUGE))),
+    "a tensor outside": begin(1, 0, tensor(offset=HUGE)),
+    "a tensor of no type": begin(1, 0, tensor(kind=4)),
+    "half a block": begin(1, 0, tensor(shape=(33,), kind=2), bytes(100)),
+    "tensors on each other": begin(2, 0, tensor("a"), tensor("b", (8,), 0, 32), bytes(400)),
+    "an odd alignment": begin(0, 1, text("general.alignment"), struct.pack("<II", 4, 33)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_file_that_lies_is_refused_at_once(name, tmp_path):
+    path, began = tmp_path / "m.gguf", time.monotonic()
+    path.write_bytes(WRONG[name])
+    with pytest.raises(UserError) as found:
+        gguf_file.read(path)
+    assert str(path) in str(found.value) and "\n  fix: " in str(found.value) and len(str(found.value)) < 500
+    assert time.monotonic() - began < 1
+
+
+def test_a_file_that_was_cut_anywhere_is_refused(small, tmp_path):
+    path = tmp_path / "m.gguf"
+    for end in [*range(0, 400), *range(400, len(small), 997), len(small) - 1]:
+        path.write_bytes(small[:end])
+        with pytest.raises(UserError, match=r"not a GGUF file|it was cut"):
+            gguf_file.read(path)
+
+
+# what is changed: a key and its new value, or the name of a tensor and its new one
+CHANGED = {
+    "architecture": ("general.architecture", "mamba", "architecture 'mamba'; of GGUF files, llama"),
+    "tokenizer": ("tokenizer.ggml.model", "rwkv", r"tokenizer 'rwkv'; llama \(SentencePiece\)"),
+    "cut": ("tokenizer.ggml.pre", "chatglm-bpe", "known ways to cut text"),
+    "layers": ("llama.block_count", 4, "tensor blk.3.attn_norm.weight is missing"),
+    "fewer layers": ("llama.block_count", 2, "is none of a llama model of 2 layers"),
+    "no layers": ("llama.block_count", 0, "expected a whole number from 1 to 255"),
+    "width": ("llama.embedding_length", 2**24, "by the metadata"),
+    "heads": ("llama.attention.head_count", 5, "by the metadata"),
+    "number": ("llama.rope.freq_base", float("nan"), "expected a finite number"),
+    "rope": ("llama.rope.freq_base", -1.0, "expected a number above 0"),
+    "scaled": ("llama.rope.scaling.type", "yarn", "rope.scaling.type is yarn, which is not read"),
+    "experts": ("llama.expert_count", 8, "expert_count is 8, which is not read"),
+    "window": ("llama.attention.sliding_window", 8, "only Gemma's is read"),
+    "token": ("tokenizer.ggml.bos_token_id", 2**31, "none of 300 types"),
+    "kinds": ("tokenizer.ggml.token_type", [1, 2], "differ in length"),
+    "merges": ("tokenizer.ggml.merges", None, "merges is missing"),
+    "missing": ("blk.1.ffn_up.weight", None, "tensor blk.1.ffn_up.weight is missing"),
+    "factors": ("output.weight", "rope_freqs.weight", "tensor rope_freqs.weight is none of a llama model"),
+    "bias": ("output.weight", "blk.0.attn_q.bias", "tensor blk.0.attn_q.bias is none"),
+}  # fmt: skip
+
+
+def rewrite(path, out, key, value):
+    """Copy a GGUF file with one key or the name of one tensor changed; ``None``: left out."""
+    there, kinds = gguf.GGUFReader(path), {int: gguf.GGUFValueType.UINT32, float: gguf.GGUFValueType.FLOAT32}
+    made = gguf.GGUFWriter(out, "llama")
+    del made.kv_data[0]["general.architecture"]
+    own = {f.name: (f.contents(), f.types[0], f.types[-1]) for f in there.fields.values() if "GGUF." not in f.name}
+    if key in own or key.startswith("llama."):
+        kind = own.get(key, (0, kinds.get(type(value), gguf.GGUFValueType.STRING), None))
+        own[key] = (value, *kind[1:])
+    for name, (content, kind, sub) in own.items():
+        if content is not None:
+            made.add_key_value(name, content, kind, sub)
+    for t in there.tensors:
+        name = value if t.name == key else t.name
+        if name is not None:
+            made.add_tensor(name, t.data, raw_dtype=t.tensor_type)
+    made.write_header_to_file()
+    made.write_kv_data_to_file()
+    made.write_tensors_to_file()
+    made.close()
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_what_is_not_known_is_refused_by_its_name(case, small, tmp_path):
+    key, value, said = CHANGED[case]
+    (tmp_path / "a.gguf").write_bytes(small)
+    rewrite(tmp_path / "a.gguf", tmp_path / "m.gguf", key, value)
+    with pytest.raises(UserError, match=said):
+        gguf_file.read(tmp_path / "m.gguf")
+
+
+def test_a_tokenizer_of_no_sense_is_refused(small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.gguf").write_bytes(small)
+    rewrite("a.gguf", "m.gguf", "tokenizer.ggml.merges", ["nothing", "known here"])
+    with pytest.raises(UserError, match="no tokenizer can be made of it"):
+        from_gguf.folder(Path("m.gguf"))
+    assert not list(Path().glob("data/converted/*/*"))
+
+
+BIG = """
+import resource, sys, time
+from pathlib import Path
+from ff_memories.base.errors import UserError
+from ff_memories.model import gguf_file
+gguf_file._types(Path())
+used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before, began = used(), time.monotonic()
+try:
+    gguf_file.read(Path(sys.argv[1]))
+except UserError as error:
+    print(used() - before, time.monotonic() - began, str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.parametrize("kind", ["strings", "numbers", "entries"])
+def test_a_large_file_of_nonsense_takes_a_second_and_200_mb_at_most(kind, tmp_path):
+    path, most = tmp_path / "m.gguf", 1 << 20
+    content = {
+        "strings": begin(0, 1, array(8, most, text("") * most)),
+        "numbers": begin(0, 1, array(12, most, bytes(8 * most))),
+        "entries": begin(0, 4096, *(text(f"k{n}") + struct.pack("<I", 8) + text(bytes(16_000)) for n in range(4096))),
+    }[kind]
+    path.write_bytes(content + bytes(1 << 20))
+    done = subprocess.run([sys.executable, "-c", BIG, path], text=True, capture_output=True, check=True, cwd=ROOT)
+    memory, seconds, said = done.stdout.split(" ", 2)
+    assert int(memory) < 200 and float(seconds) < 3, done.stdout  # a second, on a machine that does nothing else
+    assert "architecture" in said
