@@ -1,8 +1,9 @@
 """The measurements of the benchmark: each returns its rows of the table, with target and what was reached."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -382,5 +383,44 @@ def against_transformers(at: Subject) -> list[dict[str, Any]]:
     return rows
 
 
+def floors(at: Subject) -> list[dict[str, Any]]:
+    """Each step on a gated model, both signs, over its floor: the products that its result needs, at their fastest.
+
+    A value and its negative need one product. A prefix runs once, however many mutations begin with it.
+    """
+    size = at.size
+    model: Any = random_transformer("llama", size, str(at.decoder.device), signs=2)
+    speed, vocab, d = 1e12 * fastest_product(model), size.cutoffs[-1], size.model
+    heads = max(1, size.heads // 2) / size.heads  # of keys and values of attention, per head of queries
+    row = 2 * d * (2 * d * (1 + heads) + 3 * size.keys)  # a token through one layer
+    corpus = replace(at.corpus(max(size.cold, 40 * size.examples), seed=6), train=0)
+    drawn = composition.sample_examples(
+        corpus.lengths, 0, examples=size.examples, sample="per_sentence", positions="1..N", seed=1
+    )
+    none = np.full((size.layers, model.memories), -1)
+    read = drawn["position"].sum() * size.layers * row + 3 * len(drawn) * size.layers * 2 * d * vocab
+    blocks = batching.blocks(corpus.lengths)
+    run = partial(composition.observe, model, corpus, drawn, {"all": none}, layer_prediction="ffn", memories="active",
+                  batch_tokens=at.batch_tokens)  # fmt: skip
+    steps: dict[str, tuple[float, Callable[[], object]]] = {
+        "triggers": (
+            int(corpus.offsets[-1]) * (size.layers * row - 2 * d * size.keys),  # without the last second matrix
+            lambda: triggers.trigger_examples(model, corpus, blocks, top=size.top, batch_tokens=at.batch_tokens),
+        ),
+        "values, both signs": (
+            2 * size.layers * size.keys * d * vocab,
+            lambda: values.value_predictions(model, model.vocabulary.reading("raw"), none),
+        ),
+        "composition": (read, run),
+    }
+    rows = []
+    for name, (work, step) in steps.items():
+        rounds = [in_turns({name: lambda _, step=step: step()}, [0])[name] for _ in range(at.rounds)]
+        over = Measured.of([seconds * speed / work for seconds in rounds])
+        rows.append(at.row(f"{name}: floor", Measured.of([work / speed]), None, "s"))
+        rows.append(at.row(f"{name} / its floor", over, 1.5, "ratio"))
+    return rows
+
+
 MEASURES = (trigger_pass, matrix_products, against_fairseq, growth, vocabulary, layers, mutated)
-MORE = (long_pass, against_transformers)  # made where they are asked for
+MORE = (long_pass, against_transformers, floors)  # made where they are asked for

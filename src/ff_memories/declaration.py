@@ -10,8 +10,9 @@
 gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
 ``command("values")``, the same line with Snakemake's placeholders. A parameter has the name of the rule's input or
 output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default; one
-with a default is for users. Users may omit a parameter of type ``Input | None``. The signature is parsed, not imported,
-so a workflow can list its commands without loading torch or altair.
+with a default is for users. Users may omit a parameter of type ``Input | None``. A keyword-only parameter, behind
+``*``, is for Python alone, and no option. The signature is parsed, not imported, so a workflow can list its commands
+without loading torch or altair.
 """
 
 import argparse
@@ -174,10 +175,9 @@ def read(source: str, name: str) -> Step:
     says = _arguments(ast.get_docstring(run) or "")
     if unknown := says.keys() - {node.arg for node in run.args.args + run.args.kwonlyargs}:
         raise ValueError(f"step {name}: the docstring of `run` describes {min(unknown)}, which is not a parameter")
-    listed = run.args.args + run.args.kwonlyargs
-    last = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
-    defaults = last + list(run.args.kw_defaults)
-    parameters = tuple(_parameter(name, node, default, says) for node, default in zip(listed, defaults, strict=True))
+    defaults = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
+    listed = zip(run.args.args, defaults, strict=True)
+    parameters = tuple(_parameter(name, node, default, says) for node, default in listed)
     return Step(name.replace("_", "-"), ast.get_docstring(tree) or "", parameters)
 
 

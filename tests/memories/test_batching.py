@@ -47,6 +47,15 @@ def test_blocks_end_where_they_are_full_and_shards_share_them_out(lengths, size,
     assert max(map(len, shared)) - min(map(len, shared)) <= 1
 
 
+def test_blocks_fit_a_small_text_and_stay_as_they_are_for_a_large_one():
+    rng = np.random.default_rng(1)
+    for sentences in (4_500, 14_000, 360_000):
+        lengths = rng.integers(5, 40, sentences)
+        assert len(batching.blocks(lengths, batching.fitting(lengths))) >= 64
+    assert batching.fitting(np.full(10**6, 22)) == batching.BLOCK_TOKENS
+    assert len(batching.blocks(np.full(10, 22), batching.fitting(np.full(10, 22)))) == 1
+
+
 @settings(deadline=None)
 @given(SENTENCES, st.data())
 def test_a_batch_takes_what_fits_and_runs_a_text_once_for_all_its_sentences(sentences, data):

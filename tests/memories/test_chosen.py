@@ -6,6 +6,7 @@ import pytest
 import transformers_run
 from factories import words
 from pipeline import config, run_steps, write_inputs
+from polars.testing import assert_frame_equal
 
 from ff_memories import config as configs
 from ff_memories import tables
@@ -41,6 +42,12 @@ def full(request, tmp_path_factory):
         yield folder, settings, neurons, signs, frames_of(folder, settings, "full")[0]
 
 
+def same(frame, expected, settings):
+    """Compare rows; a model of `transformers` projects only the values asked for, which sums in another order."""
+    exact = "folder" not in settings["model"]
+    assert_frame_equal(frame, expected, check_exact=exact, rel_tol=1e-5, abs_tol=1e-6)
+
+
 def with_keys(settings, asked, gallery=None):
     out = {**settings, "triggers": {**settings["triggers"], "keys": asked}}
     return out | {"gallery": {"keys": gallery}} if gallery is not None else out
@@ -64,7 +71,7 @@ def test_rows_are_those_of_the_run_over_all_memories(full, asked):
         if name in BY_KEY:
             expected = expected.join(looked, on=["layer", "key"], how="semi", maintain_order="left")
             assert 0 < expected.height < whole[name].height
-        assert frames[name].equals(expected), name
+        same(frames[name], expected, settings)
     for name in ("mutations", "shading"):
         assert frames[name].height and not frames[name].join(looked, on=["layer", "key"], how="anti").height
     fires = frames["triggers"].select("layer", "key").n_unique()
@@ -82,7 +89,7 @@ def test_the_gallery_may_show_fewer(full):
     assert not shown.join(frames["values"], on=["layer", "key"], how="anti").height
     assert set(frames["shading"].select("layer", "key").iter_rows()) <= set(shown.iter_rows())
     expected = whole["promoted"].join(shown, on=["layer", "key"], how="semi", maintain_order="left")
-    assert frames["promoted"].equals(expected)
+    same(frames["promoted"], expected, settings)
 
 
 class Seed:

@@ -114,10 +114,10 @@ def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, 
                     raise torch.OutOfMemoryError("CUDA out of memory.")
                 return out
 
-            def rows(self, h, target, rank, whole):
+            def rows(self, h, target, rank):
                 if len(h) > 8:
                     raise torch.OutOfMemoryError("CUDA out of memory.")
-                return READ(self, h, target, rank, whole)
+                return READ(self, h, target, rank)
 
             monkeypatch.setattr(Layer, "attend", attend)
             monkeypatch.setattr(Vocabulary, "_rows", rows)

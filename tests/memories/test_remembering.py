@@ -26,7 +26,7 @@ def model(tmp_path):
     return tmp_path, Corpus(np.concatenate(sentences), offsets, 20)
 
 
-def observed(model, layer_prediction, memories, kind, examples=30, precision="float32"):
+def observed(model, layer_prediction, memories, kind, examples=30, precision="float32", kept=None):
     folder, corpus = model
     decoder = Decoder.load(folder / "model.safetensors", folder / "model.json", precision=precision)
     decoder.vocabulary.leave_out([0, 1])
@@ -35,7 +35,7 @@ def observed(model, layer_prediction, memories, kind, examples=30, precision="fl
                                         positions="1..N", seed=2)  # fmt: skip
     return composition.observe(
         decoder, corpus, drawn, values.value_tops(decoder, decoder.vocabulary), layer_prediction=layer_prediction,
-        memories=memories, batch_tokens=60,
+        memories=memories, batch_tokens=60, kept=kept,
     )  # fmt: skip
 
 
@@ -58,23 +58,19 @@ def test_what_is_remembered_is_what_would_be_computed(model, monkeypatch):
     alone = [observed(model, *choice) for choice in CHOICES]
     batches = len(runs) // len(CHOICES)
     runs.clear()
-    with composition.remembering():
-        for choice, wanted in zip(CHOICES, alone, strict=True):
-            same(observed(model, *choice), wanted)
-        assert len(runs) == batches > 1, "the model ran again"
-        observed(model, *CHOICES[0], precision="bfloat16")
-        assert len(runs) == 2 * batches, "another precision is another model"
-        observed(model, *CHOICES[0], examples=7)
-        assert len(runs) > 2 * batches, "other examples are others"
-    runs.clear()
-    observed(model, *CHOICES[0])
-    assert len(runs) == batches, "something was kept for ever"
+    kept = {}
+    for choice, wanted in zip(CHOICES, alone, strict=True):
+        same(observed(model, *choice, kept=kept), wanted)
+    assert len(runs) == batches > 1, "the model ran again"
+    observed(model, *CHOICES[0], precision="bfloat16", kept=kept)
+    assert len(runs) == 2 * batches, "another precision is another model"
+    observed(model, *CHOICES[0], examples=7, kept=kept)
+    assert len(runs) > 2 * batches, "other examples are others"
 
 
 def test_a_model_without_a_file_is_not_remembered(model):
     folder, corpus = model
-    with composition.remembering():
-        decoder = Decoder.load(folder / "model.safetensors", folder / "model.json")
-        decoder.source = ""
-        composition._looked_at(decoder, [corpus.sentence(0)[:1]], "active")
-        assert composition._kept == {}
+    decoder, kept = Decoder.load(folder / "model.safetensors", folder / "model.json"), {}
+    decoder.source = ""
+    composition._looked_at(decoder, [corpus.sentence(0)[:1]], "active", False, kept)
+    assert kept == {}

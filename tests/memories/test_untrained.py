@@ -67,16 +67,17 @@ def test_a_model_that_there_is_not_is_refused(run, tmp_path, name, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_sample_is_of_whole_sentences_that_keep_their_numbers(run, monkeypatch):
+def test_the_sample_is_of_whole_sentences_that_keep_their_numbers(run):
     _, out = run
     corpus = store.read(out / "corpus.safetensors")
-    monkeypatch.setattr(untrained, "SENTENCES", 30)
-    part, numbers = untrained.sample(corpus, 1)
+    part, numbers = untrained.sample(corpus, 1, 30)
     assert part.train == 30 and len(part) == len(numbers) == 30 + len(corpus) - corpus.train
     assert (np.diff(numbers) > 0).all() and (numbers[30:] == np.arange(corpus.train, len(corpus))).all()
     for place, number in enumerate(numbers):
         assert (part.sentence(place) == corpus.sentence(number)).all()
-    assert (untrained.sample(corpus, 1)[1] == numbers).all() and (untrained.sample(corpus, 2)[1] != numbers).any()
+    assert (untrained.sample(corpus, 1, 30)[1] == numbers).all() and (
+        untrained.sample(corpus, 2, 30)[1] != numbers
+    ).any()
 
 
 def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):

@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -265,10 +266,9 @@ def test_the_residual_is_what_is_added_to_or_what_a_parallel_block_reads(name):
     ours = tiny.analysed(made)
     ours.source = "a file"
     tops = {"all": np.zeros((tiny.LAYERS, ours.memories), dtype=np.int64)}
-    look = lambda residual: composition.observe(ours, corpus, drawn, tops, layer_prediction="ffn", memories="active",
-                                                batch_tokens=30, residual=residual)  # fmt: skip
-    with composition.remembering():
-        added, read = look("added"), look("read")
+    look = partial(composition.observe, ours, corpus, drawn, tops, layer_prediction="ffn", memories="active",
+                   batch_tokens=30, kept={})  # fmt: skip
+    added, read = look(residual="added"), look(residual="read")
     norm = made.get_submodule(row.final_norm)
     with torch.no_grad():
         for example, (sentence, position) in enumerate(drawn.select("sentence", "position").iter_rows()):

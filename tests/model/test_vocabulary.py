@@ -133,6 +133,42 @@ def test_a_random_reading_is_an_adaptive_softmax_as_initialised_with_the_words_t
     assert spread <= bound
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["as values", "with bias and cap"])
+def test_both_signs_of_a_vector_are_read_off_one_product_as_if_each_were_projected(tmp_path, monkeypatch, whole):
+    for name, size in (("TILE", 5), ("ROWS", 7), ("IN_CACHE", 100)):
+        monkeypatch.setattr(vocabulary, name, size)
+    read = load(tmp_path, adaptive=False)[1]
+    words = read.clusters[0].embedding
+    words.mul_(8).round_()  # whole numbers: every order of a sum gives the same bits
+    words[20:25] = words[3]  # equal logits
+    read.bias, read.cap = torch.linspace(-4, 4, read.size, dtype=torch.float64), 5.0
+    read.leave_out([3, 7])
+    assert read.out is None
+    h = torch.cat([vectors(30).round(), torch.zeros(2, 16, dtype=torch.float64)])
+    target = torch.stack([torch.arange(32) % read.size - 1, torch.arange(32).flip(0)])
+    for sign, found, own in zip((1, -1), read.predict_signs(h, target, 2, whole=whole), target, strict=True):
+        logits = sign * h @ words.T
+        logits = 5.0 * torch.tanh((logits + read.bias) / 5.0) if whole else logits
+        p, known, row = torch.softmax(logits, 1), own >= 0, torch.arange(32)
+        assert torch.equal(found.top, logits.argmax(1))
+        assert torch.allclose(found.probability, p.amax(1))
+        above = logits > logits[row, own][:, None]
+        assert torch.equal(found.target_rank[known], above.sum(1)[known]) and (found.target_rank[~known] == -1).all()
+        assert torch.allclose(found.target_probability[known], p[row, own][known])
+        assert torch.equal(found.trained_top, logits.index_fill(1, read.never, -torch.inf).argmax(1))
+        above[:, read.never] = False
+        assert torch.equal(found.trained_rank[known], above.sum(1)[known])
+        plain = read.predict(sign * h, own, whole=whole)
+        assert torch.equal(plain.top, found.top) and torch.equal(plain.target_rank, found.target_rank)
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_tops_alone_are_those_of_a_whole_reading(tmp_path, options):
+    read = load(tmp_path, **options)[1]
+    read.bias = torch.linspace(-4, 4, read.size, dtype=torch.float64) if read.plain else None
+    assert torch.equal(read.read_tops(vectors(60)), read.read(vectors(60)).top)
+
+
 def test_an_unknown_reading_is_refused(tmp_path):
     with pytest.raises(ValueError, match="sideways"):
         load(tmp_path)[1].reading("sideways")

@@ -1,7 +1,10 @@
 # The claims' baselines: untrained models of the same shape, random pairs and guesses.
 
-# three untrained models and the run's own, on the same sample of the text
-MODELS = ["same_sample", *(f"untrained-{draw}" for draw in (1, 2, 3))]
+# the run's own model and untrained ones, on the same sample of the text
+MODELS = [
+    "same_sample",
+    *(f"untrained-{draw + 1}" for draw in range(run_.config.baselines.models)),
+]
 
 
 rule baseline_model:
@@ -40,6 +43,7 @@ rule baseline_model:
             "values",
             "composition",
             "extraction",
+            "baselines",
         ),
     shell:
         command("baseline-model")

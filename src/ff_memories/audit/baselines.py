@@ -151,7 +151,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
         The ``triggers`` table, by the run's sentence numbers; and the ends of lists whose last trigger and the next one
         are a near-tie.
     """
-    (text, numbers), options = untrained.sample(corpus, config.seed), config.triggers
+    (text, numbers), options = untrained.sample(corpus, config.seed, config.baselines.sentences), config.triggers
     best = trigger_examples(
         decoder, text, [(0, text.train)], top=options.top + BEYOND, positions=options.positions,
         per_sentence=options.per_sentence, duplicates=options.duplicates, batch_tokens=BATCH,
@@ -177,9 +177,8 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
 
 def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
     """Measure a model's perplexity again."""
-    whole = baseline.name == untrained.SAME_SAMPLE
-    sentences = perplexities.SENTENCES if whole else untrained.PREDICTED_SENTENCES
-    again = perplexities.perplexity(baseline.model, baseline.corpus, baseline.settings.seed, BATCH, sentences)
+    settings, sentences = baseline.settings, untrained.predicted(baseline.name, baseline.settings.baselines.sentences)
+    again = perplexities.perplexity(baseline.model, baseline.corpus, settings.seed, BATCH, sentences)
     limit = tolerances.of(baseline.settings.precision).probability
     number = "perplexity"
     results = [closeness.equal(name, recorded.get(name), value) for name, value in again.items() if name != number]
@@ -202,7 +201,7 @@ class Labels:
 
     def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
         config, corpus, types, own = baseline.settings, baseline.corpus, baseline.types, baseline.own
-        text, numbers = untrained.sample(corpus, config.seed)
+        text, numbers = untrained.sample(corpus, config.seed, config.baselines.sentences)
         place = np.zeros(len(corpus), np.int64)
         place[numbers] = np.arange(len(numbers))
         sentences = place[baseline.listed["sentence"].to_numpy()].astype(np.uint32)

@@ -51,13 +51,13 @@ def run(args: argparse.Namespace) -> None:
     run_.check_inputs()
     config, device = run_.config, chosen_device(run_.config.execution.device)
     sources = {kind: run_.source(kind) for kind in ("text", "model", "pipeline")}
-    shape, tokens = _shape(run_, sources["model"]), _tokens(run_, sources["text"])
+    shape, (tokens, sentence) = _shape(run_, sources["model"]), _tokens(run_, sources["text"])
     _refuse_unknown_keys(config, shape)
     _refuse_wide(shape)
     wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
     archives = sum(_bytes(source) for source in wanting)
     speed = estimate.calibrate(shape, device, config.execution.batch_tokens, args.threads, config.extraction.precision)
-    plan = estimate.steps(config, shape, tokens, speed, archives, bool(run_.golden))
+    plan = estimate.steps(config, shape, tokens, speed, archives, bool(run_.golden), sentence)
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
     _show(run_, device, shape, tokens, speed, plan, measured, args.devices)
     if args.json:
@@ -187,13 +187,15 @@ def _pieces(run_: Run, path: Path) -> float:
     return len(tokens) / max(1, len(words))
 
 
-def _tokens(run_: Run, source: registry.Source | None) -> dict[str, int]:
-    """Return the tokens of each split, counted or from the registry; fewer if the config caps sentences."""
-    out = {}
+def _tokens(run_: Run, source: registry.Source | None) -> tuple[dict[str, int], int]:
+    """Return the tokens of each split, fewer if sentences are capped, and the mean number of a sentence."""
+    out, sentence = {}, estimate.SENTENCE
     for split in ("train", "validation"):
         paths, most = run_.texts(split), getattr(run_.config.corpus, split).max_sentences
         if all(Path(path).is_file() for path in paths):
-            out[split] = round(sum(_words(Path(path)) for path in paths) * _pieces(run_, Path(paths[0])))
+            pieces = _pieces(run_, Path(paths[0]))
+            sentence = round(estimate.SENTENCE * pieces)
+            out[split] = round(sum(_words(Path(path)) for path in paths) * pieces)
         elif source is not None and split in source.tokens:
             out[split] = source.tokens[split]
         else:
@@ -201,8 +203,8 @@ def _tokens(run_: Run, source: registry.Source | None) -> dict[str, int]:
                 f"{', '.join(paths)}: no such text file, and its size is unknown", "fetch or make the text first"
             )
         if most is not None:
-            out[split] = min(out[split], most * estimate.SENTENCE)
-    return out
+            out[split] = min(out[split], most * sentence)
+    return out, sentence
 
 
 def _words(path: Path) -> int:

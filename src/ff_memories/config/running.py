@@ -45,6 +45,23 @@ class Extraction(Section):
     )
 
 
+class Baselines(Section):
+    """Untrained models, and the run's own, on a sample of the text: what every claim is compared with."""
+
+    models: int = Field(3, ge=1, le=20, description="number of untrained models")
+    sentences: int = Field(
+        2000,
+        ge=1,
+        le=10**9,
+        description="random training sentences in which each model's triggers are sought, and validation sentences at "
+        "most on which its perplexity is measured",
+    )
+    keys_per_layer: int = Field(
+        10, ge=1, le=65_536, description="number of random keys per layer whose triggers are mutated"
+    )
+    examples: int = Field(500, ge=1, le=10**9, description="number of random prefixes for section 5")
+
+
 class Sensitivity(Section):
     """How choices that the paper leaves open affect its claims."""
 

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from ff_memories.config.corpus import CorpusSection
 from ff_memories.config.experiments import Composition, Mutations, Patterns, Triggers, Values
 from ff_memories.config.model import AnyModel
-from ff_memories.config.running import ExecutionSection, Extraction, Sensitivity, Sources
+from ff_memories.config.running import Baselines, ExecutionSection, Extraction, Sensitivity, Sources
 from ff_memories.config.section import STATED, Section, Stated, keys_of
 from ff_memories.config.shown import FigureOptions, Gallery
 
@@ -65,6 +65,7 @@ class Config(Section):
     patterns: Stated[Patterns] = Patterns()
     values: Stated[Values] = Values()
     composition: Stated[Composition] = Composition()
+    baselines: Baselines = Field(default_factory=Baselines)
     sensitivity: Sensitivity = Field(default_factory=Sensitivity)
     sources: Sources = Field(default_factory=Sources)
     gallery: Gallery = Field(default_factory=Gallery)

@@ -12,6 +12,7 @@ import numpy as np
 from ff_memories.corpus.store import Corpus
 
 BLOCK_TOKENS = 1 << 17
+BLOCKS, SMALLEST = 80, 1 << 10  # of a text whose blocks fit it: how many at least, of how many tokens at least
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,33 @@ class Plan:
         return int((counts * lengths).sum()), int(counts.sum())
 
 
-def blocks(lengths: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, end) of consecutive blocks of sentences, each of at least ``BLOCK_TOKENS`` tokens but the last."""
+def fitting(lengths: np.ndarray) -> int:
+    """Return the tokens of a block that fits a text: many devices then have work on a small text too.
+
+    It follows from the text alone, so the number of shards changes no block.
+    """
+    return min(BLOCK_TOKENS, max(SMALLEST, int((lengths + 1).sum()) // BLOCKS))
+
+
+def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, int]]:
+    """Return (first, end) of consecutive blocks of sentences, each of at least so many tokens but the last.
+
+    ``tokens``: ``None`` stands for ``BLOCK_TOKENS``.
+    """
+    least = BLOCK_TOKENS if tokens is None else tokens
     ends = np.cumsum(lengths + 1)
     out, first, reached = [], 0, 0
     while first < len(lengths):
-        end = int(np.searchsorted(ends, reached + BLOCK_TOKENS, side="left")) + 1
+        end = int(np.searchsorted(ends, reached + least, side="left")) + 1
         end = min(end, len(lengths))
         out.append((first, end))
         first, reached = end, ends[end - 1]
     return out
 
 
-def shard(lengths: np.ndarray, index: int, shards: int) -> list[tuple[int, int]]:
-    """Return the blocks of shard ``index`` (from 0) of ``shards``; a shard may be empty."""
-    every = blocks(lengths)
+def shard(lengths: np.ndarray, index: int, shards: int, tokens: int | None = None) -> list[tuple[int, int]]:
+    """Return the blocks of shard ``index`` (from 0) of ``shards``, which may be empty; ``tokens`` as of ``blocks``."""
+    every = blocks(lengths, tokens)
     return every[index * len(every) // shards : (index + 1) * len(every) // shards]
 
 

@@ -19,7 +19,7 @@ from ff_memories.tables import HISTOGRAM_BINS as BINS
 from ff_memories.tables import TABLES
 
 PERCENTILES = (25, 50, 75, 95)
-HELD = 1 << 27  # coefficients held at once, if a layer has no more
+HELD = 1 << 27  # coefficients held at once, if those of a layer are no more; the text runs again for the others
 KEYS = 128  # counted at once
 
 
@@ -39,15 +39,19 @@ def tables(
     best = triggers.filter(pl.col("rank") == 1).select("layer", "key", "coefficient").sort("layer", "key")
     of_layer = {layer: part for (layer,), part in best.group_by("layer", maintain_order=True)}
     sample = _Sample(corpus, drawn(corpus, n, positions, seed), positions)
-    at_once = max(1, HELD // max(1, len(sample.sentence) * decoder.description.keys))
+    neurons = decoder.description.keys
+    asked = {layer: np.unique(own["key"].to_numpy() % neurons) for layer, own in of_layer.items()}
+    most = max(map(len, asked.values()), default=0)
+    at_once = max(1, HELD // max(1, len(sample.sentence) * most))
     histogram, samples = [], []
     layers = sorted(of_layer) if len(sample.sentence) else []
     for group in (layers[i : i + at_once] for i in range(0, len(layers), at_once)):
-        for layer, coefficients in sample.coefficients(decoder, group, batch_tokens).items():
+        held = sample.coefficients(decoder, {layer: asked[layer] for layer in group}, batch_tokens)
+        for layer, coefficients in held.items():
             for own in of_layer[layer].iter_slices(KEYS):
                 keys, top = (own[name].to_numpy() for name in ("key", "coefficient"))
-                m = coefficients[:, keys % decoder.description.keys].T.copy()
-                m[keys >= decoder.description.keys] *= -1
+                m = coefficients[:, np.searchsorted(asked[layer], keys % neurons)].T.copy()
+                m[keys >= neurons] *= -1
                 histogram.append(_histogram(layer, keys, top, m))
                 samples.append(_samples(layer, keys, m, sample.sentence, sample.position))
     return _all_layers("histogram", histogram), _all_layers("samples", samples)
@@ -70,9 +74,17 @@ class _Sample:
         self.sentence = np.repeat(sentences, counts)
         self.position = np.arange(counts.sum()) - np.repeat(self.starts, counts) + self.low
 
-    def coefficients(self, decoder: LanguageModel, layers: list[int], batch_tokens: int) -> dict[int, np.ndarray]:
-        """Return (P, d_m) float32 of some layers; the sentences run no deeper than the last of them."""
-        out = {layer: np.empty((len(self.sentence), decoder.description.keys), np.float32) for layer in layers}
+    def coefficients(
+        self, decoder: LanguageModel, asked: dict[int, np.ndarray], batch_tokens: int
+    ) -> dict[int, np.ndarray]:
+        """Return (P, k) float32 of some memories of some layers; the sentences run no deeper than the last of them.
+
+        Args:
+            asked: {layer: (k,) memories}, ascending.
+        """
+        out = {layer: np.empty((len(self.sentence), len(own)), np.float32) for layer, own in asked.items()}
+        columns = {layer: torch.from_numpy(own.astype(np.int64)).to(decoder.device) for layer, own in asked.items()}
+        deepest = max(asked)
         lengths = np.array([len(text) for text in self.texts])
         order = np.argsort(lengths, kind="stable")
 
@@ -81,10 +93,10 @@ class _Sample:
             inside = batch.positions >= self.low
             rows = np.concatenate([self.starts[i] + np.arange(len(self.texts[i]) + 1 - self.low) for i in part])
             x = decoder.embed(batch)
-            for number, layer in enumerate(decoder.layers[: layers[-1]], 1):
-                seen = layer(x, batch, last=number == layers[-1])
+            for number, layer in enumerate(decoder.layers[:deepest], 1):
+                seen = layer(x, batch, last=number == deepest)
                 if number in out:
-                    out[number][rows] = seen.coefficients[inside].cpu().numpy()
+                    out[number][rows] = seen.coefficients[inside][:, columns[number]].cpu().numpy()
                 x = seen.output
 
         with torch.inference_mode(), Progress(len(order), "sentences", "sampled coefficients") as progress:

@@ -4,8 +4,7 @@ One forward pass of every example serves both sections.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,7 +84,7 @@ class Observation:
 
 def observe(
     decoder: LanguageModel, corpus: Corpus, examples: pl.DataFrame, value_tops: dict[str, np.ndarray], *,
-    layer_prediction: str, memories: str, batch_tokens: int, residual: str = "added",
+    layer_prediction: str, memories: str, batch_tokens: int, residual: str = "added", kept: "Kept | None" = None,
 ) -> Observation:  # fmt: skip
     """Run every example and read all its layers.
 
@@ -97,6 +96,7 @@ def observe(
             have 90 % of the sum of (m_i |v_i|)^2.
         residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
             input. A sequential block reads what y is added to.
+        kept: what was looked at before, and takes what is looked at now.
     """
     beside = residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
@@ -106,7 +106,7 @@ def observe(
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
-        states, read = _looked_at(decoder, prefixes, memories, beside)
+        states, read = _looked_at(decoder, prefixes, memories, beside, kept)
         seen.effective[part] = states.effective.cpu().numpy()
         seen.ffn_top[part], seen.output_top[part], seen.residual_top[part], seen.residual_probability[part] = read
         seen.model_top[part] = seen.output_top[part, -1]
@@ -146,38 +146,27 @@ class States:
 Read = tuple[
     np.ndarray, np.ndarray, np.ndarray, np.ndarray
 ]  # tops of y, o and r, and the probability of o^L's top in r
-_kept: dict[tuple[str, ...], tuple[States, dict[str, Read]]] | None = None
-
-
-@contextmanager
-def remembering() -> Iterator[None]:
-    """Keep, while the block lasts, what the model computes at examples, for those who look at the same ones again.
-
-    Choices that differ in what is read off, and not in the examples, then run the model once. It takes
-    4 (2 d + d_m / 4) bytes for each example and layer.
-    """
-    global _kept
-    before, _kept = _kept, {}
-    try:
-        yield
-    finally:
-        _kept = before
+Kept = dict[tuple[str, ...], tuple[States, dict[str, Read]]]
 
 
 def _looked_at(
-    decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool = False
+    decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool, kept: Kept | None
 ) -> tuple[States, Read]:
-    """Return what the model computes at prefixes, and what it then predicts: as it was kept, or anew."""
+    """Return what the model computes at prefixes, and what it then predicts: as it was kept, or anew.
+
+    Choices that differ in what is read off, and not in the examples, then run the model once. What is kept takes
+    4 (2 d + d_m / 4) bytes for each example and layer.
+    """
     kind = decoder.vocabulary.kind
-    if _kept is None or not decoder.source:
+    if kept is None or not decoder.source:
         states = _run(decoder, prefixes, memories, beside)
         return states, _read(decoder, states)
     text = hashlib.blake2b(b"".join(len(p).to_bytes(4, "little") + p.tobytes() for p in prefixes)).hexdigest()
     chosen = memories if memories in SHARES else ""
     key = (decoder.source, decoder.precision, str(decoder.device), chosen, "read" if beside else "", text)
-    if key not in _kept:
-        _kept[key] = _run(decoder, prefixes, memories, beside), {}
-    states, readings = _kept[key]
+    if key not in kept:
+        kept[key] = _run(decoder, prefixes, memories, beside), {}
+    states, readings = kept[key]
     if kind not in readings:
         readings[kind] = _read(decoder, states)
     return states, readings[kind]
@@ -237,11 +226,11 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, besi
 def _read(decoder: LanguageModel, states: States) -> Read:
     """Read the vocabulary from residuals, feed-forward outputs y and o = r + y."""
     vocabulary, (r, y) = decoder.vocabulary, (states.residual, states.update)
-    read = lambda h, target=None: vocabulary.read(h.flatten(0, 1), target, rank=False)
     grid = lambda tensor: tensor.view(r.shape[:2]).cpu().numpy()
-    ffn_top, output_top = grid(read(y).top), grid(read(r + y).top)
+    ffn_top, output_top = (grid(vocabulary.read_tops(h.flatten(0, 1))) for h in (y, r + y))
     target = torch.from_numpy(output_top[:, -1]).to(decoder.device).repeat_interleave(r.shape[1])
-    found = read(r if states.given is None else states.given, target)
+    given = r if states.given is None else states.given
+    found = vocabulary.read(given.flatten(0, 1), target, rank=False)
     return ffn_top, output_top, grid(found.top), grid(found.target_probability)
 
 

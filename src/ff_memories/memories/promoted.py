@@ -5,6 +5,7 @@ vector of zeros. Where one softmax covers the vocabulary, this is the logit less
 gives frequent tokens more than rare ones even for a vector of zeros; the difference leaves that out.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,19 +73,29 @@ def extreme_tokens(
     with torch.inference_mode(), Progress(len(values), "values", "top tokens") as progress:
         nothing = vocabulary.log_probabilities(torch.zeros_like(decoder.layers[0].values[:1]))
         for number, layer in enumerate(decoder.layers, 1):
-            keys, first = asked.get(number, np.zeros(0, np.int64)), 0
-            for part in layer.values.split(rows) if len(keys) else ():
-                wanted = torch.from_numpy(keys[(keys >= first) & (keys < first + len(part))] - first).to(part.device)
-                first += len(part)
-                if len(wanted):  # then the whole part: products of other sizes could differ in their last bits
-                    log_p = vocabulary.log_probabilities(part)[wanted]
-                    logits = log_p - nothing
-                    logits -= logits.mean(1, keepdim=True, dtype=torch.float64).to(logits.dtype)
-                    own = slice(at, at := at + len(wanted))
-                    most.put(own, with_first(top[own], log_p.topk(n, dim=1).indices), log_p, logits)
-                    least.put(own, logits.topk(n, dim=1, largest=False).indices, log_p, logits)
-                    progress.step(len(wanted))
+            keys, held = asked.get(number, np.zeros(0, np.int64)), layer.values
+            for part, wanted in _blocks(keys, len(held), rows, vocabulary.plain):
+                log_p = vocabulary.log_probabilities(held[part])[wanted]
+                logits = log_p - nothing
+                logits -= logits.mean(1, keepdim=True, dtype=torch.float64).to(logits.dtype)
+                own = slice(at, at := at + len(wanted))
+                most.put(own, with_first(top[own], log_p.topk(n, dim=1).indices), log_p, logits)
+                least.put(own, logits.topk(n, dim=1, largest=False).indices, log_p, logits)
+                progress.step(len(wanted))
     return most, least
+
+
+def _blocks(keys: np.ndarray, values: int, rows: int, plain: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield which values of a layer are projected together, and where those asked for are among them.
+
+    In an adaptive softmax, whole parts of the layer: products of other sizes differ in their last bits, and the
+    recorded runs' bytes do not depend on which values are asked for.
+    """
+    every = keys if plain else np.arange(values)
+    for part in (every[start : start + rows] for start in range(0, len(every), rows)):
+        wanted = np.flatnonzero(np.isin(part, keys))
+        if len(wanted):
+            yield part, wanted
 
 
 def with_first(first: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

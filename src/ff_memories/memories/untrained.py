@@ -9,6 +9,7 @@ import torch
 from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
+from ff_memories.memories import perplexity
 from ff_memories.model import converted
 from ff_memories.model.converted import Description, Weights
 from ff_memories.model.decoder import Decoder, LanguageModel
@@ -16,9 +17,8 @@ from ff_memories.model.loading import is_transformer
 
 SAME_SAMPLE, UNTRAINED = "same_sample", "untrained-"  # the models of a run's baselines, by name
 
-# What is measured of an untrained model: enough to tell it from a trained one, in seconds.
-PREDICTED_SENTENCES = 200  # validation sentences on which an untrained model's perplexity is measured
-SENTENCES, MUTATED_KEYS, MUTATED_TRIGGERS, EXAMPLES = 2000, 10, 25, 500
+MUTATED_TRIGGERS = 25  # of a key, at most
+PREDICTED_SENTENCES = 200  # validation sentences on which an untrained model's perplexity is measured, at most
 
 
 def untrained(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:
@@ -43,12 +43,12 @@ def untrained(description: Description, weights: Weights, seed: int, draw: int =
     return out
 
 
-def sample(corpus: Corpus, seed: int) -> tuple[Corpus, np.ndarray]:
-    """Return ``SENTENCES`` random training sentences and all validation sentences, and (sentences,) their numbers.
+def sample(corpus: Corpus, seed: int, sentences: int) -> tuple[Corpus, np.ndarray]:
+    """Return so many random training sentences and all validation sentences, and (sentences,) their numbers.
 
     A corpus with fewer training sentences is returned whole.
     """
-    drawn = generator(seed, "baseline sentences").permutation(corpus.train)[:SENTENCES]
+    drawn = generator(seed, "baseline sentences").permutation(corpus.train)[:sentences]
     numbers = np.concatenate([np.sort(drawn), np.arange(corpus.train, len(corpus))])
     offsets = np.concatenate([[0], np.cumsum(corpus.lengths[numbers])])
     tokens = np.concatenate([corpus.tokens[:0], *(corpus.sentence(number) for number in numbers)])
@@ -62,14 +62,22 @@ def sample(corpus: Corpus, seed: int) -> tuple[Corpus, np.ndarray]:
 
 def smaller(resolved: dict[str, Any]) -> dict[str, Any]:
     """Return a run's resolved config with the sizes of its baselines. They always draw their examples."""
-    mutations, composition = resolved["mutations"], resolved["composition"]
+    mutations, composition, sizes = (resolved[name] for name in ("mutations", "composition", "baselines"))
     least = lambda section, name, most: {name: min(section[name], most)}
     return resolved | {
         "mutations": mutations
-        | least(mutations, "keys_per_layer", MUTATED_KEYS)
+        | least(mutations, "keys_per_layer", sizes["keys_per_layer"])
         | least(mutations, "top", MUTATED_TRIGGERS),
-        "composition": composition | least(composition, "examples", EXAMPLES) | {"sample_file": None},
+        "composition": composition | least(composition, "examples", sizes["examples"]) | {"sample_file": None},
     }
+
+
+def predicted(model: str, sentences: int) -> int:
+    """Return on how many validation sentences, at most, a model's perplexity is measured.
+
+    ``sentences``: ``baselines.sentences``.
+    """
+    return min(perplexity.SENTENCES if model == SAME_SAMPLE else PREDICTED_SENTENCES, sentences)
 
 
 def model_of(name: str, own: LanguageModel, seed: int, weights: Path, description: Path) -> LanguageModel:

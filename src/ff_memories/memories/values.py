@@ -36,39 +36,45 @@ def value_predictions(
 ) -> dict[str, Predicted]:
     """Return every value's top token, its probability, and the rank of its target token, for both ``values.types``.
 
+    Where one softmax covers the vocabulary, one product serves both signs of a memory.
+
     Args:
         decoder: the model; values are taken as they are: unscaled, without bias or norm (section 4).
         vocabulary: how they are read (``Vocabulary.reading``).
         target: (layers, d_m) int64 token ids, -1 for none.
-        keys: (layer, key) of those asked for, None for all. What the others predict may stay zero; the others of a
-            ``TILE`` are projected as well, since products of other sizes could differ in their last bits.
+        keys: (layer, key) of those asked for, None for all. What the others predict stays zero, but in an adaptive
+            softmax: there the others of a ``TILE`` are projected as well, since products of other sizes differ in
+            their last bits, and the recorded runs' bytes do not depend on which memories are asked for.
 
     Returns:
         ``all``: among all types; ``trained``: among those that the model is trained to predict.
     """
-    names = ("top", "probability", "target_rank", "trained_top", "trained_probability", "trained_rank")
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    kinds = {"top": np.int64, "probability": np.float32, "target_rank": np.int64}
+    kinds |= {"trained_top": np.int64, "trained_probability": np.float32, "trained_rank": np.int64}
     asked = np.ones(target.shape, bool) if keys is None else np.zeros(target.shape, bool)
     for layer_, key in keys or ():
         asked[layer_ - 1, key] = True
-    total = target.size
-    kinds = (np.int64, np.float32, np.int64) * 2
+    signs, neurons = decoder.signs, decoder.description.keys
+    grids = {name: np.zeros((len(target), signs, neurons), kind) for name, kind in kinds.items()}
+    wanted, either = target.reshape(-1, signs, neurons), np.asarray(asked.reshape(-1, signs, neurons).any(1))
+    total = int(either.sum()) * signs
     with torch.inference_mode(), Progress(total, "values", "values") as progress:
-        for layer, wanted, own in zip(decoder.layers, target, asked, strict=True):
-            values = layer.values if own.any() else None
-            for start in range(0, len(wanted), TILE):
-                part = slice(start, start + TILE)
-                if values is not None and own[part].any():
-                    found = vocabulary.predict(values[part], torch.from_numpy(wanted[part]).to(decoder.device))
-                    for name in names:
-                        parts[name].append(getattr(found, name).cpu().numpy())
-                else:
-                    for name, kind in zip(names, kinds, strict=True):
-                        parts[name].append(np.zeros(len(wanted[part]), kind))
-                progress.step(len(wanted[part]))
-    grids = [np.concatenate(parts[name]).reshape(target.shape) for name in names]
-    finite.require("predictions of values", *(torch.from_numpy(grids[i]) for i in (1, 4)))
-    return {"all": Predicted(*grids[:3]), "trained": Predicted(*grids[3:])}
+        for number, layer in enumerate(decoder.layers):
+            values = layer.values[:neurons] if either[number].any() else None
+            for start in range(0, neurons, TILE):
+                part = np.arange(start, min(start + TILE, neurons))
+                own = part[either[number, part]]
+                if values is None or not len(own):
+                    continue
+                part = own if vocabulary.plain else part
+                tokens = torch.from_numpy(wanted[number][:, part]).to(decoder.device)
+                for sign, found in enumerate(vocabulary.predict_signs(values[part], tokens, signs)):
+                    for name, grid in grids.items():
+                        grid[number, sign, part] = getattr(found, name).cpu().numpy()
+                progress.step(len(own) * signs)
+    parts = [grid.reshape(len(target), -1) for grid in grids.values()]
+    finite.require("predictions of values", *(torch.from_numpy(parts[i]) for i in (1, 4)))
+    return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
 
 
 def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.ndarray]:

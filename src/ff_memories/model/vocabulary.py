@@ -1,5 +1,8 @@
 """Projection to the vocabulary (section 4, footnote 4): top token, its probability, ranks; in tiles, nothing kept.
 
+One softmax over all words takes one matrix product, for vectors with either sign; what is read off the logits is read
+a few rows at a time, while they are in the cache.
+
 ``softmax(h E)`` of the paper stands for the model's own output layer: an adaptive softmax for the paper's model.
 Its head holds the frequent words and one class per tail; a tail word's log-probability is its class's plus its own
 within the tail. A tail is projected only for vectors where it can matter: `Tail.reach` bounds what its words attain,
@@ -22,6 +25,7 @@ from ff_memories.model.products import linear, widened
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
 MARGIN = 1e-3  # on a tail's reach, for what sums in float32 round away; rounded factors come on top
 ROWS = 512  # vectors projected at once
+IN_CACHE = 1 << 19  # logits read at once, on a CPU
 
 
 @dataclass
@@ -46,6 +50,12 @@ class Prediction:
     trained_probability: torch.Tensor
     trained_rank: torch.Tensor
 
+    @classmethod
+    def joined(cls, parts: list["Prediction"]) -> "Prediction":
+        """Return the predictions of several blocks of vectors, one after the other."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*(torch.cat(column) for column in columns))
+
 
 @dataclass
 class Cluster:
@@ -66,6 +76,17 @@ class Cluster:
     def tiles(self, h: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (first word of the tile within the cluster, logits (rows, tile))."""
         yield from self.inner_tiles(self.inner(h))
+
+    def logits(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the logits (rows, size) of all tiles side by side."""
+        if h.device.type != "cpu" or self.size <= TILE:
+            return torch.cat([tile for _, tile in self.tiles(h)], 1)
+        z = self.inner(h)
+        out = z.new_empty(len(z), self.size)
+        for start in range(0, self.size, TILE):
+            part = slice(start, start + TILE)
+            linear(z, self.embedding[part], out=out[:, part])
+        return out
 
     def inner_tiles(self, z: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the same from vectors within the cluster's own space."""
@@ -182,8 +203,8 @@ class Vocabulary:
 
     def log_probabilities(self, h: torch.Tensor, whole: bool = False) -> torch.Tensor:
         """Return log p (rows, vocab) in full. For small cases; ``predict`` never builds it."""
-        h = widened(h) if self.out is None else linear(h, self.out)
-        logits = [torch.cat([t for _, t in c.tiles(h)], 1) for c in self.clusters]
+        h = self._projected(h)
+        logits = [c.logits(h) for c in self.clusters]
         if whole:
             logits[0] = self._whole(logits[0])
         if self.classes is None or self.kind == "flat":
@@ -191,6 +212,11 @@ class Vocabulary:
         head = torch.log_softmax(torch.cat([logits[0], linear(h, self.classes)], 1), 1)
         tails = [torch.log_softmax(t, 1) + head[:, logits[0].shape[1] + k, None] for k, t in enumerate(logits[1:])]
         return torch.cat([head[:, : logits[0].shape[1]], *tails], 1)
+
+    @property
+    def plain(self) -> bool:
+        """Whether one matrix has all words: then the logits of a vector's negative are its logits' negatives."""
+        return len(self.clusters) == 1
 
     def predict(
         self, h: torch.Tensor, target: torch.Tensor | None = None, rank: bool = True, whole: bool = False
@@ -203,22 +229,72 @@ class Vocabulary:
             rank: whether ranks are needed, which costs every tail for every row that has a target.
             whole: whether the output layer's bias and cap count (``read``).
         """
-        parts: list[Prediction] = []
+        return self.predict_signs(h, None if target is None else target[None], 1, rank, whole)[0]
+
+    def predict_signs(
+        self, h: torch.Tensor, target: torch.Tensor | None, signs: int, rank: bool = True, whole: bool = False
+    ) -> list[Prediction]:
+        """Return the prediction of every vector, and for ``signs`` 2 that of its negative, -h, too.
+
+        ``target``: (signs, rows) token ids. Other arguments as of ``predict``.
+        """
+        found: list[list[Prediction]] = []
 
         def run(rows: slice) -> None:
-            parts.append(self._rows(h[rows], None if target is None else target[rows], rank, whole))
+            own = None if target is None else target[:, rows]
+            if self.plain:
+                found.append(self._plain(h[rows], own, signs, rank, whole))
+            else:
+                wanted = [None] * signs if own is None else list(own)
+                found.append([self._rows(h[rows] if t == 0 else -h[rows], wanted[t], rank) for t in range(signs)])
 
-        for start in range(0, max(1, len(h)), ROWS):
-            rows = slice(start, min(start + ROWS, len(h)))
-            retry_smaller(run, rows, rows.stop - rows.start, sliced, "vector")
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return Prediction(*(torch.cat(column) for column in columns))
+        _in_blocks(run, len(h))
+        return [Prediction.joined(list(parts)) for parts in zip(*found, strict=True)]
 
-    def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool, whole: bool) -> Prediction:
-        h = widened(h) if self.out is None else linear(h, self.out)
+    def read_tops(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the top (rows,) of ``read`` alone."""
+        own = self if self._unscaled is None else self._unscaled
+        if not own.plain:
+            return own.read(h).top
+        tops: list[torch.Tensor] = []
+
+        def run(rows: slice) -> None:
+            logits = own.clusters[0].logits(own._projected(own.output(h[rows])))
+            tops.append(torch.cat([_argmax(own._whole(part)) for part in logits.split(_few(logits))]))
+
+        _in_blocks(run, len(h))
+        return torch.cat(tops)
+
+    def _projected(self, h: torch.Tensor) -> torch.Tensor:
+        return widened(h) if self.out is None else linear(h, self.out)
+
+    def _plain(
+        self, h: torch.Tensor, target: torch.Tensor | None, signs: int, rank: bool, whole: bool
+    ) -> list[Prediction]:
+        """Return the predictions of a block of vectors, by sign, from the logits of one product."""
+        logits = self.clusters[0].logits(self._projected(h))
+        found: list[list[Prediction]] = [[] for _ in range(signs)]
+        step = _few(logits)
+        for start in range(0, max(1, len(logits)), step):
+            rows = slice(start, start + step)
+            for sign in reversed(range(signs)):  # the positive one last: ranks take its logits' place
+                part = logits[rows] if sign == 0 else -logits[rows]
+                own = None if target is None else target[sign, rows]
+                found[sign].append(self._of_logits(self._whole(part) if whole else part, own, rank))
+        return [Prediction.joined(parts) for parts in found]
+
+    def _of_logits(self, logits: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
+        """Return the prediction of one softmax over logits (rows, vocab), which do not outlast it."""
+        top = _argmax(logits)
+        top_logit = logits.gather(1, top[:, None])
+        # torch.logsumexp has the same bits and takes five times as long
+        norm = (logits - top_logit).exp_().sum(1).log_().add_(top_logit.squeeze(1))
+        return self._prediction(logits, [], top, top_logit.squeeze(1), norm, target, rank)
+
+    def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
+        """Return the predictions of a block of vectors where words are in a head and tails."""
+        h = self._projected(h)
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
-        if whole:
-            head = self._whole(head)
         top_logit, top = head.max(1)
         flat = self.kind == "flat"
         if flat or self.classes is None:
@@ -242,6 +318,13 @@ class Vocabulary:
             wins = best > top_logit  # never where the tail was not projected: NaN
             top_logit = torch.where(wins, best, top_logit)
             top = torch.where(wins, tail.argmax + tail.cluster.first, top)
+        return self._prediction(head, tails, top, top_logit, norm, target, rank)
+
+    def _prediction(
+        self, head: torch.Tensor, tails: list["Tail"], top: torch.Tensor, top_logit: torch.Tensor, norm: torch.Tensor,
+        target: torch.Tensor | None, rank: bool,
+    ) -> Prediction:  # fmt: skip
+        """Return what is read off a block's logits, given the best word of each row."""
         probability, none = torch.exp(top_logit - norm), torch.full_like(top, -1)
         out = Prediction(top, probability, none, torch.full_like(probability, torch.nan), top, probability, none)
         never = Untrained(self, head, top) if len(self.never) else None  # before ranks take the logits' place
@@ -312,6 +395,26 @@ class Untrained:
             above = logits > logit[:, None]  # never where a tail was not projected: NaN
             above &= types != target[:, None]  # whose logit, computed again, may differ in its last bits
             out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
+
+
+def _in_blocks(run: Callable[[slice], None], rows: int) -> None:
+    """Run blocks of ``ROWS`` vectors, in halves where memory runs out."""
+    for start in range(0, max(1, rows), ROWS):
+        block = slice(start, min(start + ROWS, rows))
+        retry_smaller(run, block, block.stop - block.start, sliced, "vector")
+
+
+def _few(logits: torch.Tensor) -> int:
+    """Return how many rows of logits fit into a CPU's cache; on a GPU all."""
+    rows, words = logits.shape
+    return max(1, IN_CACHE // words if logits.device.type == "cpu" else rows)
+
+
+def _argmax(logits: torch.Tensor) -> torch.Tensor:
+    """Return the first of each row's largest logits, (rows,); numpy finds it in a third of torch's time."""
+    if logits.device.type != "cpu":
+        return logits.max(1).indices
+    return torch.from_numpy(logits.numpy().argmax(1))
 
 
 class Tail:

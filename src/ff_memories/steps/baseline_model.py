@@ -56,7 +56,8 @@ def run(
         distances: file to write: the table distance_labels
         perplexity: file to write: the perplexity on validation sentences, as JSON
     """
-    (text, numbers), types = untrained.sample(store.read(corpus), config.seed), read_types(dictionary)
+    sizes, types = config.baselines, read_types(dictionary)
+    text, numbers = untrained.sample(store.read(corpus), config.seed, sizes.sentences)
     own = load_model(weights, description, execution, config.precision)
     decoder = untrained.model_of(model, own, config.seed, weights, description)
     decoder.vocabulary.leave_out(types.never_trained())
@@ -73,16 +74,16 @@ def run(
     )  # fmt: skip
     chosen = mutants.sample(
         triggers, shape.layers, decoder.memories,
-        keys_per_layer=min(config.mutations.keys_per_layer, untrained.MUTATED_KEYS),
+        keys_per_layer=min(config.mutations.keys_per_layer, sizes.keys_per_layer),
         top=min(config.mutations.top, untrained.MUTATED_TRIGGERS), random=config.mutations.random,
         single_token=config.mutations.single_token, seed=config.seed,
         words=Words.of(text) if config.mutations.unit == "word" else None,
     )  # fmt: skip
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
-    read = perplexities.SENTENCES if model == untrained.SAME_SAMPLE else untrained.PREDICTED_SENTENCES
+    read = untrained.predicted(model, sizes.sentences)
     said = perplexities.perplexity(decoder, text, config.seed, execution.batch_tokens, read)
     drawn = compositions.sample_examples(
-        text.lengths[text.train :], text.train, examples=min(options.examples, untrained.EXAMPLES),
+        text.lengths[text.train :], text.train, examples=min(options.examples, sizes.examples),
         sample=options.sample, positions=options.positions, seed=config.seed,
     )  # fmt: skip
     vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))

@@ -27,12 +27,15 @@ def run(
     refinement: Output,
     counts: Output,
     execution: Execution,
+    *,
+    kept: compositions.Kept | None = None,
 ) -> None:
     """Observe every layer at the sample's prefixes.
 
     Args:
         sample: the file composition.sample_file, if the config names one
         sentences: the table sentences, if a sample is given
+        kept: what was looked at with other choices
     """
     options, text = config.composition, store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
@@ -68,6 +71,7 @@ def run(
         memories=options.memories,
         batch_tokens=execution.batch_tokens,
         residual=options.residual,
+        kept=kept,
     )
     made = compositions.tables(prefixes, seen, text, config.values.types)
     reasons = compositions.reasons(made["refinement"], len(prefixes), None if sample else options.examples)

@@ -11,6 +11,7 @@ import io
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +23,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.claims.sensitivity.choices import Choice, parts, varied
 from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
-from ff_memories.memories.composition import remembering
+from ff_memories.memories.composition import Kept
 from ff_memories.model import families
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.
@@ -80,17 +81,17 @@ def run(
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(known[part]), "choices", part)
-    with remembering():
-        for choice in (choice for choice in known[part] if _differs(choice, jobs)):
-            with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
-                try:
-                    moved = evaluate(jobs, varied(run_.config, choice, sentences), Path(folder), command)
-                    measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
-                except UserError as error:
-                    print(f"{choice.name}: a run with this choice is refused: {error}", file=sys.stderr)
-                    measured = refused(tables.read(claims), choice.path, choice.value)
-                done.append(measured)
-            progress.step(1)
+    command = partial(run_step, kept={})
+    for choice in (choice for choice in known[part] if _differs(choice, jobs)):
+        with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
+            try:
+                moved = evaluate(jobs, varied(run_.config, choice, sentences), Path(folder), command)
+                measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
+            except UserError as error:
+                print(f"{choice.name}: a run with this choice is refused: {error}", file=sys.stderr)
+                measured = refused(tables.read(claims), choice.path, choice.value)
+            done.append(measured)
+        progress.step(1)
     tables.write(pl.concat(done), sensitivity)
 
 
@@ -105,9 +106,10 @@ def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
     return families.row(held["config"], str(model)).wiring == "parallel"
 
 
-def command(words: list[str]) -> None:
-    """Run one step in this process, without its output."""
+def run_step(words: list[str], kept: Kept) -> None:
+    """Run one step in this process, without its output; ``kept``: what the composition step looked at before."""
     step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
     step.add_to(parser)
     with contextlib.redirect_stdout(io.StringIO()):
-        step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))
+        run = partial(composition.run, kept=kept) if words[0] == "composition" else STEPS[words[0]].run
+        step.call(run, parser.parse_args(words[1:]))

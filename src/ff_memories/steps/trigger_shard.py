@@ -11,7 +11,7 @@ from ff_memories.memories.checkpoints import Checkpoint, fingerprint
 from ff_memories.memories.shards import save
 from ff_memories.memories.trigger_table import require_enough
 from ff_memories.memories.triggers import trigger_examples
-from ff_memories.model.loading import load_model
+from ff_memories.model.loading import is_transformer, load_model
 
 
 def run(
@@ -33,6 +33,9 @@ def run(
         checkpoint_seconds: seconds between saves of the state, from which an interrupted step resumes
     """
     triggers, text = config.triggers, store.read(corpus)
+    lengths = text.lengths[: text.train]
+    # other blocks change last bits: those of fairseq's models are the recorded runs'
+    block = batching.fitting(lengths) if is_transformer(description) else batching.BLOCK_TOKENS
     require_enough(text, triggers.top, triggers.positions, triggers.per_sentence)
     number, shards = shard_of(shard)
     decoder = load_model(weights, description, execution, config.precision)
@@ -49,7 +52,7 @@ def run(
     best = trigger_examples(
         decoder,
         text,
-        batching.shard(text.lengths[: text.train], number - 1, shards),
+        batching.shard(lengths, number - 1, shards, block),
         top=triggers.top,
         positions=triggers.positions,
         per_sentence=triggers.per_sentence,

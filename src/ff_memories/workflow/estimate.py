@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,12 +17,12 @@ import torch
 from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.segment import rule
-from ff_memories.memories import chosen, coefficient_sample, untrained
+from ff_memories.memories import chosen, coefficient_sample, perplexity, untrained
 from ff_memories.memories.promoted import LOGITS
 from ff_memories.memories.values import TILE
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
-from ff_memories.model.products import linear
+from ff_memories.model.vocabulary import ROWS, Vocabulary
 
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
 PAGE = 2e-3  # seconds per key's page in the gallery
@@ -44,6 +46,11 @@ class Shape:
     signs: int = 1  # 2: the keys are d_m memories with either sign
 
     @property
+    def plain(self) -> bool:
+        """Whether one softmax covers the vocabulary: then one product serves both signs of a value."""
+        return self.head == self.vocab
+
+    @property
     def loaded_bytes(self) -> int:
         """Bytes of the loaded weights: the parameters, and the table of projected embeddings."""
         return 4 * (self.parameters + self.vocab * self.model)
@@ -56,6 +63,7 @@ class Speed:
     layer: float  # per token through one layer
     logit: float  # per multiply-add of a vocabulary projection
     word: float  # per word of text through the segmenter and the dictionary
+    read: float = 0.0  # per logit of which a top, a probability and a rank are read
     start: float = 6.0  # to start a job: interpreter, torch, weights
 
 
@@ -93,7 +101,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     rows = max(64, min(batch_tokens, 4096))
     batch = Batch.pack([np.full(SENTENCE, 5)] * (rows // (SENTENCE + 1) + 1), device)
     x = random(len(batch.tokens), d)
-    head, vectors = random(shape.head, d).to(factor), random(256, d)
+    head, vectors = random(shape.head, d).to(factor), random(ROWS, d)
 
     def one_layer() -> torch.Tensor:
         seen = layer(x, batch)
@@ -103,10 +111,16 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     words = ("the quick fox , it seems , ran away . " * 20).split()
     ids = {word: i for i, word in enumerate(words)}
     text = lambda: (rule(words), [ids.get(word, 3) for word in words])
+    described: Any = SimpleNamespace(vocab=shape.head, output_cutoffs=(shape.head,))
+    vocabulary = Vocabulary(described, {"output.head": head})
+    target = torch.zeros(len(vectors), dtype=torch.long, device=device)
     with torch.inference_mode():
+        logit = _seconds(lambda: vocabulary.clusters[0].logits(vectors), device)
         return Speed(
             layer=_seconds(one_layer, device) / len(batch.tokens),
-            logit=_seconds(lambda: linear(vectors, head), device) / (256 * shape.head * d),
+            logit=logit / (len(vectors) * shape.head * d),
+            read=max(0.0, _seconds(lambda: vocabulary.predict(vectors, target), device) - logit)
+            / (len(vectors) * shape.head),
             word=2 * _seconds(text, "cpu") / len(words),
         )
 
@@ -126,8 +140,9 @@ def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> flo
 
 
 def steps(
-    config: Config, shape: Shape, tokens: dict[str, int], speed: Speed, archives: int = 0, golden: bool = False
-) -> list[Planned]:
+    config: Config, shape: Shape, tokens: dict[str, int], speed: Speed, archives: int = 0, golden: bool = False,
+    sentence: int = SENTENCE,
+) -> list[Planned]:  # fmt: skip
     """Return the plan of a run.
 
     Args:
@@ -137,6 +152,7 @@ def steps(
         speed: this machine's speed (``calibrate``).
         archives: bytes still to download and unpack.
         golden: whether the run first checks the checkpoint.
+        sentence: mean number of tokens per sentence.
     """
     shards, train, validation = config.execution.shards, tokens["train"], tokens["validation"]
     cells, top, asked = shape.layers * shape.keys, config.triggers.top, config.triggers.keys
@@ -144,35 +160,46 @@ def steps(
     looked = count(asked)
     shown = min(looked, count(config.gallery.keys))
     forward = speed.layer * shape.layers
-    head = shape.head * shape.model * speed.logit
+    # a vector's product with the vocabulary, and what is read off its logits; the tails of an adaptive softmax double
+    # the products, and ranks need counts
+    product, read = shape.head * shape.model * speed.logit, shape.vocab * speed.read if shape.plain else 0.0
+    value = (product / shape.signs + read) if shape.plain else 2.7 * product
     batch = config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
     lists = looked * top * ENTRY_BYTES
-    corpus_bytes = 4 * (train + validation) + 16 * (train + validation) // SENTENCE
+    corpus_bytes = 4 * (train + validation) + 16 * (train + validation) // sentence
     running = PROCESS + shape.loaded_bytes + batch
-    every_value = 2.7 * cells * head  # the tails double the products, and ranks need counts
-    values_seconds = every_value * min(1, looked * TILE / cells)  # whole tiles are projected
+    every_value = cells * value
+    # an adaptive softmax projects whole tiles
+    values_seconds = looked * value if shape.plain else every_value * min(1, looked * TILE / cells)
     others = every_value if looked < cells else 0  # section 5 needs the predictions of all values
     seen = min(top, config.gallery.triggers) if config.gallery.shaded else 0  # triggers of a key that are shaded
-    shaded = min(train, shown * seen * SENTENCE // 2) * forward / 2
-    near = 2 * shown * cells // shape.signs * shape.model  # products of keys, and of values, with all others
-    projected = min(cells, shown * max(1, LOGITS // shape.vocab))  # whole parts likewise
-    gallery = (
-        shaded + near * speed.logit + 13 * projected * head
-    )  # every word's probability; summing takes longer than the products
-    text = 25 * shown * min(top, config.gallery.triggers) * SENTENCE  # levels, and the index of the triggers' tokens
-    mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * SENTENCE // 2
-    sampled = (
-        untrained.SENTENCES * SENTENCE + untrained.MUTATED_KEYS * shape.layers * untrained.MUTATED_TRIGGERS * SENTENCE
-    )
-    examples = config.composition.examples
-    layered = examples * (SENTENCE * forward + 3 * shape.layers * head)
+    shaded = min(train, shown * seen * sentence // 2) * forward / 2
+    near = 2 * shown * cells // shape.signs**2 * shape.model  # products of keys, and of values, with all others
+    # every word's probability, whose sums take longer than the product; whole parts likewise
+    projected = shown if shape.plain else min(cells, shown * max(1, LOGITS // shape.vocab))
+    sampled = min(train, config.gallery.sampled * sentence)
+    held = sampled * shown // (shape.signs * shape.layers)  # coefficients of a layer
+    passes = math.ceil(shape.layers / max(1, coefficient_sample.HELD // max(1, held)))
+    gallery = shaded + near * speed.logit + (product + 12 * read if shape.plain else 13 * product) * projected
+    gallery += sampled * forward * (passes + 1) / 2
+    text = 25 * shown * min(top, config.gallery.triggers) * sentence  # levels, and the index of the triggers' tokens
+    # three prefixes of half a sentence, which share what they begin with and run through half of the layers
+    mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence // 4
+    # sentences whose tokens go through all layers, and three readings of each
+    layered = lambda examples: examples * (sentence * forward + 3 * shape.layers * (product + read))
+    section5 = layered(config.composition.examples) + others
+    sizes, own = config.baselines, untrained.PREDICTED_SENTENCES
+    again = min(looked, sizes.keys_per_layer * shape.layers) * untrained.MUTATED_TRIGGERS * 3 * sentence // 4
+    tokens_said = min(validation, (own * sizes.models + perplexity.SENTENCES) * sentence // (sizes.models + 1))
+    baseline = min(train, sizes.sentences * sentence) * forward * 1.1 + again * forward
+    baseline += tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes.examples))
     out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
     out.append(Planned("model", 1, speed.start + 4 * shape.parameters / 0.2e9, PROCESS + 12 * shape.parameters,
                     4 * shape.parameters))  # fmt: skip
     if golden:
         # tokens to run: a few windows of 512 with 2,560 of context, or on a GPU the whole test text (`golden`)
         windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
-        out.append(Planned("golden", 1, speed.start + cells * head + windows * forward, running, 0, running))
+        out.append(Planned("golden", 1, speed.start + cells * product + windows * forward, running, 0, running))
     if config.corpus.segmenter.startswith("spacy:"):
         out.append(
             Planned("cut_shard", shards, (train + validation) / SPACY_WORDS / shards, 1.2 * GB, corpus_bytes / 2)
@@ -184,11 +211,11 @@ def steps(
         Planned("triggers", 1, speed.start + shards * lists / 0.1e9, PROCESS + 6 * lists + corpus_bytes, lists),
         Planned("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
         Planned("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
-        Planned("composition", 1, speed.start + layered + others, running + corpus_bytes, 0.02 * lists, running),
-        Planned("baseline_model", 4, speed.start + values_seconds + others + sampled * forward * 1.2,
+        Planned("composition", 1, speed.start + section5, running + corpus_bytes, 0.02 * lists, running),
+        Planned("baseline_model", sizes.models + 1, speed.start + values_seconds + others + baseline,
              running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
         Planned("gallery_tables", 1, speed.start + gallery, running + corpus_bytes + 4 * coefficient_sample.HELD
-             + 4 * config.gallery.sampled * SENTENCE * shape.keys + 40 * shown * seen * SENTENCE, 800 * shown, running),
+             + 4 * sampled * shown // shape.layers + 40 * shown * seen * sentence, 800 * shown, running),
         Planned("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
         Planned("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
     ]  # fmt: skip
