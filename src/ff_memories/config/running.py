@@ -48,7 +48,7 @@ class Extraction(Section):
 class Baselines(Section):
     """Untrained models, and the run's own, on a sample of the text: what every claim is compared with."""
 
-    models: int = Field(3, ge=1, le=20, description="number of untrained models")
+    models: int = Field(3, ge=1, le=20, description="number of untrained models; one gives no prediction interval")
     sentences: int = Field(
         2000,
         ge=1,
