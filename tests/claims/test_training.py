@@ -78,6 +78,15 @@ def test_models_that_are_all_alike_still_have_their_sampling_error():
     assert row["baseline_low"] == 0 < row["baseline_high"] and row["training"] != "higher"
 
 
+def test_untrained_models_with_one_number_do_not_prove_that_every_other_model_has_it():
+    """The layer with the fewest active memories is a whole number, and three models often share it."""
+    for error in (0.0, 0.2):
+        row = said(of_run(5, error), of_models([10, 10, 10]), CLAIMS["K19"])
+        assert (row["training"], row["p_training"]) == ("undecided", 0.25)
+    row = said(of_run(5), of_models([2, 9, 16]), CLAIMS["K19"])
+    assert row["baseline_low"] == 1  # no layer is below the first
+
+
 def test_a_factor_is_compared_relative_to_the_untrained_models():
     assert said(of_run(101, 1), of_models([100, 100.5, 99.5], 0.5), FACTOR)["training"] == "same"
     assert said(of_run(1.01, 0.001), of_models([0.2, 0.201, 0.199], 0.001), FACTOR)["training"] == "higher"

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ff_memories.claims.measurement import Judged, Limit, by_draws
+from ff_memories.claims.measurement import Judged, Limit
+from ff_memories.claims.statistics import surely
 
 PAPER = 16
 
@@ -42,5 +43,8 @@ def in_layers(
     text = f"in {held} of {layers} layers" + (f", {unknown} without data" if unknown else "")
     if held < limit <= held + unknown:
         return None, text
-    draws = np.sum(list(again.values()), axis=0) if again else np.empty(0)
-    return by_draws(held, np.atleast_1d(draws).astype(np.float64), Limit(limit), clear), text
+    drawn = list(again.values())
+    if not drawn or not all(len(own) for own in drawn):
+        return Judged(held, None, None, Limit(limit), clear), text
+    low, high = surely([~own for own in drawn]), layers - surely(drawn)
+    return Judged(held, low, high, Limit(limit), clear), text

@@ -74,7 +74,8 @@ class Measurement:
     Attributes:
         value: the number; ``None`` if nothing could be measured.
         low, high: its 95 % interval; ``None`` if the value is neither a mean nor the highest or lowest of several.
-        n: units behind the value (keys, values, examples, pairs, layers).
+        n: rows behind the value (keys, triggers, values, examples, pairs).
+        units: independent units among them, which are resampled; ``None``: all of ``n``.
         judged: what the claim is judged by; ``None`` if that cannot be decided here.
         reason: additional information, or why there is no answer.
         few: why there is too little evidence for a judgement; nothing if there is enough.
@@ -86,6 +87,7 @@ class Measurement:
     low: float | None = None
     high: float | None = None
     n: int | None = None
+    units: int | None = None
     judged: Judged | None = None
     reason: str = ""
     few: str = ""
@@ -97,6 +99,7 @@ class Measurement:
             object.__setattr__(self, name, _finite(getattr(self, name)))
         if self.n is not None:
             object.__setattr__(self, "n", int(self.n))
+            object.__setattr__(self, "units", int(self.n if self.units is None else self.units))
 
     @property
     def error(self) -> float | None:

@@ -74,13 +74,10 @@ class Claim:
 
 
 def _limit(given: Any) -> Limit:
-    """Return a limit as the file has it; ``like``: the 95 % interval of so many in a hundred."""
+    """Return a limit as the file has it; ``at_least_like``: the lower end of the interval of so many in a hundred."""
     if isinstance(given, Limit):
         return given
     ends = dict(given)
-    if "like" in ends:
-        low, high = wilson(ends.pop("like"), HUNDRED)
-        ends = {"at_least": low, "at_most": high}
     if "at_least_like" in ends:
         ends = {"at_least": wilson(ends.pop("at_least_like"), HUNDRED)[0]}
     return Limit(ends.pop("at_least", None), ends.pop("at_most", None))

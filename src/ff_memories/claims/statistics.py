@@ -46,6 +46,23 @@ def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
     return interval(hits, seed) if 0 < cases < len(hits) else wilson(cases, len(hits))
 
 
+def surely(against: Sequence[np.ndarray], outside: float = OUTSIDE) -> int:
+    """Return the lower end of the 95 % interval of the number of layers in which something holds.
+
+    Percentiles of the resampled numbers would be wrong: a number at its highest can only fall. If all of 16 layers hold
+    by one standard error each, about one of 50 resamples still has all of them. So each layer is tested instead
+    (partial conjunction, with Hochberg's levels): at least u of n layers hold if n − u + 1 times the u-th smallest of
+    their p-values is below the level.
+
+    Args:
+        against: (draws,) for each layer, whether a resample contradicts it.
+        outside: of the interval, half of it at this end.
+    """
+    p_values = np.sort([drawn.mean() for drawn in against])
+    clear = np.arange(len(p_values), 0, -1) * p_values <= outside / 2
+    return int(np.flatnonzero(clear).max(initial=-1)) + 1
+
+
 def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
     """Return Wilson's score interval of a share of ``cases`` in ``n`` independent units.
 

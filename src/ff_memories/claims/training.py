@@ -14,7 +14,10 @@ LEVEL = 0.05
 # models' mean.
 MATTERS = {"share": 0.05, "points": 0.05, "change": 0.05, "correlation": 0.2, "number": 0.5, "layer": 1.0}
 OF_FACTOR = 0.25
-BOUNDS = {"share": (0.0, 1.0), "factor": (0.0, math.inf), "correlation": (-1.0, 1.0), "number": (0.0, math.inf)}
+BOUNDS = {
+    "share": (0.0, 1.0), "factor": (0.0, math.inf), "correlation": (-1.0, 1.0), "number": (0.0, math.inf),
+    "change": (-1.0, math.inf), "layer": (1.0, math.inf),
+}  # fmt: skip
 COLUMNS = (
     "sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "training", "p_training",
 )  # fmt: skip
@@ -25,7 +28,9 @@ def compared(claim: Claim, sample: Mapping[str, Any] | None, untrained: Mapping[
 
     One more untrained model's number lies in the prediction interval m ± t s √(1 + 1/n), where m is the mean of n
     models, s their standard deviation, at least one model's own sampling error, and t has n − 1 degrees of freedom.
-    The test of the run's own number joins that spread with its sampling error (Welch and Satterthwaite).
+    The test of the run's own number joins that spread with its sampling error (Welch and Satterthwaite). If all
+    untrained models have one number, without any error, their spread is unknown, not zero: such is the layer with the
+    fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models.
 
     Args:
         sample: the claim's row ``same_sample`` of the table ``baselines``: the run's number on the same sentences.
@@ -48,11 +53,11 @@ def compared(claim: Claim, sample: Mapping[str, Any] | None, untrained: Mapping[
     error = sample["error"] or 0.0
     gap, total = own - mean, spread**2 + error**2
     if total == 0:
-        return out | {"p_training": float(gap == 0), "training": "same" if gap == 0 else None}
+        return out | {"p_training": 1.0 if gap == 0 else 1 / (n + 1), "training": "same" if gap == 0 else None}
     degrees = total**2 / (spread**4 / (n - 1)) if spread else math.inf
     matters = claim.matters or (OF_FACTOR * abs(mean) if claim.unit == "factor" else MATTERS[claim.unit])
     alike = abs(gap) + float(t.ppf(1 - LEVEL, degrees)) * math.sqrt(total) <= matters
-    p = 2 * float(t.sf(abs(gap) / math.sqrt(total), degrees))
+    p = max(2 * float(t.sf(abs(gap) / math.sqrt(total), degrees)), 0.0 if spread else 1 / (n + 1))
     return out | {"p_training": p, "training": "same" if alike else None}
 
 

@@ -59,9 +59,8 @@ def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None
         if found.value is None:
             return "not_applicable", _joined(why if scope == "surrogate" else "", note, found.reason), None
         return "measured", _joined(why, note, found.reason), None
-    few = found.few or (
-        f"too few {claim.resampled}: {found.n or 0:,}, and {claim.least:,} are needed" if _lacks(claim, found) else ""
-    )
+    units = f"too few {claim.resampled}: {found.units or 0:,}, and {claim.least:,} are needed"
+    few = found.few or (units if _lacks(claim, found) else "")
     if found.judged is None and not few:
         return "not_applicable", _joined(note, found.reason or "no data"), None
     if scope == "paper" and claim.human and found.proxy:
@@ -71,7 +70,7 @@ def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None
 
 
 def _lacks(claim: Claim, found: Measurement) -> bool:
-    return found.judged is not None and (found.n or 0) < claim.least
+    return found.judged is not None and (found.units or 0) < claim.least
 
 
 def verdicts(
@@ -125,6 +124,6 @@ def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:
     """Return the p-value of a judged claim's direction; ``None`` if it is not judged or has no test."""
     if verdict not in JUDGED or claim.null is None or found.draws is None or not len(found.draws):
         return None
-    if found.n is not None and found.n < FEWEST:
+    if found.units is not None and found.units < FEWEST:
         return None
     return p_value(found.draws, claim.null, claim.alternative)

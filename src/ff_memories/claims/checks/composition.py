@@ -77,6 +77,7 @@ def minority_active(evidence: Evidence, *, limit: Limit) -> Measurement:
         middle,
         *ends(draws),
         n=evidence.table("composition").height,
+        units=evidence.table("composition")["example"].n_unique(),
         judged=by_draws(middle, draws, limit),
         reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer",
     )
@@ -128,7 +129,8 @@ def agreeing_stop_words(evidence: Evidence, *, limit: Limit) -> Measurement:
     if share is None:
         return Measurement(n=0, reason="no memory ever agrees with its layer")
     reason = f"base rate {percent(base)}{_in_the_text(evidence)}"
-    return Measurement(*share, n=agreeing.height, judged=itself(*share, limit), reason=reason)
+    units = agreeing["example"].n_unique()
+    return Measurement(*share, n=agreeing.height, units=units, judged=itself(*share, limit), reason=reason)
 
 
 def _in_the_text(evidence: Evidence) -> str:
@@ -150,5 +152,5 @@ def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Lim
     agreeing, share, base = _agreeing_share(evidence, pairs, pl.col("position") < shorter_than)
     if share is None:
         return Measurement(n=0, reason="no memory ever agrees with its layer")
-    judged = itself(*share, limit)
-    return Measurement(*share, n=agreeing.height, judged=judged, reason=f"base rate {percent(base)}")
+    judged, units = itself(*share, limit), agreeing["example"].n_unique()
+    return Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=f"base rate {percent(base)}")

@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.base.bootstrap import ends, interval, resamples
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.layers import between
-from ff_memories.claims.measurement import Limit, Measurement, by_draws, itself
+from ff_memories.claims.measurement import Judged, Limit, Measurement, itself
 from ff_memories.claims.measures import LABELS, pattern_shares
 from ff_memories.claims.statistics import average, by_layer, mean_of, percent, pooled_share, share_interval
 
@@ -25,6 +25,10 @@ def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, flo
     labels, proxy = evidence.labels("pattern_labels")
     shares = pattern_shares(labels, evidence.seed)
     return labels, {kind: by_layer(shares.filter(pl.col("label") == kind), "mean") for kind in LABELS}, proxy
+
+
+def _keys(labels: pl.DataFrame) -> int:
+    return labels.select(KEY).n_unique()
 
 
 def keys_with_a_pattern(evidence: Evidence, *, limit: Limit, proxy: float) -> Measurement:
@@ -55,7 +59,10 @@ def coverage(evidence: Evidence, *, limit: Limit) -> Measurement:
     if share is None:
         raise Missing("nothing has been annotated")
     extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
-    return Measurement(*share, n=labels.height, judged=itself(*share, limit), reason=extremes, proxy=by_proxy)
+    judged = itself(*share, limit)
+    return Measurement(
+        *share, n=labels.height, units=_keys(labels), judged=judged, reason=extremes, proxy=by_proxy
+    )  # fmt: skip
 
 
 def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
@@ -75,12 +82,15 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     again = {kind: _again(labels, kind, evidence.seed) for kind in ("shallow", "semantic")}
     draws = mean_of(again["semantic"], top) - mean_of(again["semantic"], bottom)
     margins = mean_of(again["shallow"], bottom) - mean_of(again["semantic"], bottom)
+    spreads = [ends(own) for own in (draws, margins)]
+    low, high = (min(one[end] for one in spreads) for end in (0, 1))  # the smaller of two resampled would be biased
     anything = {part: means["semantic", part] + means["both", part] for part, _ in parts}
     return Measurement(
         rise,
         *ends(draws),
         n=labels.height,
-        judged=by_draws(min(rise, margin), np.minimum(draws, margins), limit),
+        units=_keys(labels),
+        judged=Judged(min(rise, margin), low, high, limit),
         reason=f"shallow {percent(means['shallow', 'lower'])} in the lower layers, "
         f"{percent(means['shallow', 'upper'])} in the upper; semantic {percent(means['semantic', 'lower'])} and "
         f"{percent(means['semantic', 'upper'])}; "

@@ -121,7 +121,8 @@ def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, d
     draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
     holding = {layer: margins[layer] > 0 for layer in layers}
     again = {layer: drawn[:, every.index(layer)] > 0 for layer in layers}
-    return Measurement(*share, n=both.height, draws=draws), holding, again
+    found = Measurement(*share, n=both.height, units=both["example"].n_unique(), draws=draws)
+    return found, holding, again
 
 
 def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -151,9 +152,10 @@ def no_third_token(evidence: Evidence, *, limit: Limit) -> Measurement:
     share = pooled_share(table, third, "example", evidence.seed)
     if share is None:
         return Measurement(reason=EMPTY)
-    if evidence.one_softmax:  # the logits add up under one flat softmax, so there cannot be a single case
-        return Measurement(*share, n=table.height, judged=Judged(share[0], share[0], share[0], Limit(high=0.0)))
-    return Measurement(*share, n=table.height, judged=itself(*share, limit))
+    none = Judged(share[0], share[0], share[0], Limit(high=0.0))
+    # the logits add up under one flat softmax, so there cannot be a single case
+    judged = none if evidence.one_softmax else itself(*share, limit)
+    return Measurement(*share, n=table.height, units=table["example"].n_unique(), judged=judged)
 
 
 def distant_compositions(evidence: Evidence, *, limit: Limit) -> Measurement:

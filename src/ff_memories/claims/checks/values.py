@@ -78,9 +78,18 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: L
         return Measurement(n=n, reason=reason, few="the lower layers never agree, so there is no ratio")
     again = within_groups(evidence.table("values"), "agrees", evidence.seed)
     under, over = (mean_of(again, between(bounds, evidence.layers)) for bounds in (lower, upper))
-    ratio = np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)
-    found, draws = (above / below, *ends(ratio)), over - under
-    return Measurement(*found, n=n, judged=itself(*found, limit, draws=draws), reason=reason, draws=draws)
+    ratio = np.divide(over, under, out=np.full(len(under), np.inf), where=under > 0)
+    low, high = np.percentile(ratio, [2.5, 97.5], method="inverted_cdf") if len(ratio) else (np.nan, np.nan)
+    found, draws = (above / below, low, high), over - under
+    open_ = np.isinf(high) and not limit.reached(low)
+    return Measurement(
+        *found,
+        n=n,
+        judged=itself(*found, limit, draws=draws),
+        reason=reason,
+        few="the lower layers agree so rarely that the ratio has no upper end" if open_ else "",
+        draws=draws,
+    )
 
 
 def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -115,20 +124,23 @@ def rank_improves(evidence: Evidence, *, lower: list[int], upper: list[int], lim
 
 
 def rises_with_probability(evidence: Evidence, *, bins: int, filled: int, values: int, limit: Limit) -> Measurement:
-    """K15: agreement rises over bins of the top probability; ``filled`` bins must have at least ``values`` values."""
+    """K15: agreement rises over bins of the top probability, of which ``filled`` must have ``values`` values.
+
+    Bins with fewer values have no say: the rate of one value is 0 or 1.
+    """
     table = evidence.table("values")
     found = agreement_by_probability(table, bins, evidence.seed)
     rates = found["mean"].to_list()
-    rho = rank_correlation(found["bin"].to_list(), rates)
-    n, sizes = int(found["n"].to_numpy().sum()), found["n"].to_list()
+    full = found.filter(pl.col("n") >= values)
+    rho = rank_correlation(full["bin"].to_list(), full["mean"].to_list())
+    n, sizes, of = int(found["n"].to_numpy().sum()), found["n"].to_list(), full.height
+    few = "" if of >= filled else f"only {of} of {bins} bins hold {values} values or more, and {filled} are needed"
     if rho is None:
-        return Measurement(n=n, reason="all bins have the same agreement, or there are fewer than three")
+        return Measurement(n=n, reason="all bins have the same agreement, or fewer than three have enough values")
     again = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
-    draws = rank_correlations(found["bin"].to_list(), np.stack(list(again.values()), axis=1))
+    draws = rank_correlations(full["bin"].to_list(), np.stack([again[edge] for edge in full["bin"]], axis=1))
     if len(draws) and draws.min() == draws.max():  # bins with no cases or only cases never draw others
         draws = np.empty(0)
-    full = sum(size >= values for size in sizes)
-    few = "" if full >= filled else f"only {full} of {bins} bins hold {values} values or more, and {filled} are needed"
     return Measurement(
         rho,
         *ends(draws),
