@@ -16,12 +16,16 @@ PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 .PHONY: demo quick test test-all newest setup inputs models pull publish closures docs docs-pages gpu-campaign
 
-# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, demo-gpt2 or demo-llama
+# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, demo-gpt2 or demo-llama;
+# `make demo` also takes smollm2 and stories15m, which are fetched and take hours or minutes
 RUN ?= demo
 ifeq ($(RUN),demo)
   PIPELINE = dvc.yaml
   INPUTS = data/demo/model.pt.dvc data/demo/dict.txt.dvc
   READY = .venv/.ready
+else ifneq ($(filter $(RUN),smollm2 stories15m),)
+  CONFIG = --configfile config/$(RUN).yaml
+  READY = .venv/.wikipedia
 else
   PIPELINE = runs/$(RUN)/dvc.yaml
   INPUTS = data/$(RUN).dvc
@@ -88,7 +92,7 @@ closures: .venv/.tests
 
 # get a run's model from the DVC remote inside the repository
 inputs: $(READY)
-	@$(BIN)/dvc pull --quiet $(INPUTS)
+	@$(if $(INPUTS),$(BIN)/dvc pull --quiet $(INPUTS))
 
 # get the models of all recorded runs
 models: setup
@@ -106,6 +110,11 @@ setup: .venv/.ready
 .venv/.hf: .venv/.ready
 	@echo "Installing transformers"
 	$(INSTALL) -e '.[hf]'
+	touch $@
+
+# models and texts by name need this
+.venv/.wikipedia: .venv/.hf
+	$(INSTALL) -e '.[wikipedia]'
 	touch $@
 
 # the tests also need the optional segmenter, the site's packages, and the linters

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import gguf_files
 import huggingface_hub.constants as hub_constants
 import pytest
 import tiny
@@ -513,3 +514,28 @@ def test_from_init_to_the_claims(saved, tmp_path):
     assert "k_5^2: 3 trigger examples" in shown and "v_5^2 promotes" in shown
     shown = command("ff-memories", "plan", "--configfile", "my.yaml", cwd=tmp_path).stdout
     assert "my: 3 layers of 160 keys, 300 types" in shown
+
+
+def test_a_smaller_number_of_triggers_lowers_what_follows_it(folder, project, capsys):
+    """Long sentences are split, unless somebody says otherwise."""
+    run("init", "my.yaml", "--model", folder, *TEXTS, "--set", "triggers.top=10", "mutations.top=4")
+    made = load("my.yaml")
+    assert (made.triggers.top, made.mutations.top, made.patterns.top) == (10, 4, 10)
+    assert made.corpus.too_long == "split"
+    assert "patterns.top: 10, because triggers.top is 10" in (said := capsys.readouterr().out)
+    assert "mutations.top" not in said
+
+
+def test_a_gguf_file_of_the_hub_is_pinned_and_converted(web, project, capsys):
+    gguf_files.save(project / "m.gguf")
+    content = (project / "m.gguf").read_bytes()
+    (project.parent / "shared").mkdir()
+    (project.parent / "shared" / "m.gguf").write_bytes(content)
+    web.push("tiny/shared", project.parent / "shared")
+    run("init", "my.yaml", "--model", "tiny/shared:m.gguf", *TEXTS)
+    capsys.readouterr()
+    made = Run(yaml.safe_load(Path("my.yaml").read_text()), "my.yaml")
+    assert made.config.model.files == {"m.gguf": sha256(content)}
+    assert all(Path(path).is_file() for path in (*made.model_files, *made.hub_files))
+    assert "name one of m.gguf" in says(capsys, "init", "b.yaml", "--model", "tiny/shared:n.gguf", *TEXTS)
+    assert "holds GGUF files alone" in says(capsys, "init", "b.yaml", "--model", "tiny/shared", *TEXTS)

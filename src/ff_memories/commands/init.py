@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder")
     data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
+    data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     if args.model is None:
         data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
@@ -72,11 +73,23 @@ def run(args: argparse.Namespace) -> None:
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
     for setting in args.set:
         _set(data, setting)
+    _follow(data, {setting.partition("=")[0] for setting in args.set})
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
     run_names.refuse_named(run_.config, run_.file)
     write_whole(args.config, text)
     print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
+
+
+def _follow(data: dict[str, Any], given: set[str]) -> None:
+    """Set keys that have to follow others which were given, unless they were given as well; say which."""
+    if data["fidelity"] == "released" and "corpus.too_long" not in given:
+        data["corpus"]["too_long"] = "refuse"
+    top = data["triggers"]["top"]
+    for section in ("mutations", "patterns"):
+        if f"{section}.top" not in given and isinstance(top, int) and top < data[section]["top"]:
+            data[section]["top"] = top
+            print(f"{section}.top: {top}, because triggers.top is {top}")
 
 
 def _refuse_combinations(args: argparse.Namespace) -> None:
