@@ -55,7 +55,7 @@ def write_long(path: Path, types: list[str], words: int, rng: np.random.Generato
 
 def peak(*arguments: object) -> float:
     """Run a step; return its peak in MiB."""
-    process = subprocess.Popen([BIN / "ff-memories", *map(str, arguments)])
+    process = subprocess.Popen([BIN / "ff-memories", "step", *map(str, arguments)])
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

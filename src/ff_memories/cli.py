@@ -38,8 +38,6 @@ def names(*words: str) -> list[str]:
 def resolve(words: list[str]) -> tuple[str, ...]:
     """Return the command of a command line: ``("verify",)``, ``("export", "triggers")``, ``("step", "values")``.
 
-    Older forms without a group (``export-triggers``, ``values``) still work.
-
     Raises:
         UserError: no such command.
     """
@@ -50,15 +48,9 @@ def resolve(words: list[str]) -> tuple[str, ...]:
         if words[1] not in names(first):
             raise _unknown(f"{first} {words[1]}", words[1], names(first), f"{PROGRAM} {first} --help")
         return first, words[1]
-    group, _, rest = first.partition("-")
     if first in known:
         return (first,)
-    if first in declaration.names():
-        return "step", first
-    if group in known and (PACKAGE / "commands" / group).is_dir() and rest in names(group):
-        return group, rest
-    shown = [name for group in GROUPS.values() for name in group]
-    raise _unknown(first, first, [*shown, *declaration.names()], f"{PROGRAM} --help")
+    raise _unknown(first, first, [name for group in GROUPS.values() for name in group], f"{PROGRAM} --help")
 
 
 def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
@@ -88,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
             prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter
         )
         run = arguments(words, parser)
-        args = parser.parse_args(argv[2:] if list(words) == argv[:2] else argv[1:])
+        args = parser.parse_args(argv[len(words) :])
         _refuse_pipes(args)
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
             end_with(int(snakemake))  # a job that outlived Snakemake would write the same files as the next run's jobs

@@ -208,7 +208,7 @@ def test_a_prefix_without_tokens_ends_in_no_word_known_or_unknown():
 
 def step(folder, *more):
     with pytest.raises(SystemExit) as end:
-        main(["golden", "--source", "small", "--weights", str(folder / "model.safetensors"), "--description",
+        main(["step", "golden", "--source", "small", "--weights", str(folder / "model.safetensors"), "--description",
               str(folder / "model.json"), "--dictionary", str(folder / "dict.txt"), "--test",
               str(folder / "test.txt"), "--device", "cpu", "--threads", "1", *more])  # fmt: skip
     return end.value.code
@@ -251,8 +251,22 @@ def test_the_step_for_triggers_refuses_keys_whose_triggers_end_otherwise(tmp_pat
     rows = [(1, 3, rank, 1.0 / rank, 0, j, None) for rank, j in enumerate((1, 3, 2), 1)]  # two of three end in `of`
     tables.write(pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row"), "triggers.parquet")
     Path("registry.toml").write_text(SOURCE)
-    command = ["golden-triggers", "--source", "small", "--registry", "registry.toml", "--dictionary", "dict.txt",
-               "--corpus", "corpus.safetensors", "--triggers", "triggers.parquet", "--out", "found.json"]  # fmt: skip
+    command = [
+        "step",
+        "golden-triggers",
+        "--source",
+        "small",
+        "--registry",
+        "registry.toml",
+        "--dictionary",
+        "dict.txt",
+        "--corpus",
+        "corpus.safetensors",
+        "--triggers",
+        "triggers.parquet",
+        "--out",
+        "found.json",
+    ]
     for share, status in ((0.7, 2), (0.6, 0)):
         Path("known.toml").write_text(f'[[endings]]\nlayer = 1\nkey = 3\nwords = ["of"]\nshare = {share}\n')
         with pytest.raises(SystemExit) as end:

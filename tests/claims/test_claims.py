@@ -841,7 +841,7 @@ def run(folder, *more, counts="counts"):
     tables.write(mutations()[1], folder / "mutations.parquet")
     tables.counts("corpus", {"split": 0}).write_parquet(folder / "counts/corpus.parquet")
     with pytest.raises(SystemExit) as end:
-        cli.main(["claims", "--config", json.dumps(CONFIG), "--info", f"{folder}/info.json", "--dictionary",
+        cli.main(["step", "claims", "--config", json.dumps(CONFIG), "--info", f"{folder}/info.json", "--dictionary",
                   f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
                   *more, "--claims", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
                   "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims",

@@ -137,7 +137,7 @@ def test_a_choice_under_which_a_run_is_refused_has_no_values_and_no_verdict(plan
     text.write_text(text.read_text() + " ".join([*words, ". "] * 1000) + "\n")
     results, claims = planted_copy / "results/planted", "results/planted/tables/claims.parquet"
     done = command(
-        "ff-memories", "sensitivity-part", "--configfile", "my.yaml", "--part", "corpus.segmenter=line",
+        "ff-memories", "step", "sensitivity-part", "--configfile", "my.yaml", "--part", "corpus.segmenter=line",
         "--corpus", results / "corpus/corpus.safetensors", "--claims", claims, "--sensitivity",
         "sensitivity.parquet",
         cwd=planted_copy,

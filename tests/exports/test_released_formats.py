@@ -38,8 +38,17 @@ def words(results):
 
 def test_triggers_have_the_texts_that_the_run_read(results, tmp_path):
     info = json.loads((results / "model" / "info.json").read_text())
-    step("export-triggers", *of(results, "triggers", "sentences"), "--info", results / "model" / "info.json", "--top",
-         5, "--out", tmp_path / "out.jsonl")  # fmt: skip
+    step(
+        "export",
+        "triggers",
+        *of(results, "triggers", "sentences"),
+        "--info",
+        results / "model" / "info.json",
+        "--top",
+        5,
+        "--out",
+        tmp_path / "out.jsonl",
+    )
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(lines) == info["keys"] == info["signs"] * info["neurons"]
     held, known = tables.read(results / "tables" / "triggers.parquet"), words(results)
@@ -53,7 +62,7 @@ def test_triggers_have_the_texts_that_the_run_read(results, tmp_path):
 
 
 def test_a_sample_repeats_the_run(results, tmp_path):
-    step("export-sample", *of(results, "sentences", "examples"), "--out", tmp_path / "sample")
+    step("export", "sample", *of(results, "sentences", "examples"), "--out", tmp_path / "sample")
     known, sentences = words(results), tables.read(results / "tables" / "sentences.parquet")
     for split in ("train", "validation"):
         numbers = sentences.filter(pl.col("split") == split)["sentence"]
@@ -74,8 +83,8 @@ def test_a_sample_repeats_the_run(results, tmp_path):
 def test_types_elsewhere_are_named_by_an_option(results, tmp_path, capsys):
     shutil.copyfile(results / "tables" / "sentences.parquet", tmp_path / "sentences.parquet")
     given = ["--sentences", tmp_path / "sentences.parquet", *of(results, "examples"), "--out", tmp_path / "out"]
-    assert "changed since the run" in says(capsys, "export-sample", *given)
-    step("export-sample", *given, "--dictionary", results / "model" / "types.json")
+    assert "changed since the run" in says(capsys, "export", "sample", *given)
+    step("export", "sample", *given, "--dictionary", results / "model" / "types.json")
     assert (tmp_path / "out" / "train.txt").is_file()
 
 
@@ -84,7 +93,7 @@ def test_a_text_that_did_change_is_refused(results, tmp_path, capsys):
     before = text.read_text()
     text.write_text(before.replace("Anna", "Anna Anna", 1))
     try:
-        said = says(capsys, "export-sample", *of(results, "sentences", "examples"), "--out", tmp_path / "out")
+        said = says(capsys, "export", "sample", *of(results, "sentences", "examples"), "--out", tmp_path / "out")
     finally:
         text.write_text(before)
     assert "train.txt, line " in said and "changed since the run" in said

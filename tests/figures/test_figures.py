@@ -45,7 +45,7 @@ def run_folder(tmp_path_factory):
 
 def command(folder, figure, out, *names):
     paths = [str(folder / f"{name}.parquet") for name in (names or FIGURES[figure].tables)]
-    return ["figure", "--figure", figure, "--config", json.dumps(SECTIONS), "--info", str(folder / "info.json"),
+    return ["step", "figure", "--figure", figure, "--config", json.dumps(SECTIONS), "--info", str(folder / "info.json"),
             "--tables", *paths, "--out", str(out)]  # fmt: skip
 
 

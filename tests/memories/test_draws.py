@@ -25,7 +25,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("draws")
     write_inputs(folder, TYPES, seed=5, decoder_layers=2)
     out = run_steps(folder, config(fidelity="released"))
-    step("export-sample", "--sentences", out / "sentences.parquet", "--examples", out / "examples.parquet",
+    step("export", "sample", "--sentences", out / "sentences.parquet", "--examples", out / "examples.parquet",
          "--out", out / "sample")  # fmt: skip
     return folder, out
 
@@ -56,7 +56,7 @@ def test_the_page_tells_how_to_take_a_draw_out_of_the_released_data_frame(run, t
          out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
          out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet", "--device", "cpu",
          "--threads", 1)  # fmt: skip
-    step("export-layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
+    step("export", "layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
          "--sentences", out / "sentences.parquet", "--out", texts / "layer.pkl")  # fmt: skip
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/released.md").read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(texts)
@@ -125,10 +125,34 @@ def test_a_faulty_sample_is_refused_with_its_line(run, tmp_path, capsys, line, s
     path = tmp_path / "sample.jsonl"
     path.write_text(good + "\n" + line.replace("FIRST", json.loads(good)["text"]) + "\n", encoding="utf-8")
     with pytest.raises(SystemExit) as end:
-        main(["composition", "--config", str(folder / "config.yaml"), "--weights", str(out / "model.safetensors"),
-              "--description", str(out / "model.json"), "--corpus", str(out / "corpus.safetensors"), "--values",
-              str(out / "values.parquet"), "--sample", str(path), "--sentences", str(out / "sentences.parquet"),
-              "--examples", "x", "--composition", "x", "--refinement", "x", "--counts", "x"])  # fmt: skip
+        main(
+            [
+                "step",
+                "composition",
+                "--config",
+                str(folder / "config.yaml"),
+                "--weights",
+                str(out / "model.safetensors"),
+                "--description",
+                str(out / "model.json"),
+                "--corpus",
+                str(out / "corpus.safetensors"),
+                "--values",
+                str(out / "values.parquet"),
+                "--sample",
+                str(path),
+                "--sentences",
+                str(out / "sentences.parquet"),
+                "--examples",
+                "x",
+                "--composition",
+                "x",
+                "--refinement",
+                "x",
+                "--counts",
+                "x",
+            ]
+        )
     assert end.value.code == 2
     assert said in capsys.readouterr().err
 
@@ -138,7 +162,7 @@ def test_snakemake_looks_at_a_given_sample_again_when_it_changes(planted_copy):
 
     examples = "results/planted/tables/examples.parquet"
     old = tables.read(planted_copy / examples)
-    command("ff-memories", "export-sample", "--sentences", "results/planted/tables/sentences.parquet", "--examples",
+    command("ff-memories", "export", "sample", "--sentences", "results/planted/tables/sentences.parquet", "--examples",
             examples, "--out", "sample", cwd=planted_copy)  # fmt: skip
     path = planted_copy / "sample/sample.jsonl"
     path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:5]), encoding="utf-8")

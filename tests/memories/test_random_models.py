@@ -55,8 +55,20 @@ def released(request, tmp_path_factory):
          out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
          out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet",
          "--device", "cpu", "--threads", 1)  # fmt: skip
-    step("export-triggers", "--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--info",
-         out / "info.json", "--top", TOP, "--out", out / "triggers.jsonl")  # fmt: skip
+    step(
+        "export",
+        "triggers",
+        "--triggers",
+        out / "triggers.parquet",
+        "--sentences",
+        out / "sentences.parquet",
+        "--info",
+        out / "info.json",
+        "--top",
+        TOP,
+        "--out",
+        out / "triggers.jsonl",
+    )
     return made
 
 

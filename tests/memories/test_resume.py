@@ -10,7 +10,7 @@ import time
 import pytest
 import yaml
 from factories import words
-from pipeline import config, step, write_inputs
+from pipeline import config, line, step, write_inputs
 
 TYPES = words(44)
 
@@ -41,7 +41,7 @@ def arguments(folder, out, **changes):
 def kill_when_a_state_is_there(folder, out, writes=3):
     """Start the shard as a process of its own; kill it with SIGKILL once its state was written several times."""
     state = out.with_name(out.name + ".state")
-    process = subprocess.Popen([sys.executable, "-m", "ff_memories.cli", *arguments(folder, out)])
+    process = subprocess.Popen([sys.executable, "-m", "ff_memories.cli", *line(arguments(folder, out))])
     seen, end = set(), time.monotonic() + 120
     while len(seen) < writes and process.poll() is None and time.monotonic() < end:
         if state.exists():
@@ -101,7 +101,7 @@ def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_
     step(*arguments(made, tmp_path / "whole.safetensors"))
     monkeypatch.setattr(triggers, "run_batch", fails)
     with pytest.raises(SystemExit) as ended:
-        main([str(a) for a in arguments(made, out)])
+        main(line(arguments(made, out)))
     said = capsys.readouterr().err
     assert ended.value.code == 2 and not out.exists()
     assert "the GPU failed: CUDA error: unspecified launch failure\n" in said and "same command again" in said

@@ -508,7 +508,7 @@ def commands(at, out, **changed):
     for step, own in steps.items():
         given = both | own
         given |= {name: path for name, path in changed.items() if name in given}
-        yield [step, "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
+        yield ["step", step, "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
 
 
 @pytest.mark.slow

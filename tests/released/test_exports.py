@@ -47,16 +47,27 @@ def run(tmp_path_factory):
     step("released", *model_, "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet",
          "--released-layer", out / "released_layer.parquet",
          "--released-dim", out / "released_dim.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
-    step("export-triggers", "--triggers", out / "triggers.parquet", *texts, "--info", out / "info.json", "--top", TOP,
-         "--out", out / "triggers.jsonl")  # fmt: skip
-    step("export-texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
-    step("export-agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
+    step(
+        "export",
+        "triggers",
+        "--triggers",
+        out / "triggers.parquet",
+        *texts,
+        "--info",
+        out / "info.json",
+        "--top",
+        TOP,
+        "--out",
+        out / "triggers.jsonl",
+    )
+    step("export", "texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
+    step("export", "agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
          "--projection-seed", 7, "--projections", out / "projections.safetensors", "--out",
          out / "agreement")  # fmt: skip
-    step("export-dim", "--released-layer", out / "released_layer.parquet", "--released-dim",
+    step("export", "dim", "--released-layer", out / "released_layer.parquet", "--released-dim",
          out / "released_dim.parquet", "--examples", out / "examples.parquet", *texts, "--out",
          out / "dim.parquet")  # fmt: skip
-    step("export-layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
+    step("export", "layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
          *texts, "--out", out / "layer.parquet")  # fmt: skip
     return folder, out, Reference(model, TYPES)
 
@@ -120,11 +131,11 @@ def test_single_dimensions_are_exported_alone(run, capsys):
     _, out, _ = run
     options = ["--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--info",
                out / "info.json", "--top", TOP, "--out", out / "few.jsonl", "--dims"]  # fmt: skip
-    step("export-triggers", *options, 5, 2)
+    step("export", "triggers", *options, 5, 2)
     every = (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()
     assert (out / "few.jsonl").read_text(encoding="utf-8").splitlines() == [every[5], every[2]]
     with pytest.raises(AssertionError):
-        step("export-triggers", *options, 24)
+        step("export", "triggers", *options, 24)
     assert "--dims 24: the model's dimensions are 0 to 23" in capsys.readouterr().err
 
 
@@ -200,7 +211,7 @@ def script(run):
 
 
 def agreement(out, folder, name, *options):
-    step("export-agreement", "--weights", out / "model.safetensors", "--description", out / "model.json", "--texts",
+    step("export", "agreement", "--weights", out / "model.safetensors", "--description", out / "model.json", "--texts",
          out / "texts", "--dictionary", folder / "dict.txt", *options, "--out", out / name)  # fmt: skip
     return pl.read_csv(out / f"{name}.tsv", separator="\t")
 
@@ -290,8 +301,8 @@ def test_data_frames_have_the_released_columns_in_the_released_order(run, suffix
              out / "corpus.safetensors"]  # fmt: skip
     tables_ = ["--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
                "--sentences", out / "sentences.parquet"]  # fmt: skip
-    step("export-layer", *tables_, "--distributions", *model, "--out", out / f"full.{suffix}")
-    step("export-dim", *tables_, "--released-dim", out / "released_dim.parquet", "--out", out / f"full_dim.{suffix}")
+    step("export", "layer", *tables_, "--distributions", *model, "--out", out / f"full.{suffix}")
+    step("export", "dim", *tables_, "--released-dim", out / "released_dim.parquet", "--out", out / f"full_dim.{suffix}")
     read = {"parquet": lambda p: pl.read_parquet(p).to_dicts(), "jsonl": lambda p: pl.read_ndjson(p).to_dicts(),
             "pkl": lambda p: pandas.read_pickle(p).to_dict("records")}[suffix]  # fmt: skip
     layer, dim = read(out / f"full.{suffix}"), read(out / f"full_dim.{suffix}")
@@ -404,6 +415,6 @@ def test_a_changed_text_is_refused_by_the_exports_of_it(run, tmp_path, capsys):
         ("layer", ["--released-layer", out / "released_layer.parquet", *examples]),
     ):
         with pytest.raises(AssertionError, match="ended with 2"):
-            step(f"export-{name}", *common, *options)
+            step("export", name, *common, *options)
         assert "train.txt, line 1: changed since the run" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["sentences.parquet", "train.txt"]

@@ -98,7 +98,7 @@ def test_a_model_without_projections_is_refused(tmp_path, capsys):
     write_inputs(tmp_path, TYPES, adaptive=False, decoder_layers=1)
     out = run_steps(tmp_path, config())
     with pytest.raises(SystemExit):
-        main(["projection-seeds", *map(str, arguments(tmp_path, out))])
+        main(["step", "projection-seeds", *map(str, arguments(tmp_path, out))])
     assert "has no projections to draw" in capsys.readouterr().err
 
 

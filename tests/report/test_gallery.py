@@ -285,7 +285,7 @@ def arguments(results, **other):
     }  # fmt: skip
     read = {name: at(name) for name in TABLES} | {name: other.pop(name) for name in {*other} & {*TABLES}}
     options = (str(x) for k, v in (given | other).items() for x in (f"--{k}", v))
-    return ["gallery", *options, "--tables", *map(str, read.values())]
+    return ["step", "gallery", *options, "--tables", *map(str, read.values())]
 
 
 KEPT = {"top": 5, "per_sentence": "best", "positions": "inner", "duplicates": "keep"}

@@ -348,7 +348,7 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
         out = (f"--{suffix}={tmp_path}/{name}.{suffix}" for suffix in ("html", "csv", "tex"))
         read = ["--tables", *(f"{tmp_path}/{file}.parquet" for file in files)]
         with pytest.raises(SystemExit) as end:
-            cli.main(["table", "--table", name, "--config", config, *read, *shared, *out])
+            cli.main(["step", "table", "--table", name, "--config", config, *read, *shared, *out])
         return end.value.code
 
     for name in EXCERPTS:
@@ -400,10 +400,10 @@ def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_
 def test_the_page_of_costs_names_a_file_that_is_no_benchmark(tmp_path, capsys):
     (tmp_path / "x.tsv").write_text("not\ta benchmark\n1\t2\n")
     with pytest.raises(SystemExit) as end:
-        cli.main(["cost", "--logs", f"{tmp_path}", "--out", f"{tmp_path}/cost.html"])
+        cli.main(["step", "cost", "--logs", f"{tmp_path}", "--out", f"{tmp_path}/cost.html"])
     assert end.value.code == 2 and "x.tsv" in capsys.readouterr().err
     with pytest.raises(SystemExit) as end:
-        cli.main(["cost", "--logs", f"{tmp_path}/none", "--out", f"{tmp_path}/cost.html"])
+        cli.main(["step", "cost", "--logs", f"{tmp_path}/none", "--out", f"{tmp_path}/cost.html"])
     assert end.value.code == 0 and not Tags((tmp_path / "cost.html").read_text()).open
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 from factories import words, write_checkpoint, write_dictionary
-from pipeline import SMALL, config, run_steps, write_inputs
+from pipeline import SMALL, config, line, run_steps, write_inputs
 from refusing import TYPES, model_step, run_corpus, says
 from running import BIN, ROOT, command
 from safetensors.torch import load_file, save_file
@@ -99,7 +99,7 @@ def test_or_split_and_counted(folder):
     with (folder / "train.txt").open("a") as file:
         file.write("x " * 130 + "\n")
     with pytest.raises(SystemExit) as end:
-        main([str(a) for a in run_corpus(folder, corpus__too_long="split")])
+        main(line(run_corpus(folder, corpus__too_long="split")))
     assert end.value.code == 0
     counts = dict(pl.read_parquet(folder / "out" / "counts.parquet").select("reason", "n").iter_rows())
     assert counts["train_sentences_split"] == 1
@@ -426,7 +426,7 @@ def test_a_mistyped_section_of_a_step_is_told_from_the_section_that_was_meant():
     "typed, said",
     [
         ("verfy", "verfy: no such command (did you mean verify?)\n"),
-        ("trigger_shard", "trigger_shard: no such command (did you mean trigger-shard?)\n"),
+        ("trigger_shard", "trigger_shard: no such command\n"),
         ("x\x1b[2J", "no such command\n"),
     ],
 )

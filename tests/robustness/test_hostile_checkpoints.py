@@ -408,9 +408,24 @@ def test_a_step_on_a_hostile_checkpoint_ends_with_one_sentence(folder, capsys):
     torch.save({"model": {}, "extra": Touch()}, "model.pt")
     write_dictionary("dict.txt", TYPES)
     with pytest.raises(SystemExit) as end:
-        main(["model", "--config", '{"model": {"source": null, "checkpoint": "model.pt", "dictionary": "dict.txt"}}',
-              "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--weights", "w", "--description", "j",
-              "--info", "c"])  # fmt: skip
+        main(
+            [
+                "step",
+                "model",
+                "--config",
+                '{"model": {"source": null, "checkpoint": "model.pt", "dictionary": "dict.txt"}}',
+                "--checkpoint",
+                "model.pt",
+                "--dictionary",
+                "dict.txt",
+                "--weights",
+                "w",
+                "--description",
+                "j",
+                "--info",
+                "c",
+            ]
+        )
     assert end.value.code == 2
     assert "could run code" in capsys.readouterr().err
     assert sorted(os.listdir()) == ["dict.txt", "model.pt"]

@@ -57,18 +57,18 @@ def test_trigger_examples_that_are_none_are_refused_and_nothing_is_written(tmp_p
     path, out = tmp_path / "triggers.jsonl", tmp_path / "in" / "texts"
     path.write_bytes(line_of() + FOREIGN[what])
     with pytest.raises(AssertionError, match="ended with 2"):
-        step("export-texts", "--jsonl", path, "--out", out)
+        step("export", "texts", "--jsonl", path, "--out", out)
     assert f"{path}, line 2: " in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["in", "triggers.jsonl"]
     path.write_bytes(line_of(fc1_value=2, text="a\nb\tc"))  # mended, into the same folder
-    step("export-texts", "--jsonl", path, "--out", out)
+    step("export", "texts", "--jsonl", path, "--out", out)
     assert [(p.name, p.read_bytes()) for p in out.iterdir()] == [("3_0.txt", b"2\ta *b*\n")]
 
 
 def test_an_empty_file_of_trigger_examples_is_refused(tmp_path, capsys):
     (tmp_path / "triggers.jsonl").touch()
     with pytest.raises(AssertionError, match="ended with 2"):
-        step("export-texts", "--jsonl", tmp_path / "triggers.jsonl", "--out", tmp_path / "texts")
+        step("export", "texts", "--jsonl", tmp_path / "triggers.jsonl", "--out", tmp_path / "texts")
     assert "triggers.jsonl: the file is empty" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["triggers.jsonl"]
 
@@ -108,7 +108,7 @@ def given(tmp_path, monkeypatch, capsys):
 
     def refused(path):
         with pytest.raises(AssertionError, match="ended with 2"):
-            step("export-agreement", "--weights", "model.safetensors", "--description", "model.json",
+            step("export", "agreement", "--weights", "model.safetensors", "--description", "model.json",
                  "--texts", "texts", "--dictionary", "dict.txt", "--projections-from", path,
                  "--out", "out")  # fmt: skip
         assert not os.path.exists("ran")

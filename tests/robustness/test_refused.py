@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import torch
 from factories import convert
-from pipeline import SMALL
+from pipeline import SMALL, line
 from refusing import model_step, run_corpus, says
 from running import BIN
 
@@ -65,7 +65,7 @@ def test_init_overwrites_no_more_than_a_file(folder, capsys, name):
 
 
 @pytest.mark.parametrize(
-    "step, option, number",
+    "name, option, number",
     [
         ("values", "--threads", "1000000"),
         ("values", "--threads", "0"),
@@ -79,14 +79,14 @@ def test_init_overwrites_no_more_than_a_file(folder, capsys, name):
         ("table", "--rows", "1.5"),
         ("verify", "--seed", "-1"),
         ("verify", "--cores", "9" * 5000),
-        ("export-agreement", "--projection-seed", str(2**63)),
+        ("export agreement", "--projection-seed", str(2**63)),
         ("projection-seeds", "--seeds", "٣"),
         ("golden", "--windows", "0"),
     ],
 )
-def test_a_number_that_no_step_can_use_is_refused_as_it_is_read(step, option, number, capsys):
+def test_a_number_that_no_step_can_use_is_refused_as_it_is_read(name, option, number, capsys):
     with pytest.raises(SystemExit) as end:
-        main([step, option, number])
+        main(line([*name.split(), option, number]))
     assert end.value.code == 2
     said = capsys.readouterr().err
     assert f"argument {option}: {number[:60]}: expected a whole number from" in said

@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 from factories import write_checkpoint, write_dictionary, write_text
 
+from ff_memories import declaration
 from ff_memories.cli import main
 from ff_memories.inputs.model_folder import files_of
 
@@ -68,10 +69,16 @@ def write_inputs(folder: Path, types, seed=1, train=160, validation=60, style="l
     return model
 
 
+def line(arguments):
+    """Return the words of a command; a step's name alone stands for `step NAME`."""
+    words = [str(a) for a in arguments]
+    return ["step", *words] if words[0] in declaration.names() else words
+
+
 def step(*arguments):
     """Run one sub-command in this process; fail the test where it fails."""
     try:
-        main([str(a) for a in arguments])
+        main(line(arguments))
     except SystemExit as end:
         assert end.code == 0, f"{arguments[0]} ended with {end.code}"
 

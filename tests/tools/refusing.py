@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 from factories import words
-from pipeline import SMALL, config
+from pipeline import SMALL, config, line
 
 from ff_memories.cli import main
 
@@ -18,7 +18,7 @@ CARD = dict(scope="surrogate", layers=3, keys=24, vocab=48, adaptive_output=True
 def says(capsys, *arguments):
     """Run a sub-command that must fail; return what it says."""
     with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
+        main(line(arguments))
     assert end.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ")

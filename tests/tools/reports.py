@@ -127,7 +127,7 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
         (folder / f"{name}.svg").write_text(SVG)
     (folder / "table1.html").write_text(render("table1.html.j2", rows=[], scope=scope))
     with pytest.raises(SystemExit) as end:
-        cli.main(["report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
+        cli.main(["step", "report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--tables", f"{folder}/claims.parquet", f"{folder}/counts.parquet", *beside,
                   "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--excerpts", f"{folder}/table1.html",
                   "--html", f"{folder}/report/report.html",
