@@ -16,6 +16,7 @@ import torch
 import transformers
 import yaml
 from hub_server import serving, sha256
+from pipeline import line
 from refusing import says
 from running import ROOT, command
 from safetensors.torch import load_file, save_file
@@ -75,7 +76,7 @@ def offline(monkeypatch):
 
 def run(*arguments):
     with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
+        main(line(arguments))
     assert end.value.code == 0
 
 
