@@ -532,8 +532,8 @@ def forge_verdicts(kind: str, folder: Path, seed: int, wanted: int) -> list[dict
 def _verdict(claim: Any, basis: Any, frames: dict, untrained: list[dict]) -> str:
     from dataclasses import replace
 
-    from ff_memories.claims import baselines as measured
-    from ff_memories.claims.verdicts import verdicts
+    from ff_memories.claims.judging import baselines as measured
+    from ff_memories.claims.judging.verdicts import verdicts
 
     own = replace(basis, tables=frames, seed=None)
     beside = measured.table([claim], own, [("untrained", made) for made in untrained])

@@ -6,11 +6,11 @@ import pytest
 
 from ff_memories import tables
 from ff_memories.base.bootstrap import resamples
-from ff_memories.claims import baselines
 from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.judging import baselines
+from ff_memories.claims.judging.verdicts import verdicts
 from ff_memories.claims.register import register
 from ff_memories.claims.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
-from ff_memories.claims.verdicts import verdicts
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60
 

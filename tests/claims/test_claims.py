@@ -19,6 +19,7 @@ from ff_memories.claims.checks import patterns as patterns_
 from ff_memories.claims.checks import refinement as refinement_
 from ff_memories.claims.checks import values as values_
 from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.judging.verdicts import PROXY, judge, verdicts
 from ff_memories.claims.layers import at, between, in_layers
 from ff_memories.claims.measurement import Judged, Limit, Measurement
 from ff_memories.claims.numbers import measured, number, spread
@@ -32,7 +33,6 @@ from ff_memories.claims.statistics import (
     wilson,
 )
 from ff_memories.claims.stop_words import stop_words
-from ff_memories.claims.verdicts import PROXY, judge, verdicts
 from ff_memories.corpus.dictionary import Dictionary
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000

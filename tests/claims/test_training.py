@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ff_memories.claims import training
+from ff_memories.claims.judging import training
 from ff_memories.claims.register import register
 
 CLAIMS = {claim.id: claim for claim in register()}

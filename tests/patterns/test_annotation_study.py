@@ -8,8 +8,8 @@ from scipy.stats import binomtest
 
 from ff_memories import tables
 from ff_memories.patterns.forms.sheets import SHEETS
-from ff_memories.report.annotation import annotation_section
 from ff_memories.report.rendering import environment
+from ff_memories.report.sections.annotation import annotation_section
 
 pytestmark = pytest.mark.more
 
@@ -37,7 +37,7 @@ def study(planted_run, tmp_path_factory):
 
 
 def render_section(section):
-    template = '{% from "annotation.html.j2" import annotators %}{{ annotators(section) }}'
+    template = '{% from "report/annotation.html.j2" import annotators %}{{ annotators(section) }}'
     return environment().from_string(template).render(section=section)
 
 

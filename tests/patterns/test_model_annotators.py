@@ -18,7 +18,7 @@ from ff_memories.patterns.forms import prompts
 from ff_memories.patterns.readers import answers, study
 from ff_memories.patterns.readers.records import Problems
 from ff_memories.patterns.sample import FEWEST
-from ff_memories.report.annotation import annotation_section
+from ff_memories.report.sections.annotation import annotation_section
 
 ITEM = Item("key", 1, 3, (("a", "red", "cat"), ("the", "cat"), ("dog",), (), ("one", "cat")))
 ITEMS = {ITEM.item: len(ITEM.prefixes)}

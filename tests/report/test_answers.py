@@ -8,16 +8,16 @@ import pytest
 from reports import CONFIG, claims_table, made_report
 
 from ff_memories import tables
-from ff_memories.claims import summary
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
 from ff_memories.claims.sensitivity import table as sensitivity
+from ff_memories.claims.shown import summary
 from ff_memories.config import Settings
-from ff_memories.report import outline
-from ff_memories.report.answers import answer, five, in_short
 from ff_memories.report.markdown import markdown
 from ff_memories.report.page import MEANINGS
-from ff_memories.report.sensitivity import choices_section
+from ff_memories.report.sections import outline
+from ff_memories.report.sections.answers import answer, five, in_short
+from ff_memories.report.sections.sensitivity import choices_section
 
 INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
 COUNTS = tables.counts(

@@ -36,9 +36,9 @@ from ff_memories.figures.other_types import SAID
 from ff_memories.figures.registry import FIGURES
 from ff_memories.report.cost import costs
 from ff_memories.report.excerpts import EXCERPTS, table1, table2, table3
-from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST
 from ff_memories.report.rendering import render
+from ff_memories.report.sections.outline import SECTIONS, part_of, section_of
 from ff_memories.report.svg import inline
 
 
@@ -51,7 +51,7 @@ def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
 def test_table2_falls_back_on_the_top_trigger_and_says_so():
     (row,) = table2.table2(frame("values", value(9)), TRIGGERS, texts(), "next")
     assert row.passage.marked == "a[U+202E]b" and not row.agrees
-    assert "does not agree" in render("table2.html.j2", rows=[row], scope="paper", target="next")
+    assert "does not agree" in render("excerpts/table2.html.j2", rows=[row], scope="paper", target="next")
 
 
 def test_table2_marks_the_last_token_where_values_are_compared_with_it():
@@ -64,7 +64,7 @@ def test_table2_takes_the_most_probable_first_and_keys_without_triggers_as_they_
     rows = table2.table2(values, TRIGGERS, texts(), "next", most=2)
     assert [row.key for row in rows] == [1, 2]
     assert rows[0].precision is None and rows[0].passage is None
-    assert "no triggers" in render("table2.html.j2", rows=rows, scope="paper", target="next")
+    assert "no triggers" in render("excerpts/table2.html.j2", rows=rows, scope="paper", target="next")
 
 
 def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_proxy():
@@ -96,8 +96,9 @@ def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers(
 def test_tables_1_and_3_say_once_that_no_person_found_their_patterns():
     rows = table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
     found = table3.annotated_key(ANNOTATIONS, TRIGGERS, texts(), 5)
-    for made in (render("table1.html.j2", rows=rows, scope="paper"), table1.to_latex(rows, "paper"),
-                 render("table3.html.j2", found=found, scope="paper"), table3.to_latex(found, "paper")):  # fmt: skip
+    first, third = "excerpts/table1.html.j2", "excerpts/table3.html.j2"
+    for made in (render(first, rows=rows, scope="paper"), table1.to_latex(rows, "paper"),
+                 render(third, found=found, scope="paper"), table3.to_latex(found, "paper")):  # fmt: skip
         assert made.count("automatic proxy") == 1
 
 
@@ -111,7 +112,7 @@ def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, 
     assert table2.other_types(values) == types and table2.other_types(frame("values", own)) is None
     (row,) = table2.table2(values, TRIGGERS, texts(), "next")
     assert (row.precision, row.other.precision) == (0, 0.5)
-    html = render("table2.html.j2", rows=[row], scope="paper", target="next", other=SAID[types])
+    html = render("excerpts/table2.html.j2", rows=[row], scope="paper", target="next", other=SAID[types])
     assert said in html and "50 %" in html.replace("\u202f", " ").replace("\u00a0", " ")
     (read,) = csv.DictReader(io.StringIO(table2.to_csv([row], "paper", types)))
     assert read[f"precision_{types}"] == "0.5" and read["precision"] == "0"
@@ -128,10 +129,11 @@ def test_table2_says_how_many_keys_agree_by_id_and_folded_where_the_run_has_both
     assert table2.agreement(both) == (0.25, 0.75)
     unknown = both.with_columns(pl.lit(None, pl.Boolean).alias(name) for name in ("agrees", "agrees_folded"))
     assert table2.agreement(unknown) is None and table2.agreement(pl.concat([both, unknown])) == (0.25, 0.75)
-    page = lambda given: render("table2.html.j2", rows=[], scope="paper", target="next", agreement=given)
+    page = lambda given: render("excerpts/table2.html.j2", rows=[], scope="paper", target="next", agreement=given)
     said = page((0.25, 0.75)).replace("\u202f", " ").replace("\u00a0", " ")
     assert "25 % have a value that agrees with the top trigger; 75 % if" in said
-    assert page(None) == render("table2.html.j2", rows=[], scope="paper", target="next") and "25" not in page(None)
+    bare = render("excerpts/table2.html.j2", rows=[], scope="paper", target="next")
+    assert page(None) == bare and "25" not in bare
 
 
 def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_before_the_proxy():
@@ -154,29 +156,31 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
 
 def test_table3_without_any_pattern_is_empty_and_says_so():
     assert table3.annotated_key(frame("annotations"), TRIGGERS, texts(), 5) is None
-    assert "No key shows a pattern" in render("table3.html.j2", found=None, scope="paper")
+    assert "No key shows a pattern" in render("excerpts/table3.html.j2", found=None, scope="paper")
     assert len(table3.to_csv(None, "paper").splitlines()) == 1
     assert "surrogate" in table3.to_latex(None, "surrogate") and r"\bottomrule" in table3.to_latex(None, "paper")
 
 
 def test_table1_says_proxy_in_every_format():
     rows = table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
-    for made in (render("table1.html.j2", rows=rows, scope="surrogate"), table1.to_csv(rows, "surrogate"),
+    for made in (render("excerpts/table1.html.j2", rows=rows, scope="surrogate"), table1.to_csv(rows, "surrogate"),
                  table1.to_latex(rows, "surrogate")):  # fmt: skip
         assert "proxy" in made and "surrogate" in made.lower()
 
 
 def test_tables_without_rows_are_still_tables():
     for name, extra in (("table1", {}), ("table2", {"target": "next"})):
-        assert not Tags(render(f"{name}.html.j2", rows=[], scope="paper", **extra)).open
+        assert not Tags(render(f"excerpts/{name}.html.j2", rows=[], scope="paper", **extra)).open
     assert table2.table2(frame("values"), frame("triggers"), texts(), "next") == []
     assert table1.table1(frame("annotations"), frame("pattern_labels"), frame("triggers"), texts(), 16) == []
 
 
 def test_hostile_text_is_text_in_html():
     rows = table2.table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
-    html = render("table2.html.j2", rows=rows, scope="paper", target="next")
-    html += render("table1.html.j2", rows=table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), scope="paper")
+    html = render("excerpts/table2.html.j2", rows=rows, scope="paper", target="next")
+    html += render(
+        "excerpts/table1.html.j2", rows=table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), scope="paper"
+    )
     tags = {tag for tag, _ in Tags(html).found}
     assert not tags & {"script", "img", "b"} and "&lt;script&gt;" in html and "{{7*7}}" in html
     assert "\u202e" not in html and "[U+202E]" in html

@@ -89,7 +89,7 @@ EDITS = [
         'FAMILIES = f"{FONT}, Helvetica, Arial',
         ["*figure", "figure_pages", "report"],
     ),
-    ("a template", "report/templates/table1.html.j2", "<table", "<table ", ["table-table1"]),
+    ("a template", "report/templates/excerpts/table1.html.j2", "<table", "<table ", ["table-table1"]),
     ("a style sheet", "report/templates/style.css", "{", " {", ["report"]),
     ("a script", "report/gallery/static/app.js", "(", " (", ["gallery"]),
     (

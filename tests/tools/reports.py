@@ -10,8 +10,8 @@ import pytest
 
 from ff_memories import cli, tables
 from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.judging.verdicts import verdicts
 from ff_memories.claims.register import register
-from ff_memories.claims.verdicts import verdicts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.report.passages import Texts
@@ -125,7 +125,7 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
     tables.write(tables.counts("corpus", {"too_<b>long</b>": 12345}), folder / "counts.parquet")
     for name in ("figure2", "figure3"):
         (folder / f"{name}.svg").write_text(SVG)
-    (folder / "table1.html").write_text(render("table1.html.j2", rows=[], scope=scope))
+    (folder / "table1.html").write_text(render("excerpts/table1.html.j2", rows=[], scope=scope))
     with pytest.raises(SystemExit) as end:
         cli.main(["step", "report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--tables", f"{folder}/claims.parquet", f"{folder}/counts.parquet", *beside,

@@ -15,16 +15,16 @@ from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import csv_text
 from ff_memories.base.files import write_whole, wrote
-from ff_memories.claims import summary
-from ff_memories.claims.definitions import definition
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.register import register
+from ff_memories.claims.shown import summary
+from ff_memories.claims.shown.definitions import definition
 from ff_memories.exports.published import without_folders
 from ff_memories.figures import render, small_multiples
 from ff_memories.figures.small_multiples import Look
 from ff_memories.model.scope import ABOUT
 from ff_memories.report import atlas
-from ff_memories.report.outline import SECTIONS
+from ff_memories.report.sections.outline import SECTIONS
 from ff_memories.report.wording import listed
 from ff_memories.workflow import opening
 

@@ -12,8 +12,8 @@ from ff_memories import tables
 from ff_memories.audit.basis import At
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims.evidence import Evidence, Missing
+from ff_memories.claims.judging.verdicts import measure
 from ff_memories.claims.register import register
-from ff_memories.claims.verdicts import measure
 from ff_memories.config import Settings
 from ff_memories.model.info import read_info
 from ff_memories.workflow.run import Run

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ff_memories.claims import summary
+from ff_memories.claims.shown import summary
 from ff_memories.figures import font
 from ff_memories.report import interactive
 from ff_memories.report.page import MARKS, MEANINGS
@@ -41,7 +41,7 @@ def page(
     facts = {name: [run["facts"][name] for run in runs] for name in runs[0]["facts"]}
     shown = [dict(s) | {"figures": [_figure(figure) for figure in s["figures"]]} for s in sections]
     return render(
-        "atlas.html.j2",
+        "atlas/atlas.html.j2",
         runs=runs,
         many=len(runs) > MANY,
         facts={

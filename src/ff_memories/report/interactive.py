@@ -31,15 +31,15 @@ def _enclosed(text: str) -> str:
 @cache
 def script() -> str:
     """Return the page's script: Vega, and the code that replaces static figures by interactive ones."""
-    return _enclosed(f"{vega()}\n{_ours('interactive.js')}")
+    return _enclosed(f"{vega()}\n{_ours('report/interactive.js')}")
 
 
 def figure_page(title: str, caption: str, specification: dict[str, Any], version: str) -> str:
     """Return a self-contained page with one figure that fills its window, using this version of Vega-Lite."""
     held = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(held)};\n{_ours('figure.js')}")
+    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(held)};\n{_ours('report/figure.js')}")
     return render(
-        "figure.html.j2",
+        "report/figure.html.j2",
         title=title,
         caption=caption,
         face=Markup(face()),

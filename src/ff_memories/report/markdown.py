@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ff_memories.base.escaping import escape_invisible
-from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured, spread
+from ff_memories.claims.shown import summary
 from ff_memories.model.scope import ABOUT
-from ff_memories.report.outline import PROXY
+from ff_memories.report.sections.outline import PROXY
 from ff_memories.report.wording import listed
 
 COLUMNS = (

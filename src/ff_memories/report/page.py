@@ -11,23 +11,24 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from ff_memories.claims import summary
-from ff_memories.claims.definitions import definition
 from ff_memories.claims.register import register
+from ff_memories.claims.shown import summary
+from ff_memories.claims.shown.definitions import definition
 from ff_memories.config import Settings
 from ff_memories.figures import font
 from ff_memories.figures.parts.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
 from ff_memories.model.info import has_inactive
 from ff_memories.model.scope import ABOUT, TITLES
-from ff_memories.report import interactive, outline
-from ff_memories.report.annotation import annotation_section
-from ff_memories.report.answers import answer, five, in_short, named
+from ff_memories.report import interactive
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.markdown import markdown
-from ff_memories.report.methods import methods
 from ff_memories.report.rendering import render
-from ff_memories.report.sensitivity import choices_section, influence
+from ff_memories.report.sections import outline
+from ff_memories.report.sections.annotation import annotation_section
+from ff_memories.report.sections.answers import answer, five, in_short, named
+from ff_memories.report.sections.methods import methods
+from ff_memories.report.sections.sensitivity import choices_section, influence
 from ff_memories.report.svg import inline
 
 MARKS = {
@@ -129,7 +130,7 @@ def report(
     script = interactive.script() if specifications else None
     tally = Counter(row["verdict"] for row in rows)
     html = render(
-        "report.html.j2",
+        "report/report.html.j2",
         run=config.run,
         fidelity=config.fidelity,
         scope=info["scope"],

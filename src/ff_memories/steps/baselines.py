@@ -4,8 +4,8 @@ import numpy as np
 
 from ff_memories import tables as schemas
 from ff_memories.base.parameters import Input, Inputs, Output
-from ff_memories.claims import baselines as measured
 from ff_memories.claims.evidence import Evidence
+from ff_memories.claims.judging import baselines as measured
 from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.corpus import store

@@ -12,11 +12,11 @@ from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
 from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.latex_table import to_latex
+from ff_memories.claims.judging.verdicts import verdicts
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
-from ff_memories.claims.verdicts import verdicts
+from ff_memories.claims.shown.latex_table import to_latex
 from ff_memories.config import Settings
 from ff_memories.model.info import read_info
 

@@ -18,7 +18,7 @@ from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file
-from ff_memories.claims import summary
+from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import hub, model_folder, registry
 from ff_memories.workflow.meaning import reached, rows

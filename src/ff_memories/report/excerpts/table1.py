@@ -78,7 +78,7 @@ def files(given: Given) -> Made:
     keys = neurons_of(info)
     rows = table1(held["annotations"], held["pattern_labels"], held["triggers"], given.texts, info["layers"], keys)
     scope = info["scope"]
-    return render("table1.html.j2", rows=rows, scope=scope), to_csv(rows, scope), to_latex(rows, scope)
+    return render("excerpts/table1.html.j2", rows=rows, scope=scope), to_csv(rows, scope), to_latex(rows, scope)
 
 
 def table1(

@@ -61,7 +61,7 @@ def files(given: Given) -> Made:
     types = other_types(values)
     found = table2(values, given.tables["triggers"], given.texts, target, neurons=neurons_of(given.info))
     shown, said, shares = found[: given.rows], types and SAID[types], agreement(values)
-    html = render("table2.html.j2", rows=shown, scope=scope, target=target, other=said, agreement=shares)
+    html = render("excerpts/table2.html.j2", rows=shown, scope=scope, target=target, other=said, agreement=shares)
     return html, to_csv(found, scope, types), to_latex(shown, scope, types)
 
 

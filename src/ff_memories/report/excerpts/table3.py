@@ -45,7 +45,7 @@ def files(given: Given) -> Made:
     """Return the table in all formats."""
     held, top, scope = given.tables, given.config.patterns.top, given.info["scope"]
     found = annotated_key(held["annotations"], held["triggers"], given.texts, top, neurons_of(given.info))
-    return render("table3.html.j2", found=found, scope=scope), to_csv(found, scope), to_latex(found, scope)
+    return render("excerpts/table3.html.j2", found=found, scope=scope), to_csv(found, scope), to_latex(found, scope)
 
 
 def annotated_key(

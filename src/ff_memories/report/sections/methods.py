@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from ff_memories.claims.judging.training import MATTERS, OF_FACTOR
 from ff_memories.claims.numbers import measured
-from ff_memories.claims.training import MATTERS, OF_FACTOR
 from ff_memories.config import Settings
 from ff_memories.report.wording import looked_at
 

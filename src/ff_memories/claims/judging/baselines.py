@@ -13,10 +13,10 @@ import polars as pl
 
 from ff_memories.base.seeds import generator
 from ff_memories.claims.evidence import Evidence, Missing
+from ff_memories.claims.judging.verdicts import measure
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.measures import active_memories, agreement, residual_predicts, zero_agreement
 from ff_memories.claims.register import Claim
-from ff_memories.claims.verdicts import measure
 from ff_memories.memories.refinement import kinds
 from ff_memories.tables import TABLES, conform
 

@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 
 from ff_memories.base.annotators import ANNOTATOR
-from ff_memories.claims import summary
 from ff_memories.claims.numbers import needed
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
+from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import FIGURES
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")

@@ -5,11 +5,11 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured, number
+from ff_memories.claims.shown import summary
 from ff_memories.config import Settings
-from ff_memories.report.methods import SOURCES
-from ff_memories.report.outline import PROXY, SECTIONS
+from ff_memories.report.sections.methods import SOURCES
+from ff_memories.report.sections.outline import PROXY, SECTIONS
 from ff_memories.report.wording import counted, listed, looked_at, sentence
 
 Row = dict[str, Any]  # of ``outline.rows``

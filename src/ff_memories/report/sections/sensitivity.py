@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims import summary
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import register
 from ff_memories.claims.sensitivity.table import changes
+from ff_memories.claims.shown import summary
 from ff_memories.report.wording import listed, sentence
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims import training
 from ff_memories.claims.checks import composition, mutations, patterns, refinement, values
 from ff_memories.claims.evidence import Evidence, Missing
+from ff_memories.claims.judging import training
 from ff_memories.claims.measurement import Judged, Measurement
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import Claim

@@ -6,7 +6,7 @@ from ff_memories.base.latex import latex, opened
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
-from ff_memories.claims.summary import TRAINING, word
+from ff_memories.claims.shown.summary import TRAINING, word
 from ff_memories.model.scope import mark_latex
 
 

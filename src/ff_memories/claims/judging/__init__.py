@@ -1,0 +1,1 @@
+"""Judge claims: against their limits, and against untrained models."""

@@ -1,0 +1,1 @@
+"""Say claims and verdicts to readers: in words, in one line, as a LaTeX table."""
