@@ -536,7 +536,7 @@ def test_a_gguf_file_of_the_hub_is_pinned_and_converted(web, project, capsys):
     run("init", "my.yaml", "--model", "tiny/shared:m.gguf", *TEXTS)
     capsys.readouterr()
     made = Run(yaml.safe_load(Path("my.yaml").read_text()), "my.yaml")
-    assert made.config.model.files == {"m.gguf": sha256(content)}
+    assert made.gguf == {f"{made.pinned_on_hub.folder}/m.gguf": sha256(content)}
     assert all(Path(path).is_file() for path in (*made.model_files, *made.hub_files))
     assert "name one of m.gguf" in says(capsys, "init", "b.yaml", "--model", "tiny/shared:n.gguf", *TEXTS)
     assert "holds GGUF files alone" in says(capsys, "init", "b.yaml", "--model", "tiny/shared", *TEXTS)
