@@ -14,8 +14,9 @@ from benchmarks import methods
 from benchmarks.subjects import Size, random_corpus, random_transformer
 from benchmarks.timing import Measured, Profile, clock, in_turns, peak_memory, ratio
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, composition, mutations, triggers, values
-from ff_memories.memories.topk import TopTriggers
+from ff_memories.memories import composition, mutations, values
+from ff_memories.memories.search import batching, triggers
+from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.model import prefix_tree
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.products import linear

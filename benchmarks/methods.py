@@ -15,10 +15,10 @@ from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
-from ff_memories.memories import batching
-from ff_memories.memories.topk import TopTriggers
-from ff_memories.memories.trigger_table import Prefixes
-from ff_memories.memories.triggers import AllKeys, run_batch
+from ff_memories.memories.search import batching
+from ff_memories.memories.search.topk import TopTriggers
+from ff_memories.memories.search.trigger_table import Prefixes
+from ff_memories.memories.search.triggers import AllKeys, run_batch
 from ff_memories.model import packed
 from ff_memories.model.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder

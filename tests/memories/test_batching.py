@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.prefixes import POSITIONS, available
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, composition, mutations, trigger_table, triggers, values
+from ff_memories.memories import composition, mutations, values
+from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model.decoder import Batch
 
 SENTENCES = st.lists(st.lists(st.integers(4, 5), max_size=4), min_size=1, max_size=30)

@@ -61,7 +61,7 @@ def batches(state):
 
 @pytest.mark.slow
 def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypatch):
-    from ff_memories.memories import triggers
+    from ff_memories.memories.search import triggers
 
     step(*arguments(made, tmp_path / "whole.safetensors"))
     state = kill_when_a_state_is_there(made, tmp_path / "killed.safetensors")
@@ -85,7 +85,7 @@ def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypat
 
 def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_path, monkeypatch, capsys):
     from ff_memories.cli import main
-    from ff_memories.memories import triggers
+    from ff_memories.memories.search import triggers
 
     out, runs, run = tmp_path / "shard.safetensors", [], triggers.run_batch
 
@@ -127,8 +127,8 @@ def test_a_state_made_from_anything_else_is_not_used(made, tmp_path):
 def test_a_state_is_written_when_it_is_time_and_taken_up_by_what_it_was_made_from(tmp_path, monkeypatch):
     import torch
 
-    from ff_memories.memories import checkpoints
-    from ff_memories.memories.topk import Entries, TopTriggers
+    from ff_memories.memories.search import checkpoints
+    from ff_memories.memories.search.topk import Entries, TopTriggers
 
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -151,7 +151,7 @@ def test_a_state_is_written_when_it_is_time_and_taken_up_by_what_it_was_made_fro
 
 
 def test_a_fingerprint_tells_content_and_choices_apart_and_nothing_else(tmp_path):
-    from ff_memories.memories.checkpoints import fingerprint
+    from ff_memories.memories.search.checkpoints import fingerprint
 
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "b").write_bytes(b"1")

@@ -33,19 +33,10 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import (
-    batching,
-    checkpoints,
-    composition,
-    mutations,
-    promoted,
-    shading,
-    shards,
-    trigger_table,
-    triggers,
-    values,
-)
-from ff_memories.memories.topk import TopTriggers
+from ff_memories.memories import composition, mutations, values
+from ff_memories.memories.search import batching, checkpoints, shards, trigger_table, triggers
+from ff_memories.memories.search.topk import TopTriggers
+from ff_memories.memories.shown import promoted, shading
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.loading import load_decoder

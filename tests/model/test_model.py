@@ -9,7 +9,8 @@ import torch
 from factories import convert, words, write_checkpoint
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, mutations, trigger_table, triggers, values
+from ff_memories.memories import mutations, values
+from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Batch, Decoder
 

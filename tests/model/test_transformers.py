@@ -20,7 +20,8 @@ from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
-from ff_memories.memories import batching, composition, mutations, trigger_table, triggers
+from ff_memories.memories import composition, mutations
+from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model import families, packed, proof
 from ff_memories.model.families import FAMILIES
 from ff_memories.model.products import attention

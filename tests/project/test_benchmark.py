@@ -14,7 +14,7 @@ from benchmarks.measures import OURS, SHARE, plans
 from benchmarks.subjects import SIZES, random_corpus, random_decoder, random_transformer
 from benchmarks.timing import Profile, peak_memory
 from ff_memories import tables
-from ff_memories.memories.topk import TopTriggers
+from ff_memories.memories.search.topk import TopTriggers
 
 pytestmark = pytest.mark.more
 

@@ -7,12 +7,12 @@ not use.
 
 PACKAGE = "src/ff_memories/"
 EDITS = [
-    ("a comment", "memories/triggers.py", "HITS = 4096  #", "HITS = 4096  # a power of two:", []),
+    ("a comment", "memories/search/triggers.py", "HITS = 4096  #", "HITS = 4096  # a power of two:", []),
     ("a module's docstring", "memories/mutations.py", '"""', '"""In short: ', []),
     ("a function's docstring", "memories/values.py", '    """Return', '    """Make and return', []),
     (
         "line breaks",
-        "memories/coefficient_sample.py",
+        "memories/shown/coefficient_sample.py",
         "(25, 50, 75, 95)",
         "(\n    25,\n    50,\n    75,\n    95,\n)",
         [],
@@ -27,7 +27,13 @@ EDITS = [
     ),
     ("a figure's help text", "config/shown.py", "width in points; null", "how wide, in points; null", []),
     ("a key's bounds", "config/shown.py", "ge=160, le=900", "ge=150, le=950", []),
-    ("a new definition", "memories/topk.py", "MAX_PREFIXES =", "def new():\n    return 1\n\n\nMAX_PREFIXES =", []),
+    (
+        "a new definition",
+        "memories/search/topk.py",
+        "MAX_PREFIXES =",
+        "def new():\n    return 1\n\n\nMAX_PREFIXES =",
+        [],
+    ),
     ("a command", "commands/verify.py", "import argparse\n", "import argparse\n\nNEW = 1\n", []),
     ("the audit", "audit/sampling.py", "0 < getattr", "0.0 < getattr", []),
     ("an export", "exports/delphi.py", "def ", "NEW = 1\n\n\ndef ", []),
@@ -65,7 +71,7 @@ EDITS = [
     ("a constant of the labels", "patterns/shallow.py", "WINDOW = 5 ", "WINDOW = 6 ", ["*baseline_model", "proxy"]),
     ("a line of logic", "memories/mutations.py", "NOTHING = 0 ", "NOTHING = -1 ", ["*baseline_model", "mutations"]),
     ("a size", "memories/perplexity.py", "SENTENCES = 2000", "SENTENCES = 1999", ["*baseline_model"]),
-    ("an order", "memories/topk.py", "_LOW = 2**32 - 1", "_LOW = 2**32 - 2", ["*baseline_model", "triggers"]),
+    ("an order", "memories/search/topk.py", "_LOW = 2**32 - 1", "_LOW = 2**32 - 2", ["*baseline_model", "triggers"]),
     (
         "a default that the config leaves",
         "config/shown.py",

@@ -26,10 +26,11 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
-from ff_memories.memories import chosen, untrained
 from ff_memories.memories import perplexity as perplexities
-from ff_memories.memories.trigger_table import table as trigger_table
-from ff_memories.memories.triggers import trigger_examples
+from ff_memories.memories import untrained
+from ff_memories.memories.search import chosen
+from ff_memories.memories.search.trigger_table import table as trigger_table
+from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
 from ff_memories.patterns import distance, proxy

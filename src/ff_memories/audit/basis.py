@@ -26,7 +26,8 @@ from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs import model_folder
-from ff_memories.memories import chosen, untrained
+from ff_memories.memories import untrained
+from ff_memories.memories.search import chosen
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.workflow.run import Run
 

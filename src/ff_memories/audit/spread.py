@@ -13,8 +13,8 @@ import torch
 from ff_memories.audit.basis import Basis, TableRow
 from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE, Result
 from ff_memories.audit.structure import in_gallery
-from ff_memories.memories import coefficient_sample
-from ff_memories.memories.coefficient_sample import PERCENTILES
+from ff_memories.memories.shown import coefficient_sample
+from ff_memories.memories.shown.coefficient_sample import PERCENTILES
 from ff_memories.tables import HISTOGRAM_BINS as BINS
 
 AT_ONCE = 2000  # prefixes counted at once

@@ -16,8 +16,10 @@ from ff_memories.audit.basis import Basis
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
-from ff_memories.memories import chosen, coefficient_sample, composition, mutations, trigger_table
+from ff_memories.memories import composition, mutations
 from ff_memories.memories.refinement import kinds
+from ff_memories.memories.search import chosen, trigger_table
+from ff_memories.memories.shown import coefficient_sample
 from ff_memories.memories.targets import targets
 from ff_memories.memories.values import other
 

@@ -21,7 +21,7 @@ from ff_memories.config import Config
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import from_gguf, hub, model_folder, registry
 from ff_memories.inputs.fetch import fetch, missing
-from ff_memories.memories import chosen
+from ff_memories.memories.search import chosen
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.info import quantised
 from ff_memories.model.loading import chosen_device

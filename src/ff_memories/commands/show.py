@@ -15,7 +15,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.options import whole
 from ff_memories.corpus import store
-from ff_memories.memories import batching, trigger_table, triggers
+from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.workflow import opening
 from ff_memories.workflow.run import Run
 

@@ -15,8 +15,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import batching, finite
 from ff_memories.memories.refinement import kinds
+from ff_memories.memories.search import batching, finite
 from ff_memories.model.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 

@@ -18,7 +18,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
-from ff_memories.memories import finite
+from ff_memories.memories.search import finite
 from ff_memories.model import prefix_tree
 from ff_memories.model.buffers import retry_smaller, sliced
 from ff_memories.model.decoder import LanguageModel, at

@@ -8,7 +8,7 @@ import torch
 
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import chosen, finite
+from ff_memories.memories.search import chosen, finite
 from ff_memories.memories.targets import targets as targets
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary

@@ -15,14 +15,14 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.corpus.words import Words
-from ff_memories.memories import chosen as chosen_keys
 from ff_memories.memories import composition as compositions
 from ff_memories.memories import mutations as mutants
 from ff_memories.memories import perplexity as perplexities
 from ff_memories.memories import untrained
 from ff_memories.memories import values as predictions
-from ff_memories.memories.trigger_table import table as trigger_table
-from ff_memories.memories.triggers import trigger_examples
+from ff_memories.memories.search import chosen as chosen_keys
+from ff_memories.memories.search.trigger_table import table as trigger_table
+from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
 from ff_memories.patterns import distance, proxy

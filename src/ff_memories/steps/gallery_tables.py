@@ -10,10 +10,11 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import chosen, coefficient_sample, imported_triggers
-from ff_memories.memories import promoted as promotion
-from ff_memories.memories import shading as shades
-from ff_memories.memories import similar as similarity
+from ff_memories.memories.search import chosen, imported_triggers
+from ff_memories.memories.shown import coefficient_sample
+from ff_memories.memories.shown import promoted as promotion
+from ff_memories.memories.shown import shading as shades
+from ff_memories.memories.shown import similar as similarity
 from ff_memories.model.loading import load_model
 
 

@@ -6,9 +6,9 @@ from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.words import Words
-from ff_memories.memories import chosen as asked
-from ff_memories.memories import imported_triggers
 from ff_memories.memories import mutations as mutants
+from ff_memories.memories.search import chosen as asked
+from ff_memories.memories.search import imported_triggers
 from ff_memories.model.loading import load_model
 
 

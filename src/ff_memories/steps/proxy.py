@@ -10,7 +10,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
-from ff_memories.memories import chosen
+from ff_memories.memories.search import chosen
 from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import proxy, quality, sample, scoring
 

@@ -6,11 +6,11 @@ from ff_memories.base.options import shard_of
 from ff_memories.base.parameters import Execution, Input, Output, Param, Shard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories import batching, chosen
-from ff_memories.memories.checkpoints import Checkpoint, fingerprint
-from ff_memories.memories.shards import save
-from ff_memories.memories.trigger_table import require_enough
-from ff_memories.memories.triggers import trigger_examples
+from ff_memories.memories.search import batching, chosen
+from ff_memories.memories.search.checkpoints import Checkpoint, fingerprint
+from ff_memories.memories.search.shards import save
+from ff_memories.memories.search.trigger_table import require_enough
+from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model.loading import is_transformer, load_model
 
 

@@ -7,9 +7,9 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import prefixes, store
-from ff_memories.memories import chosen, trigger_table
-from ff_memories.memories import firing as how_often
-from ff_memories.memories.shards import load
+from ff_memories.memories.search import chosen, trigger_table
+from ff_memories.memories.search import firing as how_often
+from ff_memories.memories.search.shards import load
 
 
 def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firing: Output, counts: Output) -> None:

@@ -5,8 +5,8 @@ from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import folded, never_trained, read_types
-from ff_memories.memories import chosen, imported_triggers
 from ff_memories.memories import values as predictions
+from ff_memories.memories.search import chosen, imported_triggers
 from ff_memories.model.loading import load_model
 
 

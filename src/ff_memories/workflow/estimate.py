@@ -17,8 +17,10 @@ import torch
 from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.segment import rule
-from ff_memories.memories import chosen, coefficient_sample, perplexity, untrained
-from ff_memories.memories.promoted import LOGITS
+from ff_memories.memories import perplexity, untrained
+from ff_memories.memories.search import chosen
+from ff_memories.memories.shown import coefficient_sample
+from ff_memories.memories.shown.promoted import LOGITS
 from ff_memories.memories.values import TILE
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision

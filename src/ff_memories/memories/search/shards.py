@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
-from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
+from ff_memories.memories.search.topk import COLUMNS, Entries, TopTriggers
 
 
 def save(best: TopTriggers, path: str | Path) -> None:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from ff_memories.base.files import atomic_write
-from ff_memories.memories.topk import COLUMNS, Entries, TopTriggers
+from ff_memories.memories.search.topk import COLUMNS, Entries, TopTriggers
 
 
 def fingerprint(files: list[str | Path], **choices: Any) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.topk import MAX_PREFIXES, TopTriggers
+from ff_memories.memories.search.topk import MAX_PREFIXES, TopTriggers
 
 
 @dataclass(frozen=True)
