@@ -21,7 +21,7 @@ from ff_memories.audit.rows import ROWS, recomputed
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
 from ff_memories.base.errors import UserError
-from ff_memories.patterns import proxy
+from ff_memories.patterns.automatic import proxy
 from ff_memories.workflow.run import Run
 
 TYPES = words(44)

@@ -22,9 +22,10 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
-from ff_memories.patterns import distance, embedding, permutation_test, proxy, quality, sample, semantic, shallow, tfidf
+from ff_memories.patterns import distance, sample
+from ff_memories.patterns.automatic import embedding, permutation_test, proxy, quality, semantic, shallow, tfidf
+from ff_memories.patterns.automatic.words import is_content, shape, stem
 from ff_memories.patterns.sample import Key
-from ff_memories.patterns.words import is_content, shape, stem
 
 STOP = ["the", "of", ",", "and", "to", "in", "a", "is", "(", ")", "that", "was"]
 SHOWN = 25

@@ -33,8 +33,9 @@ from ff_memories.memories.search.trigger_table import table as trigger_table
 from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
-from ff_memories.patterns import distance, proxy
-from ff_memories.patterns.embedding import train_counts
+from ff_memories.patterns import distance
+from ff_memories.patterns.automatic import proxy
+from ff_memories.patterns.automatic.embedding import train_counts
 from ff_memories.patterns.sample import Key, Prefix, read_keys
 from ff_memories.workflow.run import Run
 

@@ -25,7 +25,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.patterns.annotation_plan import content_hash, identity
-from ff_memories.patterns.words import sort_of, stem
+from ff_memories.patterns.automatic.words import sort_of, stem
 
 if TYPE_CHECKING:
     import torch  # takes a second to import, and only closeness needs it
@@ -89,7 +89,7 @@ class WordCloseness:
         return bool(self._cosines(torch.tensor([one]), torch.tensor([other])) > torch.quantile(cosines, CLOSE))
 
     def _cosines(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        from ff_memories.patterns.embedding import closeness_vectors
+        from ff_memories.patterns.automatic.embedding import closeness_vectors
 
         one, other = (closeness_vectors(self.embedding[ids], self.centre) for ids in (left, right))
         return (one * other).sum(1)

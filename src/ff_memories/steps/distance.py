@@ -9,7 +9,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
 from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import distance
-from ff_memories.patterns.embedding import train_counts
+from ff_memories.patterns.automatic.embedding import train_counts
 
 
 def run(

@@ -12,7 +12,8 @@ from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
 from ff_memories.memories.search import chosen
 from ff_memories.model.loading import on_cpu
-from ff_memories.patterns import proxy, quality, sample, scoring
+from ff_memories.patterns import sample, scoring
+from ff_memories.patterns.automatic import proxy, quality
 
 
 def run(

@@ -15,11 +15,11 @@ import scipy.sparse
 import torch
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.patterns.embedding import closeness_vectors, train_counts
-from ff_memories.patterns.permutation_test import Correction, Found, frequent, tail
+from ff_memories.patterns.automatic.embedding import closeness_vectors, train_counts
+from ff_memories.patterns.automatic.permutation_test import Correction, Found, frequent, tail
+from ff_memories.patterns.automatic.tfidf import sentence_vectors
+from ff_memories.patterns.automatic.words import is_content, stem
 from ff_memories.patterns.sample import FEWEST, Prefix
-from ff_memories.patterns.tfidf import sentence_vectors
-from ff_memories.patterns.words import is_content, stem
 
 SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # numbers of words in a topic that are tried, nearest first
 NEIGHBOURED = 10_000  # most frequent words that have neighbours

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.patterns.proxy import Annotator
+from ff_memories.patterns.automatic.proxy import Annotator
 from ff_memories.patterns.sample import Key, Prefix, random_prefixes
 from ff_memories.patterns.scoring import Measured, share
 

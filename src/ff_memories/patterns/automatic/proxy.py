@@ -12,12 +12,12 @@ from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
-from ff_memories.patterns import semantic, shallow
-from ff_memories.patterns.permutation_test import Found
+from ff_memories.patterns.automatic import semantic, shallow
+from ff_memories.patterns.automatic.permutation_test import Found
+from ff_memories.patterns.automatic.semantic import Lexicon, Topics
+from ff_memories.patterns.automatic.shallow import Shallow
 from ff_memories.patterns.sample import Key, random_prefixes
 from ff_memories.patterns.scoring import label_of
-from ff_memories.patterns.semantic import Lexicon, Topics
-from ff_memories.patterns.shallow import Shallow
 
 ALPHA = 0.007  # probability of any pattern in a key with random prefixes; half of it for each type
 REFERENCE, POOL = 20_000, 4_000

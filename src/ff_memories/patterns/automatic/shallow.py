@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ff_memories.patterns.permutation_test import Correction, Found, distinct, frequent, tail
+from ff_memories.patterns.automatic.permutation_test import Correction, Found, distinct, frequent, tail
+from ff_memories.patterns.automatic.words import is_content, shape, stem
 from ff_memories.patterns.sample import FEWEST, Prefix
-from ff_memories.patterns.words import is_content, shape, stem
 
 WINDOW = 5  # tokens at the end of a prefix in which n-grams may recur
 LONGEST = 3
