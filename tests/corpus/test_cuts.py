@@ -11,9 +11,9 @@ from planted_run import prepare
 from running import change, snakemake
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import cuts
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.segment import rule
+from ff_memories.corpus.splitting import cuts
+from ff_memories.corpus.splitting.segment import rule
 from ff_memories.corpus.text import sentences
 
 

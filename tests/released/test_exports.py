@@ -16,9 +16,9 @@ from scorer import scorer_tokens
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import moses
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.segment import rule
+from ff_memories.corpus.splitting import moses
+from ff_memories.corpus.splitting.segment import rule
 from ff_memories.corpus.text import sentences
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.model import checkpoint
@@ -339,7 +339,7 @@ def test_tokens_are_those_of_fairseqs_hub_interface():
     from factories import ODD
     from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 
-    from ff_memories.corpus import moses
+    from ff_memories.corpus.splitting import moses
 
     hub = MosesTokenizer(Namespace(moses_no_dash_splits=False, moses_no_escape=False))
     rng = np.random.default_rng(0)

@@ -29,8 +29,9 @@ from ff_memories.cli import main
 from ff_memories.commands import init, show, verify
 from ff_memories.commands.export import triggers as export_triggers
 from ff_memories.config import Settings, load, parse
-from ff_memories.corpus import cuts, store
+from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.splitting import cuts
 from ff_memories.memories.search import shards
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.info import read_info

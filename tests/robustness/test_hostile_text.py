@@ -22,7 +22,7 @@ from ff_memories.base.escaping import cell, escape_invisible
 from ff_memories.base.latex import latex
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.segment import rule
+from ff_memories.corpus.splitting.segment import rule
 from ff_memories.corpus.text import sentences
 from ff_memories.patterns.forms.sheets import SHEETS
 

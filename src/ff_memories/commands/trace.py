@@ -14,8 +14,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.options import whole
-from ff_memories.corpus import moses
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
+from ff_memories.corpus.splitting import moses
 from ff_memories.model.info import read_info
 from ff_memories.report.trace.lines import lines
 from ff_memories.report.trace.page import page

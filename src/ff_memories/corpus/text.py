@@ -8,8 +8,8 @@ from pathlib import Path
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
-from ff_memories.corpus.segment import Segmenter
 from ff_memories.corpus.sentences import Sentences
+from ff_memories.corpus.splitting.segment import Segmenter
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.corpus.types import Types
 

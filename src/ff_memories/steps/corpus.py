@@ -8,9 +8,10 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
 from ff_memories.config import CorpusSection, Settings
-from ff_memories.corpus import cuts as recorded
-from ff_memories.corpus import moses, store, text
-from ff_memories.corpus.segment import Segmenter, segmenter
+from ff_memories.corpus import store, text
+from ff_memories.corpus.splitting import cuts as recorded
+from ff_memories.corpus.splitting import moses
+from ff_memories.corpus.splitting.segment import Segmenter, segmenter
 from ff_memories.corpus.types import read_types
 from ff_memories.model.info import read_info
 

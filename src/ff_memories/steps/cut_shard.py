@@ -6,8 +6,8 @@ from typing import Any
 from ff_memories import config as configs
 from ff_memories.base.options import shard_of
 from ff_memories.base.parameters import AnyInputs, Inputs, Output, Param, Shard
-from ff_memories.corpus import cuts as recorded
-from ff_memories.corpus.segment import segmenter
+from ff_memories.corpus.splitting import cuts as recorded
+from ff_memories.corpus.splitting.segment import segmenter
 
 
 def run(

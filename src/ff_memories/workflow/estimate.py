@@ -16,7 +16,7 @@ import torch
 
 from ff_memories.base.precision import Precision
 from ff_memories.config import Config
-from ff_memories.corpus.segment import rule
+from ff_memories.corpus.splitting.segment import rule
 from ff_memories.memories import perplexity, untrained
 from ff_memories.memories.search import chosen
 from ff_memories.memories.shown import coefficient_sample

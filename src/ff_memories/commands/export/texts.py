@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder
-from ff_memories.corpus import moses
+from ff_memories.corpus.splitting import moses
 from ff_memories.released.trigger_files import key_files, record
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.progress import Progress
-from ff_memories.corpus.segment import Segmenter
+from ff_memories.corpus.splitting.segment import Segmenter
 from ff_memories.corpus.text import paragraphs
 
 

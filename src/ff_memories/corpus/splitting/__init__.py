@@ -1,0 +1,1 @@
+"""Split paragraphs into sentences and tokens."""
