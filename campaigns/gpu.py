@@ -29,9 +29,9 @@ import yaml
 
 from benchmarks.measures import OURS, SHARE
 from ff_memories import tables
-from ff_memories.base import gpu_locks
 from ff_memories.base.files import write_whole
-from ff_memories.base.machine import hardware
+from ff_memories.base.hardware import gpu_locks
+from ff_memories.base.hardware.machine import hardware
 from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from hostile import PROGRAMS
 
 from campaigns import branches
 from campaigns import mutation as mutation_
-from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.patterns.scoring import share
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from campaigns.rehearsal import PAGE, ROOT, SCALING, page, planned, snakemake
-from ff_memories.base.machine import hardware
+from ff_memories.base.hardware.machine import hardware
 
 SHARDS, AT_ONCE = 8, (1, 2)
 RULE = "trigger_shard"

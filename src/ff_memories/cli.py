@@ -14,10 +14,11 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from ff_memories import declaration
-from ff_memories.base import arithmetic, files
+from ff_memories.base import files
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.escaping import escape_invisible
-from ff_memories.base.machine import MACHINE, MADE, hardware
+from ff_memories.base.hardware import arithmetic
+from ff_memories.base.hardware.machine import MACHINE, MADE, hardware
+from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.commands import GROUPS
 from ff_memories.workflow.processes import STARTED_BY, end_with
 

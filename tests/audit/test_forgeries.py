@@ -10,7 +10,7 @@ from running import ROOT
 
 from campaigns import forgery
 from ff_memories import tables
-from ff_memories.base import machine
+from ff_memories.base.hardware import machine
 from ff_memories.claims.register import register
 from ff_memories.workflow import lock
 

@@ -12,7 +12,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 from running import command
 
-from ff_memories.base import arithmetic, gpu_locks
+from ff_memories.base.hardware import arithmetic, gpu_locks
 from ff_memories.model import products
 from ff_memories.workflow.run import Run
 

@@ -5,11 +5,11 @@ import sys
 
 from second_device import another_job
 
-from ff_memories.base import gpu_locks
+from ff_memories.base.hardware import gpu_locks
 
 HOLD = """
 import sys, time
-from ff_memories.base.gpu_locks import acquire
+from ff_memories.base.hardware.gpu_locks import acquire
 print(acquire(2, sys.argv[1], wait=0.02), flush=True)
 time.sleep(float(sys.argv[2]))
 """

@@ -11,7 +11,7 @@ from reports import Tags, made_report
 from running import change, command, snakemake
 
 from ff_memories import tables
-from ff_memories.base import gpu_locks
+from ff_memories.base.hardware import gpu_locks
 from ff_memories.claims.sensitivity import choices
 from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse

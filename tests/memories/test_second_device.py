@@ -24,8 +24,8 @@ from benchmarks.measures import plans
 from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from ff_memories import api, tables
 from ff_memories.audit import golden
-from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import gpu_locks
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.corpus import store

@@ -16,8 +16,8 @@ from opt import as_decoder
 from second_device import SecondDevice
 from tiny import CONFIGS
 
-from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories import composition, mutations

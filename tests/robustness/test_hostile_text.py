@@ -18,8 +18,8 @@ from polars.testing import assert_frame_equal
 from running import snakemake
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.escaping import cell, escape_invisible
-from ff_memories.base.latex import latex
+from ff_memories.base.text.escaping import cell, escape_invisible
+from ff_memories.base.text.latex import latex
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.splitting.segment import rule

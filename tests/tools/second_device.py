@@ -24,7 +24,7 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ff_memories.base import gpu_locks
+from ff_memories.base.hardware import gpu_locks
 
 CPU = torch.device("cpu")
 NAME, MEMORY = "a device that is not there", 10**9

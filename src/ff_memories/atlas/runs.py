@@ -15,8 +15,8 @@ from ff_memories.atlas.member import NEEDED, PATTERNS, Member, Tables
 from ff_memories.atlas.text import Text
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file
+from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.model.info import read_info

@@ -8,7 +8,7 @@ from typing import Any
 
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import TOLERATED, CheckedPart, faultless, smaller, unchecked, verified
-from ff_memories.base.machine import hardware
+from ff_memories.base.hardware.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.report.wording import counted
 from ff_memories.workflow import lock

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ff_memories.audit.compare import Comparison
 from ff_memories.audit.compare import page as lines
-from ff_memories.base import machine
-from ff_memories.base.templates import environment
+from ff_memories.base.hardware import machine
+from ff_memories.base.text.templates import environment
 from ff_memories.workflow import lock, provenance
 from ff_memories.workflow.run import Run
 

@@ -12,8 +12,8 @@ import polars as pl
 from ff_memories import api, tables
 from ff_memories.base import memories
 from ff_memories.base.errors import UserError
-from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.options import whole
+from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.corpus import store
 from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.workflow import opening

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ff_memories import api
 from ff_memories.base.errors import UserError
-from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.options import whole
+from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.corpus.splitting import moses
 from ff_memories.model.info import read_info

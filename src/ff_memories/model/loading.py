@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from ff_memories.base import arithmetic, gpu_locks
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import require_file
+from ff_memories.base.hardware import arithmetic, gpu_locks
 from ff_memories.base.parameters import Execution
 from ff_memories.base.precision import Precision
 from ff_memories.model.decoder import Decoder, LanguageModel

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ff_memories.base import arithmetic
+from ff_memories.base.hardware import arithmetic
 
 
 def linear(

@@ -20,8 +20,8 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError
-from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.seeds import generator
+from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.patterns.annotation_plan import content_hash, identity

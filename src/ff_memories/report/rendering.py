@@ -4,7 +4,7 @@ from functools import cache
 
 from jinja2 import Environment
 
-from ff_memories.base import templates
+from ff_memories.base.text import templates
 from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.model.scope import NOTICES
 

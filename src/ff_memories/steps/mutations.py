@@ -1,7 +1,7 @@
 """E3: compute the coefficients of triggers without their first, last or a random token, or word (table `mutations`)."""
 
 from ff_memories import tables
-from ff_memories.base import arithmetic
+from ff_memories.base.hardware import arithmetic
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.base.hardware import machine
 from ff_memories.report.cost import reading
 from ff_memories.workflow import environment, lock, stages
 from ff_memories.workflow.run import Run

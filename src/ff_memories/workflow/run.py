@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories import config as configs
-from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError, with_extra
-from ff_memories.base.escaping import escape_invisible
 from ff_memories.base.files import require_file
+from ff_memories.base.hardware import gpu_locks
+from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import hub, model_folder, registry

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from ff_memories.base import gpu_locks
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import gpu_locks
 from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
 
 SECTIONS = ("corpus", "extraction", "triggers", "mutations", "values", "composition")

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.base.latex import latex, opened
+from ff_memories.base.text.latex import latex, opened
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register

@@ -12,8 +12,8 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.annotators import ANNOTATOR, PEOPLE
 from ff_memories.base.errors import UserError
-from ff_memories.base.escaping import csv_text
 from ff_memories.base.files import require_file, write_whole
+from ff_memories.base.text.escaping import csv_text
 from ff_memories.patterns import annotation_plan, pairs, scoring
 from ff_memories.patterns.readers import study
 from ff_memories.patterns.readers.records import Problems, Shown, check

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import arithmetic
 from ff_memories.base.precision import Precision
 from ff_memories.model import packed
 from ff_memories.model.decoder import Batch

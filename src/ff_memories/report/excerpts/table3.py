@@ -6,8 +6,8 @@ import polars as pl
 
 from ff_memories.base import memories
 from ff_memories.base.annotators import TYPES, preferred
-from ff_memories.base.escaping import csv_text, escape_invisible
-from ff_memories.base.latex import latex, opened
+from ff_memories.base.text.escaping import csv_text, escape_invisible
+from ff_memories.base.text.latex import latex, opened
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
 from ff_memories.report.excerpts.given import Given, Made

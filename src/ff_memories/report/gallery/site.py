@@ -9,7 +9,7 @@ from ff_memories.base.annotators import MODEL
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole, wrote
 from ff_memories.base.progress import Progress
-from ff_memories.base.templates import environment
+from ff_memories.base.text.templates import environment
 from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
 from ff_memories.corpus.prefixes import available

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ff_memories.base import memories
-from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.text.escaping import escape_invisible
 
 SHOWN = 3  # memories per layer
 

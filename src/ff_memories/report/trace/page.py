@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from ff_memories.base import memories
-from ff_memories.base.templates import environment
+from ff_memories.base.text.templates import environment
 from ff_memories.model.scope import NOTICES, TITLES
 from ff_memories.report.gallery.text import number, shown
 

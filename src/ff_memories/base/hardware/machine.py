@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base import arithmetic
+from ff_memories.base.hardware import arithmetic
 
 MACHINE = "machine: "  # starts the log line that describes the machine
 MADE = "made: "  # starts the log line that lists the files the step wrote, with their MD5

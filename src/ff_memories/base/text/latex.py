@@ -1,6 +1,6 @@
 """Corpus text is untrusted: escape it for LaTeX (for CSV, see ``base.escaping``)."""
 
-from ff_memories.base.escaping import escape_invisible
+from ff_memories.base.text.escaping import escape_invisible
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",

@@ -1,0 +1,1 @@
+"""The machine: its arithmetic, its GPUs, and how a log describes it."""

@@ -1,0 +1,1 @@
+"""Text that readers see: escaped, and put into templates."""
