@@ -1,4 +1,4 @@
-"""Corpus text is untrusted: escape it for LaTeX (for CSV, see ``base.escaping``)."""
+"""Corpus text is untrusted: escape it for LaTeX (for CSV, see ``base.text.escaping``)."""
 
 from ff_memories.base.text.escaping import escape_invisible
 

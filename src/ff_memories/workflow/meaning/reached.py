@@ -60,7 +60,7 @@ def _dotted(path: Path) -> str:
 
 
 def is_of_config(name: str) -> bool:
-    """Whether a module has keys of the config."""
+    """Return whether a module has keys of the config."""
     return name == KEYS or name.startswith(f"{KEYS}.")
 
 
@@ -165,7 +165,7 @@ class _Search:
                     self._take(at, f"{at}:{name}", _apart(at).definitions[name][0])
 
     def _is_unused(self, name: str) -> bool:
-        """Whether a module is of a package that the job does not use."""
+        """Return whether a module is of a package that the job does not use."""
         return name in self.rows or name.rpartition(".")[0] in self.rows
 
     def _take(self, at: str, label: str, meaning: Meaning) -> None:
