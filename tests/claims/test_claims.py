@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from ff_memories import cli, tables
-from ff_memories.base.bootstrap import interval
+from ff_memories.base.bootstrap import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.claims.checks import composition as composition_
 from ff_memories.claims.checks import mutations as mutations_
@@ -26,6 +26,7 @@ from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
 from ff_memories.claims.statistics import (
+    expanded,
     highest_of_independent,
     lowest_of_joint,
     rank_correlation,
@@ -763,6 +764,20 @@ def test_a_number_of_layers_is_seldom_judged_wrongly(margins, limit, never):
         assert judged is not None and judged.low <= judged.value <= judged.high
         wrong += judged.shows == never
     assert wrong / trials <= 0.06
+
+
+@pytest.mark.parametrize("keys", [3, 5, 20])
+def test_a_layer_of_few_keys_is_seldom_judged_wrongly(keys):
+    rng, wrong, trials = np.random.default_rng(1), 0, 1000
+    for seen in rng.standard_normal((trials, keys)):
+        wrong += (expanded(resamples(seen, 1), seen.mean(), keys) >= 0).mean() <= 0.025
+    assert wrong / trials <= 0.05
+
+
+def test_a_layer_of_one_key_is_sure_on_neither_side():
+    name, made = mutations()
+    row = verdict("K1", (name, made.filter((pl.col("layer") > 1) | (pl.col("key") == 0))))
+    assert (row["judged_low"], row["judged"], row["judged_high"]) == (15, 16, 16) and row["shows"] == "undecided"
 
 
 def test_layers_and_counts_of_layers_scale_with_depth():

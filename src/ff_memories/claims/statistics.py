@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import binomtest, rankdata, spearmanr
+from scipy.stats import binomtest, norm, rankdata, spearmanr, t
 
 from ff_memories.base.bootstrap import BLOCK, interval, resamples
 from ff_memories.base.bootstrap import RESAMPLES as DRAWS
@@ -168,6 +168,16 @@ def within_groups(frame: pl.DataFrame, value: str, seed: int | None, by: str = "
         group: resamples(part[value].to_numpy(), None if seed is None else [seed, place])
         for place, ((group,), part) in enumerate(known.group_by(by, maintain_order=True))
     }
+
+
+def expanded(draws: np.ndarray, mean: float, n: int) -> np.ndarray:
+    """Return resamples of the mean of ``n`` units, at least two, with the spread of Student's t.
+
+    Resamples of few units spread too little: with five, a test at 2.5 % errs in 8 % (Hesterberg 2015 expands
+    percentiles for the same reason).
+    """
+    wider = (n / (n - 1)) ** 0.5 * t.ppf(1 - OUTSIDE / 2, n - 1) / norm.ppf(1 - OUTSIDE / 2)
+    return mean + wider * (draws - mean)
 
 
 def mean_of(draws: Mapping[int, np.ndarray], layers: Sequence[int]) -> np.ndarray:

@@ -13,6 +13,7 @@ from ff_memories.claims.numbers import measured
 from ff_memories.claims.statistics import (
     average,
     by_layer,
+    expanded,
     mean_of,
     percent,
     rank_correlation,
@@ -37,7 +38,12 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     paired = paired.with_columns(margin=pl.col("stronger") - pl.col("weaker"))
     margins = by_layer(paired.group_by("layer").agg(pl.col("margin").mean()).sort("layer"), "margin")
     weaker_in = lambda margin: (margin < 0) | (ties & (margin == 0))
-    again = within_groups(paired, "margin", evidence.seed)
+    keys_in = dict(paired.group_by("layer").len().iter_rows())
+    again = {
+        layer: expanded(drawn, margins[layer], keys_in[layer])
+        for layer, drawn in within_groups(paired, "margin", evidence.seed).items()
+        if keys_in[layer] > 1  # one key has no spread, so its layer is sure on neither side
+    }
     differences = paired["margin"].to_numpy()
     draws = resamples(differences, evidence.seed)
     small = near_zero_keys(evidence.table("mutations"), evidence.near_zero)
