@@ -86,9 +86,9 @@ docs-pages: .venv/.tests
 gpu-campaign: .venv/.tests inputs
 	$(BIN)/python -m campaigns.gpu
 
-# write which modules each step can reach; tests/workflow/test_closures.py compares
+# write which modules each step can reach; tests/workflow/meaning/test_closures.py compares
 closures: .venv/.tests
-	PYTHONPATH=tests/tools $(BIN)/python tests/workflow/test_closures.py > tests/data/closures.txt
+	PYTHONPATH=tests/tools $(BIN)/python tests/workflow/meaning/test_closures.py > tests/data/closures.txt
 
 # get a run's model from the DVC remote inside the repository
 inputs: $(READY)
@@ -136,5 +136,5 @@ newest:
 	$(NEWEST)/python -m pip install --quiet -e '.[crate,demo,pickle,spacy,hf,wikipedia,slurm,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet $(MODELS)
-	$(NEWEST)/python -c "from ff_memories.workflow.environment import *; print(*differences(pins()))"
+	$(NEWEST)/python -c "from ff_memories.workflow.recorded.environment import *; print(*differences(pins()))"
 	$(NEWEST)/python -m pytest -n logical --dist loadfile -m 'not browser and not long and not slurm and not locked'

@@ -19,8 +19,8 @@ from pipeline import config, run_steps, write_inputs
 
 from campaigns.trials import RESULTS, copied, differing, digests, finish, fresh, options, record, start, undisturbed
 from ff_memories import tables
-from ff_memories.audit import tolerances
-from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
+from ff_memories.audit.recompute import tolerances
+from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
 
 Row = dict[str, object]
 

@@ -35,18 +35,21 @@ from scipy.stats import hypergeom
 
 from campaigns import ROOT
 from ff_memories import tables
-from ff_memories.audit import audit, baselines, compare, equality, reading, rests, rows, sides, structure
-from ff_memories.audit.basis import Basis
-from ff_memories.audit.closeness import DIFFERS, NEAR_TIE
-from ff_memories.audit.sampling import Aim
-from ff_memories.audit.settle import Settler
-from ff_memories.audit.sides import Side
+from ff_memories.audit.compare import compare, equality, sides
+from ff_memories.audit.compare.settle import Settler
+from ff_memories.audit.compare.sides import Side
+from ff_memories.audit.recompute import audit, baselines, reading, rows, structure
+from ff_memories.audit.recompute.basis import Basis
+from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE
+from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.verify import rests
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.tables import TABLES
 from ff_memories.tables.schema import COUNT, SAME
-from ff_memories.workflow import lock, rebuild
-from ff_memories.workflow.run import DEFAULT, Run
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.recorded import rebuild
+from ff_memories.workflow.runs.run import DEFAULT, Run
 
 OUT = ROOT / "docs" / "data" / "faults" / "forgery.json"
 KINDS = {"fairseq": None, "ungated": "gpt2", "gated": "llama"}

@@ -110,7 +110,8 @@ def on_a_small_model(at: At, precision: str) -> dict[str, Any]:
     from factories import words
     from pipeline import config, run_steps, write_inputs
 
-    from ff_memories.audit import equality, tolerances
+    from ff_memories.audit.compare import equality
+    from ff_memories.audit.recompute import tolerances
 
     write_inputs(at.folder, words(44))
     settings = lambda kind: config(extraction__precision=kind, execution__device="auto")

@@ -21,8 +21,8 @@ from projects import configure, due, publish, restored, run
 from running import BIN
 
 from campaigns.trials import Clock, options, record, undisturbed
-from ff_memories.workflow import lock
-from ff_memories.workflow.run import DEFAULT, Run
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.runs.run import DEFAULT, Run
 
 TIMES = ("/logs/", "/cost.html", ".snakemake_timestamp")
 

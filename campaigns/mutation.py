@@ -200,7 +200,7 @@ def chart(files: list[str]) -> None:
     """Run test files, all for none, and keep which functions each test runs."""
     folder = copied()
     add = bool(files)
-    files = files or sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/*/test_*.py"))
+    files = files or sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/**/test_*.py"))
     try:
         seen = Covering(folder / PACKAGE)
         run(folder, ["--maxfail=1000", *files], seen)

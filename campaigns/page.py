@@ -70,8 +70,8 @@ def killed() -> str:
         "Snakemake runs. "
         "The other commands work on the planted run, published in a separate checkout.\n\n"
         "The first kills of `ff-memories restore` and `dvc repro` left a stale lock and a file that DVC couldn't read. "
-        "Both are now repaired where possible, with tests in `tests/workflow/test_killed.py`; we then killed `restore` "
-        "again.\n\n" + table(["command", "seed", "kills", "same result"], body)
+        "Both are now repaired where possible, with tests in `tests/workflow/runs/test_killed.py`; "
+        "we then killed `restore` again.\n\n" + table(["command", "seed", "kills", "same result"], body)
     )
 
 
@@ -110,7 +110,7 @@ def corruption() -> str:
         "We flipped a bit, removed half of the file, emptied it, or replaced it by the same file of another run "
         "(different model, dictionary, text and seed). The config contained the SHA-256 of text, dictionary and "
         "checkpoint, as the demo's does. A damaged config that is still valid counts as another config.\n\n"
-        "`tests/workflow/test_artefacts_faults.py` damages DVC's files: `dvc pull` names an object of the "
+        "`tests/workflow/artefacts/test_artefacts_faults.py` damages DVC's files: `dvc pull` names an object of the "
         "remote that was "
         "changed, shortened or removed, and `ff-memories restore` names the stages whose cached object or entry in "
         "`dvc.lock` changed.\n\n" + table(["file", "damage", "what happens", "as expected"], body)
@@ -132,7 +132,7 @@ def held() -> str:
     """Return a row for each file of tests: what it tests, and how many tests run when."""
     body = []
     for name, about in HELD.items():
-        path = next((ROOT / "tests").glob(f"*/test_{name}.py"))
+        path = next((ROOT / "tests").rglob(f"test_{name}.py"))
         text, count = path.read_text(encoding="utf-8"), Counter[bool]()
         for test in ast.parse(text).body:
             if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):

@@ -1,7 +1,6 @@
 """Write docs/commands.md: every user command with its options."""
 
 import argparse
-from pathlib import Path
 
 from pages import ROOT, options, renew
 
@@ -32,8 +31,8 @@ def page() -> str:
 
 def commands(name: str) -> list[tuple[str, ...]]:
     """Return a command, or a folder's subcommands."""
-    folder = Path(cli.__file__).parent / "commands" / name
-    return [(name, below) for below in cli.names(name)] if folder.is_dir() else [(name,)]
+    place = cli.places().get(name)
+    return [(name, below) for below in cli.names(name)] if place and place.is_dir() else [(name,)]
 
 
 def section(words: tuple[str, ...]) -> str:

@@ -20,7 +20,7 @@ from ff_memories.base.hardware import arithmetic
 from ff_memories.base.hardware.machine import MACHINE, MADE, hardware
 from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.commands import GROUPS
-from ff_memories.workflow.processes import STARTED_BY, end_with
+from ff_memories.workflow.engines.processes import STARTED_BY, end_with
 
 PACKAGE = Path(__file__).parent
 PROGRAM = "ff-memories"
@@ -31,9 +31,18 @@ def names(*words: str) -> list[str]:
     """Return the top-level commands, or a command's subcommands: ``names("export")``, ``names("step")``."""
     if words == ("step",):
         return declaration.names()
-    folder = PACKAGE.joinpath("commands", *words)
-    found = [p.stem for p in folder.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()]
-    return sorted({name.replace("_", "-") for name in found if name != "__init__"} | ({"step"} if not words else set()))
+    return sorted(commands(places()[words[0]])) if words else sorted({*places(), "step"})
+
+
+def places() -> dict[str, Path]:
+    """Return {command: its module, or the folder of its subcommands}; commands lie in one folder per group."""
+    return {name: path for group in (PACKAGE / "commands").iterdir() for name, path in commands(group).items()}
+
+
+def commands(folder: Path) -> dict[str, Path]:
+    """Return {command: its module or folder} of a folder of commands."""
+    found = [*folder.glob("[!_]*.py"), *(path.parent for path in folder.glob("*/__init__.py"))]
+    return {path.stem.replace("_", "-"): path for path in found}
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
@@ -42,8 +51,8 @@ def resolve(words: list[str]) -> tuple[str, ...]:
     Raises:
         UserError: no such command.
     """
-    first, known = words[0], names()
-    if (first in known and (PACKAGE / "commands" / first).is_dir()) or first == "step":
+    first, known = words[0], places()
+    if first == "step" or (first in known and known[first].is_dir()):
         if len(words) < 2 or words[1].startswith("-"):
             return (first,)
         if words[1] not in names(first):
@@ -149,7 +158,7 @@ def _listed(commands: Any) -> list[str]:
 
 
 def _module(words: tuple[str, ...]) -> Path:
-    place = PACKAGE / "steps" if words[0] == "step" else PACKAGE / "commands" / words[0].replace("-", "_")
+    place = PACKAGE / "steps" if words[0] == "step" else places()[words[0]]
     return place.joinpath(*(word.replace("-", "_") for word in words[1:])).with_suffix(".py")
 
 

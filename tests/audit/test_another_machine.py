@@ -17,11 +17,11 @@ from pipeline import config, write_inputs
 from projects import configure, due, files, publish, restored, run
 
 from ff_memories import tables
-from ff_memories.audit import compare, equality
-from ff_memories.audit.sides import has_rule
+from ff_memories.audit.compare import compare, equality
+from ff_memories.audit.compare.sides import has_rule
 from ff_memories.base.errors import UserError
-from ff_memories.workflow.opening import config_of
-from ff_memories.workflow.stages import SHARED
+from ff_memories.workflow.engines.stages import SHARED
+from ff_memories.workflow.runs.opening import config_of
 
 pytestmark = pytest.mark.more
 

@@ -13,16 +13,16 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit import baselines, checks, structure
-from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit, contradictions
-from ff_memories.audit.basis import Basis
-from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.rows import ROWS, recomputed
-from ff_memories.audit.sampling import Aim
-from ff_memories.audit.structure import faults
+from ff_memories.audit.recompute import baselines, checks, structure
+from ff_memories.audit.recompute.audit import LEFT_OUT, READ, SPREAD, audit, contradictions
+from ff_memories.audit.recompute.basis import Basis
+from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
+from ff_memories.audit.recompute.rows import ROWS, recomputed
+from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.recompute.structure import faults
 from ff_memories.base.errors import UserError
 from ff_memories.patterns.automatic import proxy
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.runs.run import Run
 
 TYPES = words(44)
 RUNS = {

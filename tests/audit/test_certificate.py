@@ -3,10 +3,10 @@
 import pytest
 from pipeline import config
 
-from ff_memories.audit import certificate
-from ff_memories.audit.verify import NEEDED, CheckedPart
-from ff_memories.workflow import lock
-from ff_memories.workflow.run import Run
+from ff_memories.audit.verify import certificate
+from ff_memories.audit.verify.verify import NEEDED, CheckedPart
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.runs.run import Run
 
 FEW = " with a smaller sample than usual ({} of a table, not 398)"
 

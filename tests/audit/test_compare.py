@@ -15,17 +15,18 @@ from pipeline import config, run_steps, write_inputs
 from running import ROOT
 
 from ff_memories import tables
-from ff_memories.audit import at_hand, compare, equality, reading, settle, sides, structure, tolerances
-from ff_memories.audit.audit import READ
-from ff_memories.audit.basis import Basis
+from ff_memories.audit.compare import at_hand, compare, equality, settle, sides
+from ff_memories.audit.recompute import reading, structure, tolerances
+from ff_memories.audit.recompute.audit import READ
+from ff_memories.audit.recompute.basis import Basis
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import lock, rebuild
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.recorded import rebuild
+from ff_memories.workflow.runs.run import Run
 
-CLAIM = {
+CLAIM = dict.fromkeys(tables.TABLES["claims"].columns) | {
     "claim": "K1", "statement": "the last token matters", "source": "3.2", "paper_value": "-0.5", "measured": -0.8,
-    "low": -0.9, "high": -0.7, "n": 30, "scope": "surrogate", "verdict": "holds", "baseline": None, "resampled": None,
-    "p": None, "p_holm": None, "reason": None,
+    "low": -0.9, "high": -0.7, "n": 30, "scope": "surrogate", "verdict": "holds",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from campaigns import forgery
 from ff_memories import tables
 from ff_memories.base.hardware import machine
 from ff_memories.claims.register import register
-from ff_memories.workflow import lock
+from ff_memories.workflow.engines import lock
 
 UNTRAINED = ("untrained-1", "untrained-2", "untrained-3")
 MUTATED = ("K1", "K2", "K3", "K4", "K5")

@@ -12,8 +12,8 @@ import torch
 from factories import convert, fairseq_model, words, write_checkpoint
 
 from ff_memories import tables
-from ff_memories.audit import golden
-from ff_memories.audit.known import endings, expected
+from ff_memories.audit.golden import golden
+from ff_memories.audit.golden.known import endings, expected
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store

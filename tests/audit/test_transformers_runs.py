@@ -13,20 +13,20 @@ from pipeline import run_steps
 from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
-from ff_memories.audit import equality
-from ff_memories.audit.activations import Activations
-from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
-from ff_memories.audit.basis import Basis, reference
-from ff_memories.audit.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.rows import ROWS, recomputed
-from ff_memories.audit.sampling import Aim
-from ff_memories.audit.structure import faults
-from ff_memories.audit.transformers_oracle import TransformersOracle
+from ff_memories.audit.compare import equality
+from ff_memories.audit.recompute.audit import LEFT_OUT, READ, SPREAD, audit
+from ff_memories.audit.recompute.basis import Basis, reference
+from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
+from ff_memories.audit.recompute.rows import ROWS, recomputed
+from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.recompute.structure import faults
+from ff_memories.audit.references.activations import Activations
+from ff_memories.audit.references.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.training_transformers import tokenizer
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.runs.run import Run
 
 SOME = Aim(0.95, 0.05, seed=1)  # 59 rows of each table
 FLOAT32_INSIDE = 2e-6  # of the largest number: softmax, RMSNorm or rotary positions in float32

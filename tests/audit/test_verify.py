@@ -16,12 +16,13 @@ import yaml
 from running import BIN, ROOT, command
 
 from ff_memories import tables
-from ff_memories.audit.certificate import page, verdict
-from ff_memories.audit.sampling import Aim
-from ff_memories.audit.verify import CheckedPart, faultless, verified, verify
+from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.verify.certificate import page, verdict
+from ff_memories.audit.verify.verify import CheckedPart, faultless, verified, verify
 from ff_memories.cli import main
-from ff_memories.workflow import consistency, environment, lock, rebuild
-from ff_memories.workflow.run import DEFAULT, Run
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.recorded import consistency, environment, rebuild
+from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 

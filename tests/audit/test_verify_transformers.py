@@ -11,15 +11,16 @@ import yaml
 from projects import run
 
 from ff_memories import tables
-from ff_memories.audit.audit import LEFT_OUT, SPREAD
-from ff_memories.audit.baselines import LABELS, PERPLEXITY
-from ff_memories.audit.baselines import ROWS as SAMPLED
-from ff_memories.audit.rows import ROWS
-from ff_memories.audit.sampling import Aim
-from ff_memories.audit.verify import verified, verify
+from ff_memories.audit.recompute.audit import LEFT_OUT, SPREAD
+from ff_memories.audit.recompute.baselines import LABELS, PERPLEXITY
+from ff_memories.audit.recompute.baselines import ROWS as SAMPLED
+from ff_memories.audit.recompute.rows import ROWS
+from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.verify.verify import verified, verify
 from ff_memories.cli import main
-from ff_memories.workflow import consistency, lock
-from ff_memories.workflow.run import DEFAULT, Run
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.recorded import consistency
+from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 

@@ -14,7 +14,7 @@ from running import command
 
 from ff_memories.base.hardware import arithmetic, gpu_locks
 from ff_memories.model import products
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.runs.run import Run
 
 OTHERS = (  # environments that give other bits by themselves
     {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"},

@@ -21,7 +21,7 @@ from ff_memories.model.scope import MARKS
 from ff_memories.report.sections.sensitivity import choices_section
 from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.variants import BASELINES, StepJob, changed, jobs_of
 
 OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.projection=scaled",

@@ -12,9 +12,10 @@ from pipeline import config
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.workflow import lock, opening, stages
+from ff_memories.workflow.engines import lock, stages
 from ff_memories.workflow.meaning.reached import digest
-from ff_memories.workflow.run import DEFAULT, Run
+from ff_memories.workflow.runs import opening
+from ff_memories.workflow.runs.run import DEFAULT, Run
 
 INFO = {"layers": 1, "keys": 4, "vocab": 9, "adaptive_output": True, "final_norm": True, "max_positions": 9}
 TRIGGERS = {

@@ -10,8 +10,8 @@ from projects import due, restored, run
 
 from ff_memories import tables
 from ff_memories.cli import main
-from ff_memories.workflow import lock
-from ff_memories.workflow.run import DEFAULT, Run
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 

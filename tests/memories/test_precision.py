@@ -15,12 +15,13 @@ from pipeline import config, run_steps, step, write_inputs
 from second_device import SecondDevice, another_job, tf32
 
 from ff_memories import api, tables
-from ff_memories.audit import compare, equality, tolerances
-from ff_memories.audit.audit import LEFT_OUT, READ, SPREAD, audit
-from ff_memories.audit.basis import Basis
-from ff_memories.audit.rows import ROWS
-from ff_memories.audit.sampling import Aim
-from ff_memories.audit.structure import faults
+from ff_memories.audit.compare import compare, equality
+from ff_memories.audit.recompute import tolerances
+from ff_memories.audit.recompute.audit import LEFT_OUT, READ, SPREAD, audit
+from ff_memories.audit.recompute.basis import Basis
+from ff_memories.audit.recompute.rows import ROWS
+from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.recompute.structure import faults
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.base.precision import ROUNDOFF, SLACK
@@ -31,7 +32,7 @@ from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.loading import load_decoder, use_precision
 from ff_memories.model.products import attention, linear
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.runs.run import Run
 
 TYPES = words(44)
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have

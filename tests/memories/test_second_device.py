@@ -23,7 +23,7 @@ from benchmarks.__main__ import main as benchmark
 from benchmarks.measures import plans
 from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from ff_memories import api, tables
-from ff_memories.audit import golden
+from ff_memories.audit.golden import golden
 from ff_memories.base.errors import UserError
 from ff_memories.base.hardware import gpu_locks
 from ff_memories.base.parameters import Execution

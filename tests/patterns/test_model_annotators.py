@@ -12,7 +12,7 @@ from pipeline import config, run_steps, step, write_inputs
 from ff_memories import tables
 from ff_memories.base import annotators
 from ff_memories.base.errors import UserError
-from ff_memories.commands.annotate import score
+from ff_memories.commands.share.annotate import score
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.forms import prompts
 from ff_memories.patterns.readers import answers, study

@@ -11,7 +11,7 @@ from running import ROOT
 
 from ff_memories.base.errors import UserError
 from ff_memories.released import data_frames
-from ff_memories.workflow import crate
+from ff_memories.workflow.recorded import crate
 
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
@@ -53,5 +53,5 @@ def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch
         UserError, match=r"pandas, which writes .pkl, is not installed\n  fix: run pip .*'\.\[pickle\]'"
     ):
         data_frames.write(pl.DataFrame({"text": ["a"]}), tmp_path / "x.pkl")
-    monkeypatch.setattr("ff_memories.commands.crate.find_spec", lambda name: None)
+    monkeypatch.setattr("ff_memories.commands.share.crate.find_spec", lambda name: None)
     assert "'.[crate]'" in says(capsys, "crate", "--out", tmp_path / "c.zip")

@@ -20,7 +20,7 @@ from running import ROOT
 import config
 from campaigns import rehearsal
 from ff_memories import cli
-from ff_memories.audit import tolerances
+from ff_memories.audit.recompute import tolerances
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF
 from ff_memories.commands import GROUPS

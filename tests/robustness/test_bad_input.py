@@ -26,8 +26,9 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.options import shard_of
 from ff_memories.cli import main
-from ff_memories.commands import init, show, verify
-from ff_memories.commands.export import triggers as export_triggers
+from ff_memories.commands.explore import init, show
+from ff_memories.commands.record import verify
+from ff_memories.commands.share.export import triggers as export_triggers
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -35,8 +36,8 @@ from ff_memories.corpus.splitting import cuts
 from ff_memories.memories.search import shards
 from ff_memories.model import checkpoint, converted
 from ff_memories.model.info import read_info
-from ff_memories.workflow import stages
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.engines import stages
+from ff_memories.workflow.runs.run import Run
 
 
 def nothing_written(folder):

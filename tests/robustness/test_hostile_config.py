@@ -14,8 +14,8 @@ from running import ROOT, snakemake
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
 from ff_memories.inputs import registry
-from ff_memories.workflow import stages
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.engines import stages
+from ff_memories.workflow.runs.run import Run
 
 pytestmark = pytest.mark.more
 

@@ -1,4 +1,4 @@
-# One run's config, checked before anything starts. All logic is in ff_memories.workflow.run.
+# One run's config, checked before anything starts. All logic is in ff_memories.workflow.runs.run.
 from pathlib import Path
 
 from ff_memories.config import read_yaml
@@ -9,19 +9,19 @@ from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
-from ff_memories.workflow.at_work import heed_dvc, take_over
-from ff_memories.workflow.lacking import said, when_nothing_is_done
-from ff_memories.workflow.processes import STARTED_BY
-from ff_memories.workflow.records import refuse_edited
-from ff_memories.workflow.stages import only_read
-from ff_memories.workflow.run import (
+from ff_memories.workflow.engines.at_work import heed_dvc, take_over
+from ff_memories.workflow.runs.lacking import said, when_nothing_is_done
+from ff_memories.workflow.engines.processes import STARTED_BY
+from ff_memories.workflow.engines.records import refuse_edited
+from ff_memories.workflow.engines.stages import only_read
+from ff_memories.workflow.runs.run import (
     Run,
     find_producers_by_path,
     name_environment,
     name_inputs,
     use_tools_of_this_environment,
 )
-from ff_memories.workflow.run_names import doubts, keep, refuse_taken
+from ff_memories.workflow.runs.run_names import doubts, keep, refuse_taken
 from snakemake.exceptions import WorkflowError
 
 if workflow.config_settings.config:

@@ -26,7 +26,7 @@ from ff_memories.model.scope import ABOUT
 from ff_memories.report import atlas
 from ff_memories.report.sections.outline import SECTIONS
 from ff_memories.report.wording import listed
-from ff_memories.workflow import opening
+from ff_memories.workflow.runs import opening
 
 PAGE, FIGURES = "atlas.html", "figures"
 UNKNOWN = "unknown"

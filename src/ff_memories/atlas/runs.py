@@ -20,7 +20,7 @@ from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.model.info import read_info
-from ff_memories.workflow import lock
+from ff_memories.workflow.engines import lock
 
 
 def members(

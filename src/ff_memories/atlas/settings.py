@@ -7,9 +7,9 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, load, parse, read_yaml
 from ff_memories.exports.published import without_folders
-from ff_memories.workflow import lock
-from ff_memories.workflow.finished import same_model
-from ff_memories.workflow.opening import configs
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.runs.finished import same_model
+from ff_memories.workflow.runs.opening import configs
 
 LOCKS = ("dvc.lock", "runs/*/dvc.lock")
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import NoReturn
 
-from ff_memories.audit import golden
-from ff_memories.audit.known import expected
+from ff_memories.audit.golden import golden
+from ff_memories.audit.golden.known import expected
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Execution, Input, Output, Param, Params

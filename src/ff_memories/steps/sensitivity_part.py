@@ -42,7 +42,7 @@ from ff_memories.steps import (
 )
 from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.variants import StepJob, evaluate, jobs_of
 
 STEPS = {

@@ -14,9 +14,9 @@ from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config
-from ff_memories.workflow import stages
+from ff_memories.workflow.engines import stages
 from ff_memories.workflow.meaning.reached import PACKAGE
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.runs.run import Run
 
 SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
 BASELINES = ("baseline_model", "baselines")  # baselines do not depend on the varied choices

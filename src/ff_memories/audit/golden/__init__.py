@@ -1,0 +1,1 @@
+"""The known numbers of a named checkpoint."""

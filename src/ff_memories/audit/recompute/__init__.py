@@ -1,0 +1,1 @@
+"""Recompute rows of tables from the model and the text, and judge what differs."""

@@ -1,0 +1,297 @@
+"""Recompute the tables of a run's baselines: its model on the sample of the text, and untrained models.
+
+The weights of untrained models and the sample are drawn again from the config's seed. The engine finds the triggers
+again, since a baseline records none. All labels and the perplexity follow from these; a sample of the other rows is
+recomputed with the reference model, like rows of the run.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.audit.compare.equality import FEW
+from ff_memories.audit.recompute import closeness, reading, structure, tolerances
+from ff_memories.audit.recompute.basis import At, Basis, Ends, largest, reference
+from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
+from ff_memories.audit.recompute.rows import look
+from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import Execution
+from ff_memories.config import Settings
+from ff_memories.corpus import store
+from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types, read_types
+from ff_memories.memories import perplexity as perplexities
+from ff_memories.memories import untrained
+from ff_memories.memories.search import chosen
+from ff_memories.memories.search.trigger_table import table as trigger_table
+from ff_memories.memories.search.triggers import trigger_examples
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.loading import load_model
+from ff_memories.patterns import distance
+from ff_memories.patterns.automatic import proxy
+from ff_memories.patterns.automatic.embedding import train_counts
+from ff_memories.patterns.sample import Key, Prefix, read_keys
+from ff_memories.workflow.runs.run import Run
+
+OWN = {name: schema for name, schema in tables.TABLES.items() if schema.of_baselines}
+ROWS = tuple(name for name, schema in OWN.items() if schema.measured)  # recomputed by sample
+LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of them
+OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
+ORDERS = 64  # of tied triggers that are tried for one key
+PERPLEXITY = "perplexity"
+BATCH = 4096  # tokens in one pass of the engine
+BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
+RowResult = tuple[str, str, Result]  # table, place, result
+
+
+def models(run: Run) -> list[str]:
+    """Return the names of the models that a run's baselines have."""
+    return sorted(path.name for path in Path(run.path("baselines")).glob("*") if path.is_dir())
+
+
+@dataclass
+class Baseline:
+    """A model of a run's baselines as it is measured: with the sample of the text and its triggers in it."""
+
+    run: Run
+    name: str
+    at: At
+    types: Types
+    settings: Settings
+    corpus: Corpus
+    own: LanguageModel  # the run's
+    model: LanguageModel
+    listed: pl.DataFrame
+    unsure: dict[tuple[int, int], Ends]
+
+    @classmethod
+    def of(cls, run: Run, name: str, at: At = Path) -> "Baseline":
+        """Draw the model again and find its triggers.
+
+        Args:
+            name: ``same_sample``, or ``untrained-1`` and so on.
+            at: from a file of the run to the place to read it from.
+        """
+        settings = Settings(untrained.smaller(run.resolved))
+        corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
+        weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
+        own = load_model(weights, description, Execution(device="cpu", threads=1), settings.precision)
+        made = untrained.model_of(name, own, settings.seed, weights, description)
+        return cls(run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made,
+                   *lists(made, corpus, settings))  # fmt: skip
+
+    def basis(self, frames: Mapping[str, pl.DataFrame]) -> Basis:
+        """Return the model's tables with the reference model that has its weights."""
+        draw = None if self.name == untrained.SAME_SAMPLE else int(self.name.removeprefix(untrained.UNTRAINED))
+        drawn = None if draw is None else (self.own, self.settings.seed, draw)
+        own = {name: frame for name, frame in frames.items() if name in ROWS}
+        return Basis(
+            reference(self.run, self.types, self.at, drawn), self.corpus, self.settings,
+            own | {"triggers": self.listed}, None, self.types.never_trained(), None, True, self.unsure,
+        )  # fmt: skip
+
+
+def basis(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> Basis:
+    """Return what rows of a baseline are recomputed from."""
+    return Baseline.of(run, model, at).basis(frames)
+
+
+def labels(run: Run, model: str, frames: Mapping[str, pl.DataFrame]) -> Iterator[RowResult]:
+    """Yield the result of every label of a baseline, given those tables and its ``refinement``."""
+    return labelled(Baseline.of(run, model), frames)
+
+
+def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> Iterator[RowResult]:
+    """Yield the result of every row that is looked at, and of every contradiction.
+
+    Args:
+        model: ``same_sample``, or ``untrained-1`` and so on.
+        rows: {table: which of its rows to recompute}.
+        at: from a file of the run to the place to read it from.
+    """
+    frames = {name: reading.read(at(run.path("baselines", model, f"{name}.parquet"))) for name in OWN}
+    recorded = _read(at(run.path("baselines", model, "perplexity.json")))
+    baseline = Baseline.of(run, model, at)
+    yield PERPLEXITY, model, _perplexity(recorded, baseline)
+    yield from labelled(baseline, frames)
+    known = baseline.basis(frames)
+    del baseline
+    for said in contradictions(known, run, model, at):
+        yield "structure", model, Result(DIFFERS, said)
+    for name, part in rows.items():
+        for place, result in look(known, name, part):
+            yield name, f"{model} {place}", result
+
+
+def _read(path: Path) -> dict[str, object]:
+    """Return a file of numbers by name. Raises ``UserError`` if it is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not readable as JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: no mapping of names to numbers")
+    return found
+
+
+def contradictions(basis: Basis, run: Run, model: str, at: At = Path) -> list[str]:
+    """Return what contradicts a baseline's other tables, the text or the config, each as ``table: what``."""
+    files = {name: at(run.path("baselines", model, f"{name}.parquet")) for name in OWN}
+    return [*structure.as_written(files, basis.config.precision), *structure.faults(basis)]
+
+
+def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:
+    """Find a model's triggers in a baseline's sample of the text.
+
+    Returns:
+        The ``triggers`` table, by the run's sentence numbers; and the ends of lists whose last trigger and the next one
+        are a near-tie.
+    """
+    (text, numbers), options = untrained.sample(corpus, config.seed, config.baselines.sentences), config.triggers
+    best = trigger_examples(
+        decoder, text, [(0, text.train)], top=options.top + BEYOND, positions=options.positions,
+        per_sentence=options.per_sentence, duplicates=options.duplicates, batch_tokens=BATCH,
+        keys=chosen.of_model(options.keys, decoder, config),
+    )  # fmt: skip
+    found = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
+    found = found.with_columns(pl.Series("sentence", numbers[found["sentence"].to_numpy()].astype(np.uint32)))
+    listed = found.filter(pl.col("rank") <= options.top)
+    last = listed.group_by("layer", "key").agg(last=pl.col("coefficient").last())
+    limits, most = tolerances.of(config.precision), largest(listed)
+    noise = limits.noise * pl.col("layer").replace_strict(most, return_dtype=pl.Float64)
+    gap = (pl.col("coefficient") - pl.col("last")).abs()
+    near = found.join(last, on=["layer", "key"], maintain_order="left").filter(
+        gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
+    )
+    ends = {}
+    for (layer, key), part in near.partition_by("layer", "key", as_dict=True, maintain_order=True).items():
+        inside, beyond = part.filter(pl.col("rank") <= options.top), part.filter(pl.col("rank") > options.top)
+        if len(beyond):
+            ends[layer, key] = Ends(len(inside), beyond, len(beyond) < BEYOND)
+    return listed, ends
+
+
+def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
+    """Measure a model's perplexity again."""
+    settings, sentences = baseline.settings, untrained.predicted(baseline.name, baseline.settings.baselines.sentences)
+    again = perplexities.perplexity(baseline.model, baseline.corpus, settings.seed, BATCH, sentences)
+    limit = tolerances.of(baseline.settings.precision).probability
+    number = "perplexity"
+    results = [closeness.equal(name, recorded.get(name), value) for name, value in again.items() if name != number]
+    one, other = recorded.get(number), again[number]
+    if isinstance(one, float) and isinstance(other, float) and one > 0:  # limits are of log-probabilities
+        close = abs(np.log(one) - np.log(other)) <= limit * max(1.0, abs(float(np.log(other))))
+        results.append(Result() if close else Result(DIFFERS, f"perplexity is {one:g}, recomputed {other:g}"))
+    else:
+        results.append(closeness.equal(number, one, other))
+    return closeness.together(results)
+
+
+class Labels:
+    """The labels that the automatic proxy gives a baseline's keys, and those it gives if tied triggers change places.
+
+    Attributes:
+        keys: {(layer, key): a sampled key with its triggers}.
+        made: the tables of ``LABELS``.
+    """
+
+    def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
+        config, corpus, types, own = baseline.settings, baseline.corpus, baseline.types, baseline.own
+        text, numbers = untrained.sample(corpus, config.seed, config.baselines.sentences)
+        place = np.zeros(len(corpus), np.int64)
+        place[numbers] = np.arange(len(numbers))
+        sentences = place[baseline.listed["sentence"].to_numpy()].astype(np.uint32)
+        triggers = baseline.listed.with_columns(pl.Series("sentence", sentences))
+        keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
+        self.baseline, self.keys = baseline, {(key.layer, key.key): key for key in keys}
+        self.largest = largest(baseline.listed)
+        self.annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
+        vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
+        closer = distance.WordCloseness.of(vectors, counts, types.types, config.seed)
+        judged = distance.label(distance.compositions(refinement, config.seed), types.types, closer)
+        self.made = {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
+
+    def _of(self, keys: list[Key]) -> dict[str, pl.DataFrame]:
+        found = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
+        return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in found}
+
+    def fits(self, layer: int, key: int, frames: Mapping[str, pl.DataFrame]) -> bool:
+        """Return whether some order of a key's tied triggers gives the labels that ``frames`` has of it.
+
+        Of more than ``ORDERS`` orders, none is ruled out.
+        """
+        if (known := self.keys.get((layer, key))) is None:
+            return False
+        at = (pl.col("layer") == layer) & (pl.col("key") == key)
+        recorded = {name: frames[name].filter(at) for name in OF_KEYS}
+        rows = self.baseline.listed.filter(at)
+        if (ends := self.baseline.unsure.get((layer, key))) is not None:
+            rows = pl.concat([rows, ends.beyond.select(rows.columns)])
+        texts = [
+            tuple(self.baseline.corpus.sentence(sentence)[:position].tolist())
+            for sentence, position in rows.select("sentence", "position").iter_rows()
+        ]
+        limits = tolerances.of(self.baseline.settings.precision)
+        noise = limits.noise * self.largest[layer]
+        every = orders(rows["coefficient"].to_list(), texts, len(known.ranks), limits.tie, noise)
+        for prefixes in islice(every, ORDERS):
+            again = self._of([replace(known, prefixes=prefixes)])
+            if all(again[name].equals(recorded[name]) for name in OF_KEYS):
+                return True
+        return next(every, None) is not None
+
+
+def orders(
+    coefficients: Sequence[float], texts: Sequence[Prefix], n: int, tie: float, noise: float = 0.0
+) -> Iterator[tuple[Prefix, ...]]:
+    """Yield the first ``n`` texts in every order in which only near-ties change places, the given order first.
+
+    Args:
+        coefficients: of the texts, in descending order.
+        tie: the largest gap of a near-tie, relative to the larger coefficient; ``noise``: as much more.
+    """
+
+    def further(left: tuple[int, ...], chosen: tuple[Prefix, ...]) -> Iterator[tuple[Prefix, ...]]:
+        if len(chosen) == n or not left:
+            yield chosen
+            return
+        most, tried = coefficients[left[0]], set()
+        for i in left:
+            if most - coefficients[i] > tie * most + noise:
+                break
+            if texts[i] not in tried:
+                tried.add(texts[i])
+                yield from further(tuple(j for j in left if j != i), (*chosen, texts[i]))
+
+    yield from further(tuple(range(len(texts))), ())
+
+
+def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator[RowResult]:
+    """Label again with the automatic proxy, as the step does.
+
+    A key's labels may be those of another order of its tied triggers, but only so many may.
+    """
+    labels_, limits = Labels(baseline, frames["refinement"]), tolerances.of(baseline.settings.precision)
+    wrong = {}
+    for name, again in labels_.made.items():
+        recorded = frames[name]
+        wrong[name] = pl.concat([
+            recorded.join(again, on=recorded.columns, how="anti", nulls_equal=True),
+            again.join(recorded, on=recorded.columns, how="anti", nulls_equal=True),
+        ]).unique(subset=list(tables.TABLES[name].key), maintain_order=True)  # fmt: skip
+    odd = sorted({pair for name in OF_KEYS for pair in wrong[name].select("layer", "key").iter_rows()})
+    most = int(limits.excused * len(labels_.keys)) + FEW
+    tied = {(layer, key) for layer, key in odd if len(odd) <= most and labels_.fits(layer, key, frames)}
+    for name, rows in wrong.items():
+        for row in rows.iter_rows(named=True):
+            where = " ".join(f"{column} {row[column]}" for column in tables.TABLES[name].key)
+            state = NEAR_TIE if (row.get("layer"), row.get("key")) in tied else DIFFERS
+            yield name, f"{baseline.name} {where}", Result(state, "not the label that the proxy gives")
+        for _ in range(len(frames[name]) - len(rows)):
+            yield name, baseline.name, Result()

@@ -1,0 +1,218 @@
+"""What rows are recomputed from: a reference model in float64, the text, the config and the tables.
+
+There is one for the run's own tables, and one for each model of ``baselines/``: the run's model on the smaller sample
+of the text, and untrained models, whose weights are drawn again from the config's seed.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories import tables
+from ff_memories.audit.recompute import reading, tolerances
+from ff_memories.audit.recompute.closeness import Comparer
+from ff_memories.audit.references.activations import Reference
+from ff_memories.audit.references.oracle import Oracle
+from ff_memories.config import Settings, TransformersModel
+from ff_memories.corpus import sample, store, texts
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.prefixes import POSITIONS
+from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types, folded, read_types
+from ff_memories.inputs import model_folder
+from ff_memories.memories import untrained
+from ff_memories.memories.search import chosen
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.workflow.runs.run import Run
+
+TableRow = dict[str, Any]
+PROJECTED = 64  # values projected at once
+At = Callable[[str], Path]  # from a file of the run to the place to read it from
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The end of a list of triggers, where it is a near-tie with what the list leaves out.
+
+    Attributes:
+        inside: number of triggers at the list's end that are near-ties with the last.
+        beyond: prefixes that the list leaves out and that are near-ties with it, as rows of ``triggers``.
+        whole: whether these are all such prefixes.
+    """
+
+    inside: int
+    beyond: pl.DataFrame
+    whole: bool
+
+
+def largest(triggers: pl.DataFrame) -> dict[int, float]:
+    """Return {layer: the largest coefficient} of lists of triggers."""
+    return dict(triggers.group_by("layer").agg(pl.col("coefficient").max()).iter_rows())
+
+
+@dataclass
+class Basis:
+    """What rows are recomputed from.
+
+    Attributes:
+        tables: by name. A baseline records no ``triggers``: its lists are those that the engine finds here.
+        given: the examples, if the config names them in a file.
+        never: ids of the types that are never trained.
+        folds: (vocab,) the class of every type, if the run compares tokens by class also.
+        found_here: whether the lists of triggers were found on this machine, so near-ties may be in another order.
+        unsure: {(layer, key): which triggers at the end of such a list may be others}.
+    """
+
+    oracle: Reference
+    corpus: Corpus
+    config: Settings
+    tables: dict[str, pl.DataFrame]
+    given: pl.DataFrame | None = None
+    lists: dict[tuple[int, int], pl.DataFrame] = field(init=False, default_factory=dict)
+    near: Comparer = field(init=False)
+    never: list[int] = field(default_factory=list)
+    folds: np.ndarray | None = None
+    found_here: bool = False
+    unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
+    _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
+    _units: dict[str, tuple[torch.Tensor, bool]] = field(init=False, default_factory=dict)
+    _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.near = Comparer(tolerances.of(self.config.precision))
+        if "triggers" in self.tables:
+            self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
+
+    @classmethod
+    def read(cls, run: Run, names: Iterable[str], at: At = Path) -> "Basis":
+        """Read a run's model, corpus and tables; ``at`` maps a file of the run to the place to read it from."""
+        types = read_types(at(run.dictionary))
+        oracle = reference(run, types, at)
+        frames = {name: reading.read(at(run.table(name))) for name in names}
+        corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
+        given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
+        return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
+
+    @cached_property
+    def looked_at(self) -> list[tuple[int, int]] | None:
+        """(layer, key) of the keys that the run looks at, drawn again from its seed; ``None`` for all."""
+        (layers, keys), signs = self.oracle.keys, self.oracle.signs
+        found = chosen.memories(self.config.looked_at, layers, keys // signs, self.config)
+        return None if found is None else chosen.keys(found, keys // signs, signs)
+
+    @cached_property
+    def largest(self) -> dict[int, float]:
+        """The largest coefficient of each layer, to which the error of those near zero is relative."""
+        return largest(self.tables["triggers"])
+
+    def prefix(self, row: TableRow) -> np.ndarray:
+        return self.corpus.sentence(row["sentence"])[: row["position"]]
+
+    def parts(self, row: TableRow) -> list[tuple[int, int]]:
+        """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
+        starts, length = np.arange(row["position"]), row["position"]
+        if self.config.mutations.unit == "word" and self.corpus.begins is not None:
+            first = self.corpus.offsets[row["sentence"]]
+            starts = np.flatnonzero(self.corpus.begins[first : first + length])
+        return [(int(a) + 1, int(b - a)) for a, b in zip(starts, [*starts[1:], length], strict=True)] if length else []
+
+    def lengths(self, sentence: int) -> range:
+        """Return the prefix lengths of a sentence that ``triggers.positions`` allows."""
+        low, high = POSITIONS[self.config.triggers.positions]
+        return range(low, len(self.corpus.sentence(sentence)) + high + 1)
+
+    def following(self, row: TableRow) -> int | None:
+        """Return the token after a prefix; ``None`` at the end of its sentence."""
+        tokens = self.corpus.sentence(row["sentence"])
+        return int(tokens[row["position"]]) if row["position"] < len(tokens) else None
+
+    def trigger(self, row: TableRow) -> TableRow:
+        """Return the trigger of a (layer, key, rank)."""
+        return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)
+
+    def candidates(self, row: TableRow) -> list[TableRow]:
+        """Return the triggers that may have a (layer, key, rank): near-ties too if the lists were found here."""
+        own = self.trigger(row)
+        if not self.found_here:
+            return [own]
+        gap = (pl.col("coefficient") - own["coefficient"]).abs()
+        may = self.near.limits.tie * own["coefficient"] + self.near.limits.noise * self.largest[row["layer"]]
+        near = self.lists[row["layer"], row["key"]].filter(gap <= may)
+        return [own, *(other for other in near.to_dicts() if other["rank"] != own["rank"])]
+
+    def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
+        """Return log-probabilities, with -inf for types that ``values.types`` excludes."""
+        if types == "all" or not self.never:
+            return log_probabilities
+        return log_probabilities.index_fill(0, torch.tensor(self.never), -torch.inf)
+
+    def norms(self, layer: int) -> torch.Tensor:
+        """Return (d_m,) the lengths of a layer's values."""
+        if layer not in self._norms:
+            keys = range(self.oracle.keys[1] // self.oracle.signs)
+            self._norms[layer] = torch.stack([self.oracle.value(layer, key).norm() for key in keys])
+        return self._norms[layer]
+
+    def units(self, of: str) -> tuple[torch.Tensor, bool]:
+        """Return all keys or values at length one, (L d_m, d) float64, and whether their cosines count by size."""
+        if of not in self._units:
+            (layers, memories), signs = self.oracle.keys, self.oracle.signs
+            vector = self.oracle.value if of == "value" else self.oracle.key
+            every = torch.stack(
+                [vector(layer, key) for layer in range(1, layers + 1) for key in range(memories // signs)]
+            )
+            gated = every.shape[1] != len(self.oracle.value(1, 0))
+            self._units[of] = torch.nn.functional.normalize(every, dim=1), signs == 2 and not gated
+        return self._units[of]
+
+    def tops(self, types: str, layer: int, key: int) -> list[int]:
+        """Return the token that a value predicts among the given types, then the tokens too close to it to call."""
+        if (types, layer, key) not in self._tops:
+            self.predict(types, layer, [key])
+        return self._tops[types, layer, key]
+
+    def predict(self, types: str, layer: int, keys: list[int]) -> None:
+        """Project values whose ``tops`` are not known yet, many at once."""
+        todo = [key for key in keys if (types, layer, key) not in self._tops]
+        for some in (todo[i : i + PROJECTED] for i in range(0, len(todo), PROJECTED)):
+            every = self.oracle.of_memory(torch.stack([self.oracle.value(layer, key) for key in some]))
+            for key, said in zip(some, every, strict=True):
+                said = self.among(types, said)
+                best = int(said.argmax())
+                close = torch.nonzero(said >= said[best] - self.near.limits.probability).flatten().tolist()
+                self._tops[types, layer, key] = [best, *(token for token in close if token != best)]
+
+
+def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, int] | None = None) -> Reference:
+    """Load the run's model from its original files with the library that it is of.
+
+    ``fresh``: the run's model, a seed and a draw: then the weights are those of an untrained model.
+    """
+    values, model = run.resolved["values"], run.config.model
+    if isinstance(types, Dictionary):
+        oracle = Oracle(at(run.checkpoint), types, values["projection"], values["projection_seed"])
+        if fresh is not None:
+            weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
+            oracle.draw_again(untrained.weights_of(weights, description, *fresh[1:]))
+        return oracle
+    from ff_memories.audit.references.transformers_oracle import TransformersOracle  # the library takes seconds to load
+
+    assert isinstance(model, TransformersModel) and run.model_folder, "only these have a tokenizer"
+    folder = at(run.model_folder)
+    model_folder.check_digests(folder, model.files)
+    signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
+    drawn = None if fresh is None else untrained.drawn_by_transformers(*fresh)
+    return TransformersOracle(folder, model.start, signs, values["projection"], residual, drawn)
+
+
+def _validation(run: Run, types: Types, at: At) -> dict[int, str]:
+    """Return the validation sentences as text, by number."""
+    here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
+    sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
+    return texts.of_sentences(sentences.with_columns(here), types if run.config.model.has_tokenizer else None)

@@ -1,0 +1,338 @@
+"""Recompute rows of the measured tables from the model and the text: one function per table, of the same name."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.audit.recompute.basis import Basis, TableRow
+from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result, equal, together, within
+from ff_memories.audit.references.activations import Activations
+from ff_memories.corpus.dictionary import BOS
+from ff_memories.memories.composition import SHARES
+from ff_memories.memories.values import other
+from ff_memories.tables import TOP_LEVEL
+
+
+def triggers(basis: Basis, row: TableRow) -> Result:
+    """Check a row of E1: the prefix's coefficient, whether it is its sentence's best, and the next token."""
+    results = [equal("next_token", row["next_token"], basis.following(row))]
+    seen = basis.oracle.layers(basis.corpus.sentence(row["sentence"]))[row["layer"] - 1]
+    m = seen.coefficients()[:, row["key"]]
+    allowed = basis.lengths(row["sentence"])
+    if row["position"] not in allowed:
+        return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
+    own = float(m[row["position"]])
+    results.append(basis.near.coefficient("coefficient", row["coefficient"], own, _noise(basis, seen)))
+    best = float(m[allowed.start : allowed.stop].max())
+    if basis.config.triggers.per_sentence == "best" and best > own:
+        say = f"the best position of its sentence is {int(m.argmax())}, not {row['position']}"
+        results.append(Result(NEAR_TIE if best <= own * (1 + basis.near.limits.tie) else DIFFERS, say))
+    return together(results)
+
+
+def _noise(basis: Basis, seen: Activations) -> float:
+    """Return the largest error of a layer's scores in the run's precision."""
+    return seen.noise(basis.near.limits.noise)
+
+
+def mutations(basis: Basis, row: TableRow) -> Result:
+    """Check a row of E3: a trigger's coefficient after removing one token or word."""
+    first, *others = basis.candidates(row)
+    found = _mutation(basis, row, first)
+    if found.state == DIFFERS and any(_mutation(basis, row, other).state != DIFFERS for other in others):
+        return Result(NEAR_TIE)
+    return found
+
+
+def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
+    prefix, parts = basis.prefix(source), basis.parts(source)
+    at = row["removed"], row.get("removed_tokens", 1)
+    if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
+        unit = basis.config.mutations.unit
+        return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
+    seen = basis.oracle.layers(np.delete(prefix, slice(at[0] - 1, sum(at) - 1)))[row["layer"] - 1]
+    found = float(seen.coefficients()[-1, row["key"]])
+    change = row["mutated"] / row["coefficient"] - 1
+    own = equal("coefficient", row["coefficient"], source["coefficient"])
+    if basis.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
+        noise = _noise(basis, basis.oracle.layers(prefix)[row["layer"] - 1])
+        own = basis.near.coefficient("coefficient", row["coefficient"], source["coefficient"], noise)
+    return together([
+        own,
+        basis.near.coefficient(
+            "mutated", row["mutated"], found, _noise(basis, seen), max(found, source["coefficient"])
+        ),
+        basis.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
+    ])  # fmt: skip
+
+
+def values(basis: Basis, row: TableRow) -> Result:
+    """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
+    said = basis.oracle.of_value(basis.oracle.value(row["layer"], row["key"]))
+    listed = basis.lists.get((row["layer"], row["key"]))
+    if listed is None:
+        return _value(basis, row, said, None, [])
+    targets = _targets(basis, listed)
+    found = _value(basis, row, said, targets[0], targets)
+    if found.state == DIFFERS and basis.found_here:
+        near = basis.candidates({**row, "rank": 1})
+        others = [_value(basis, row, said, targets[other["rank"] - 1], targets) for other in near[1:]]
+        return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else found
+    return found
+
+
+def _value(basis: Basis, row: TableRow, said: torch.Tensor, first: int | None, targets: Sequence[int | None]) -> Result:
+    """Check a row of ``values``, given its value's log p, its first trigger's target, and those of all its triggers."""
+    results = [
+        equal("next_token", row["next_token"], first),
+        _count(basis, row, "triggers", targets, lambda target: target is not None),
+    ]
+    for types, suffix in suffixes(basis, row, "top_token"):
+        results += _predicted(basis, row, types, said, first, targets, suffix)
+    return together(results)
+
+
+def _count(
+    basis: Basis, row: TableRow, column: str, targets: Sequence[int | None], counts: Callable[[int | None], bool]
+) -> Result:
+    """Compare a count of triggers, by their targets; where a list ends in near-ties, others may be in it."""
+    if (recorded := row.get(column)) is None:
+        return Result(DIFFERS, f"{column} is missing")
+    found = sum(map(counts, targets))
+    if (ends := basis.unsure.get((row["layer"], row["key"]))) is None:
+        return within(column, recorded, found, found, found)
+    sure = sum(map(counts, targets[: -ends.inside]))
+    may = [*targets[-ends.inside :], *_targets(basis, ends.beyond)]
+    fit = sum(map(counts, may))
+    low, high = max(0, ends.inside - (len(may) - fit)), min(ends.inside, fit)
+    low, high = (low, high) if ends.whole else (0, ends.inside)
+    return within(column, recorded, found, sure + low, sure + high)
+
+
+def suffixes(basis: Basis, row: TableRow, column: str) -> Iterator[tuple[str, str]]:
+    """Yield each choice of ``values.types`` for which a row has columns, and the columns' suffix."""
+    own = basis.config.values.types
+    yield own, ""
+    if f"{column}_{other(own)}" in row:
+        yield other(own), f"_{other(own)}"
+
+
+def _predicted(
+    basis: Basis, row: TableRow, types: str, every: torch.Tensor, first: int | None, targets: Sequence[int | None],
+    suffix: str,
+) -> list[Result]:  # fmt: skip
+    """Compare a value's prediction among some ``types`` with the columns that have the given suffix.
+
+    ``every``: log p of all types.
+    """
+    said, top = basis.among(types, every), row["top_token" + suffix]
+    named = lambda column: (column + suffix, row[column + suffix])
+    results = [
+        basis.near.top(*named("top_token"), said),
+        basis.near.probability(*named("top_probability"), float(said.max().exp())),
+        equal(*named("agrees"), None if first is None else first == top),
+        _count(basis, row, "agreeing_triggers" + suffix, targets, lambda target: target == top),
+    ]
+    if basis.folds is not None:
+        alike = lambda token: token is not None and bool(basis.folds[token] == basis.folds[top])
+        agrees = None if first is None else alike(first)
+        results += [  # a table without these columns is not this run's
+            equal("agrees_folded" + suffix, row.get("agrees_folded" + suffix), agrees),
+            _count(basis, row, "agreeing_triggers_folded" + suffix, targets, alike),
+        ]
+    if first is None or first >= len(said) or row["next_token_rank" + suffix] is None:
+        without = first is None or first >= len(said)  # with the head alone, rarer words have no rank
+        results.append(equal(*named("next_token_rank"), None if without else "a number"))
+    else:  # a target that is never trained has its place among those that are
+        ranked = said.index_copy(0, torch.tensor([first]), every[first : first + 1])
+        results.append(basis.near.rank(*named("next_token_rank"), ranked, first))
+    return results
+
+
+def _targets(basis: Basis, listed: pl.DataFrame) -> list[int | None]:
+    """Return the target tokens of a key's triggers, best trigger first (``values.target``)."""
+    if basis.config.values.target == "next":
+        return listed["next_token"].to_list()
+    return [int(p[-1]) if len(p := basis.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
+
+
+def promoted(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``promoted``: a token's probability, rank and logit."""
+    value = basis.oracle.value(row["layer"], row["key"])
+    said, token = basis.oracle.of_value(value), row["token"]
+    results = [
+        basis.near.probability("probability", row["probability"], float(said[token].exp())),
+        basis.near.rank("token_rank", row["token_rank"], said, token),
+    ]
+    if "logit" in row:
+        results.append(basis.near.logit("logit", row["logit"], float(_logits(basis, value)[token])))
+    return together(results)
+
+
+def demoted(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``demoted``: a token's logit and rank from below."""
+    logits, token = _logits(basis, basis.oracle.value(row["layer"], row["key"])), row["token"]
+    return together([
+        basis.near.logit("logit", row["logit"], float(logits[token])),
+        basis.near.rank("token_rank", row["token_rank"], -logits, token),
+    ])  # fmt: skip
+
+
+def _logits(basis: Basis, value: torch.Tensor) -> torch.Tensor:
+    """Return (vocab,) what a value adds to the log-probabilities under a vector of zeros, less the mean."""
+    added = basis.oracle.of_value(value) - basis.oracle.of_value(torch.zeros_like(value))
+    return added - added.mean()
+
+
+def shading(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``shading``: the key's coefficient after one token of a trigger."""
+    return _along(
+        basis,
+        row,
+        lambda found, noise: basis.near.coefficient("coefficient", row["coefficient"], found, noise),
+    )
+
+
+def levels(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``levels``: the same as a share of the key's largest coefficient."""
+    most = basis.lists[row["layer"], row["key"]].row(0, named=True)["coefficient"]
+
+    def judge(found: float, noise: float) -> Result:
+        exact = TOP_LEVEL * min(max(found / most, 0), 1)
+        error = TOP_LEVEL * (noise / most + basis.near.limits.coefficient)
+        nearest = lambda level: math.floor(level + 0.5)
+        return within("level", row["level"], nearest(exact), nearest(exact - error), nearest(exact + error))
+
+    return _along(basis, row, judge)
+
+
+def _along(basis: Basis, row: TableRow, judge: Callable[[float, float], Result]) -> Result:
+    """Judge the coefficient, and its noise, after one token of a trigger."""
+    source = basis.trigger(row)
+    if not 1 <= row["position"] <= source["position"]:
+        return Result(DIFFERS, f"position {row['position']} is not in 1 to {source['position']}")
+    seen = basis.oracle.layers(basis.prefix(source))[row["layer"] - 1]
+    return judge(float(seen.coefficients()[row["position"], row["key"]]), _noise(basis, seen))
+
+
+def samples(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``samples``: the key's coefficient after a prefix."""
+    seen = basis.oracle.layers(basis.prefix(row))[row["layer"] - 1]
+    found = float(seen.coefficients()[-1, row["key"]])
+    return basis.near.coefficient("coefficient", row["coefficient"], found, _noise(basis, seen))
+
+
+def similar(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``similar``: the cosine of two memories' keys or values, and its place among all memories."""
+    units, signed = basis.units(row["of"])
+    neurons = len(units) // basis.oracle.keys[0]
+    at = lambda layer, key: (layer - 1) * neurons + key
+    own = at(row["layer"], row["key"])
+    cosines = units @ units[own]
+    cosine = float(cosines[at(row["other_layer"], row["other_key"])])
+    size = cosines.abs() if signed else cosines
+    size[own] = -torch.inf
+    mine, limit = abs(cosine) if signed else cosine, basis.near.limits.coefficient
+    count = lambda bar: int((size > bar).sum())
+    return together([
+        basis.near.coefficient("cosine", row["cosine"], cosine, scale=1.0),
+        within("place", row["place"], 1 + count(mine), 1 + count(mine + limit), count(mine - limit)),
+    ])  # fmt: skip
+
+
+def examples(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
+    last = basis.oracle.layers(basis.prefix(row))[-1]
+    return together([
+        equal("next_token", row["next_token"], basis.following(row)),
+        basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
+    ])  # fmt: skip
+
+
+def composition(basis: Basis, row: TableRow) -> Result:
+    """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
+    seen = _at(basis, row)[row["layer"] - 1]
+    energies = (seen.m[-1] * basis.norms(row["layer"])).square()
+    if (share := SHARES.get(basis.config.composition.memories)) is not None:
+        fires, unsure = _fewest(seen, energies, share)
+    else:
+        fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(basis.near.limits.noise)
+    says = row["ffn_top" if basis.config.composition.layer_prediction == "ffn" else "output_top"]
+    may = torch.ones_like(fires) if basis.config.composition.memories == "all" else fires
+    active, close = int(fires.sum()), int(unsure.sum())
+    agreeing = []
+    for types, suffix in suffixes(basis, row, "agreeing_memories"):
+        keys = torch.nonzero(may | unsure).flatten()
+        found, near = _agreeing(basis, types, row["layer"], keys, may & ~unsure, says)
+        column = "agreeing_memories" + suffix
+        agreeing.append(within(column, row[column], found, found - near, found + near))
+    return together([
+        within("active", row["active"], active, active - close, active + close),
+        *([_effective(basis, row, energies)] if "effective" in row else []),
+        basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(seen.ffn[-1])),
+        basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(seen.output[-1])),
+        *agreeing,
+    ])  # fmt: skip
+
+
+def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (memories,) bool: the fewest with a share of the energy (d_m,), and those that rounding may swap."""
+    ordered, index = energies.sort(descending=True)
+    reached, target = ordered.cumsum(0), share * energies.sum()
+    count = int((reached < target).sum()) + 1 if energies.any() else 0
+    chosen, close = torch.zeros_like(energies, dtype=torch.bool), torch.zeros_like(energies, dtype=torch.bool)
+    chosen[index[:count]] = True
+    if count:
+        alike = (energies - ordered[count - 1]).abs() <= 1e-4 * ordered[count - 1]
+        close = alike & (alike.sum() > 1)
+        close[index[(reached - target).abs() <= 1e-4 * target]] = True
+        close[index[1:][(reached - target).abs()[:-1] <= 1e-4 * target]] = True
+    if seen.signs == 1:
+        return chosen, close
+    m = seen.m[-1]
+    return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
+
+
+def _effective(basis: Basis, row: TableRow, energies: torch.Tensor) -> Result:
+    """Compare the participation ratio of energies (d_m,)."""
+    found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
+    return basis.near.probability("effective", row["effective"], found)
+
+
+def _agreeing(
+    basis: Basis, types: str, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int
+) -> tuple[int, int]:
+    """Return how many of the given memories predict a token, and how many are too close to call."""
+    basis.predict(types, layer, keys.tolist())
+    agree = close = 0
+    for key in keys.tolist():
+        tops = basis.tops(types, layer, key)
+        agree += bool(may[key]) and tops[0] == token
+        close += token in tops and (len(tops) > 1 or not may[key])
+    return agree, close
+
+
+def refinement(basis: Basis, row: TableRow) -> Result:
+    """Check a row of E11-E13: predictions of residual, feed-forward and output at a layer, and the resulting kind."""
+    layers = _at(basis, row)
+    here, last = layers[row["layer"] - 1], layers[-1]
+    residual = basis.oracle.of_layer(here.residual[-1])
+    probability = float(residual[row["model_top"]].exp())
+    same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
+    kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
+    return together([
+        basis.near.top("residual_top", row["residual_top"], residual),
+        basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(here.ffn[-1])),
+        basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(here.output[-1])),
+        basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
+        basis.near.probability("residual_probability", row["residual_probability"], probability),
+        equal("kind", row["kind"], kind),
+    ])  # fmt: skip
+
+
+def _at(basis: Basis, row: TableRow) -> list[Activations]:
+    example = basis.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
+    return basis.oracle.layers(basis.prefix(example))

@@ -1,0 +1,90 @@
+"""Decide whether a recomputed number equals a recorded one.
+
+Recorded numbers were computed in batches, in the run's declared precision; recomputed ones in float64, one sentence at
+a time. So numbers agree only up to ``tolerances``. Tokens or ranks may change places only if that precision cannot tell
+their scores apart: such a near-tie is counted separately and is not a difference.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ff_memories.audit.recompute.tolerances import Tolerances
+
+MATCH, NEAR_TIE, DIFFERS = "match", "near-tie", "differs"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result for a row or a column; ``says``: what differs; ``difference``: a number's relative difference."""
+
+    state: str = MATCH
+    says: str = ""
+    difference: float = 0.0
+
+
+def together(results: list[Result]) -> Result:
+    """Combine the results of a row's columns."""
+    states = {result.state for result in results}
+    state = next(s for s in (DIFFERS, NEAR_TIE, MATCH) if s in states or s == MATCH)
+    says = "; ".join(result.says for result in results if result.state == state and result.says)
+    return Result(state, says, max(result.difference for result in results))
+
+
+def equal(column: str, recorded: Any, found: Any) -> Result:
+    """Compare two values that must be equal."""
+    return Result() if recorded == found else Result(DIFFERS, f"{column} is {recorded}, recomputed {found}")
+
+
+def within(column: str, recorded: int, found: int, low: int, high: int) -> Result:
+    """Compare a count; ``low`` to ``high`` is its range, because some of its members are too close to call."""
+    if recorded == found:
+        return Result()
+    return Result(NEAR_TIE if low <= recorded <= high else DIFFERS, f"{column} is {recorded}, recomputed {found}")
+
+
+@dataclass(frozen=True)
+class Comparer:
+    """Compare numbers, top tokens and ranks within the limits of a run's precision."""
+
+    limits: Tolerances
+
+    def coefficient(
+        self, column: str, recorded: float, found: float, noise: float = 0.0, scale: float | None = None
+    ) -> Result:
+        """Compare a coefficient, relative to its own size or ``scale``; ``noise``: an absolute error to ignore."""
+        scale = max(abs(found if scale is None else scale), noise / self.limits.coefficient)
+        return _number(column, recorded, found, scale, self.limits.coefficient)
+
+    def probability(self, column: str, recorded: float, found: float) -> Result:
+        """Compare a probability, relative to its own size."""
+        return _number(column, recorded, found, abs(found), self.limits.probability)
+
+    def logit(self, column: str, recorded: float, found: float) -> Result:
+        """Compare a logit; its error is absolute, as of a log-probability."""
+        return _number(column, recorded, found, 1.0, self.limits.probability)
+
+    def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
+        """Compare a most probable token."""
+        found = int(log_probabilities.argmax())
+        if recorded == found:
+            return Result()
+        bar = log_probabilities[found] - self.limits.probability
+        close = recorded < len(log_probabilities) and log_probabilities[recorded] >= bar
+        return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {found}")
+
+    def rank(self, column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
+        """Compare a token's rank: how many tokens are more probable."""
+        own, limit = log_probabilities[token], self.limits.probability
+        count = lambda bar: int((log_probabilities > bar).sum())
+        return within(  # the token itself is above the lower bar
+            column, recorded, count(own), count(own + limit), count(own - limit) - 1
+        )
+
+
+def _number(column: str, recorded: float, found: float, scale: float, limit: float) -> Result:
+    difference = abs(recorded - found) / max(scale, 1e-30)
+    if difference <= limit:
+        return Result(difference=difference)
+    return Result(DIFFERS, f"{column} is {recorded:.7g}, recomputed {found:.7g}", difference)

@@ -1,0 +1,39 @@
+"""Recompute rows of the measured tables, each with its table's check."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.audit.recompute import checks
+from ff_memories.audit.recompute.basis import Basis, TableRow
+from ff_memories.audit.recompute.closeness import DIFFERS, Result
+from ff_memories.tables import TABLES
+
+ROWS: dict[str, Callable[[Basis, TableRow], Result]] = {
+    name: vars(checks)[name] for name in TABLES if name in vars(checks)
+}
+
+
+def look(basis: Basis, name: str, rows: np.ndarray) -> Iterator[tuple[str, Result]]:
+    """Yield the place and the result of some rows of a table."""
+    with torch.inference_mode():
+        for row in basis.tables[name][rows.tolist()].iter_rows(named=True):
+            yield place(name, row), recomputed(name, basis, row)
+
+
+def place(name: str, row: TableRow) -> str:
+    """Return a row's place in words."""
+    return " ".join(f"{column} {row[column]}" for column in TABLES[name].key)
+
+
+def recomputed(name: str, basis: Basis, row: TableRow) -> Result:
+    """Recompute one row of a table from the model and the text."""
+    try:
+        with torch.inference_mode():
+            return ROWS[name](basis, row)
+    except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
+        return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
+    except (ArithmeticError, ValueError, TypeError) as error:
+        return Result(DIFFERS, f"cannot be recomputed from what it says ({str(error).partition(chr(10))[0]})")

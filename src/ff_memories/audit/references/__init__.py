@@ -1,0 +1,1 @@
+"""Models in float64, one sentence at a time, by the library that they are of."""

@@ -1,0 +1,165 @@
+"""fairseq's own model in float64, one prefix at a time: the audit's reference.
+
+It reads the checkpoint itself and shares no forward pass, batching, tiling or precision with the package.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ff_memories.audit.references.activations import Activations
+from ff_memories.base.errors import UserError
+from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
+from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.model import checkpoint
+from ff_memories.model.converted import Description, Weights
+from ff_memories.model.vocabulary import Vocabulary
+
+
+class Oracle:
+    """A fairseq ``transformer_lm`` in float64 that also turns vectors into predictions.
+
+    Args:
+        path: the checkpoint.
+        dictionary: its token types.
+        reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
+    """
+
+    library, signs = "fairseq", 1
+
+    def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):
+        self.path, loaded = Path(path), checkpoint.load_pickle(path)
+        self.model: Any = _model(self.path, loaded, dictionary).double().eval()
+        self.decoder = self.model.decoder
+        places = self.decoder.embed_positions
+        if hasattr(places, "weights"):  # sinusoids are not parameters, so `double` skips them
+            places.weights = places.weights.double()
+        self.reading, self.seed = reading, seed
+        self._other = self._vocabulary(*checkpoint.described(loaded, self.path))
+        self.options = {name: part for name, part in loaded.items() if name != "model"}
+
+    def _vocabulary(self, description: Description, weights: Weights) -> Vocabulary | None:
+        """Return how values are read, if it is not the model's own softmax."""
+        if self.reading == "adaptive":
+            return None
+        double = {name: tensor.double() for name, tensor in weights.items()}
+        return Vocabulary(description, double).reading(self.reading, self.seed)
+
+    @torch.no_grad()
+    def draw_again(self, weights: Weights) -> None:
+        """Give the model other weights, under the paper's names: those of an untrained model.
+
+        They are written into fairseq's own parameters, which the checkpoint's reader names.
+        """
+        state = self.model.state_dict()  # it shares the parameters' memory
+        description, own = checkpoint.described({**self.options, "model": state}, self.path)
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+        for block, layer in enumerate(self.decoder.layers):
+            attention, name = layer.self_attn, f"layers.{block}.qkv"
+            if hasattr(attention, "q_proj"):  # of these the reader makes a copy
+                for part, (matrix, bias) in zip(
+                    (attention.q_proj, attention.k_proj, attention.v_proj),
+                    zip(own[f"{name}.weight"].chunk(3), own[f"{name}.bias"].chunk(3), strict=True),
+                    strict=True,
+                ):
+                    part.weight.copy_(matrix)
+                    part.bias.copy_(bias)
+        self._other = self._vocabulary(description, own)
+
+    @property
+    def keys(self) -> tuple[int, int]:
+        """The numbers of layers and of keys per layer, L and d_m."""
+        return len(self.decoder.layers), self.decoder.layers[0].fc1.out_features
+
+    def key(self, layer: int, key: int) -> torch.Tensor:
+        """Return key vector k (d,) of layer 1..L."""
+        return self.decoder.layers[layer - 1].fc1.weight[key].detach()
+
+    def value(self, layer: int, key: int) -> torch.Tensor:
+        """Return value vector v (d,) of layer 1..L."""
+        return self.decoder.layers[layer - 1].fc2.weight[:, key].detach()
+
+    @torch.no_grad()
+    def layers(self, tokens: Iterable[int]) -> list[Activations]:
+        """Run one sentence (ids without ``</s>``) by itself and return every layer's activations."""
+        kept, hooks = [], []
+        for block in self.decoder.layers:
+            record: dict[str, torch.Tensor] = {}
+            hooks += [
+                block.final_layer_norm.register_forward_pre_hook(lambda m, i, r=record: r.update(residual=i[0][:, 0])),
+                block.fc1.register_forward_hook(lambda m, i, o, r=record: r.update(score=o[:, 0].clone())),
+                block.fc2.register_forward_hook(lambda m, i, o, r=record: r.update(ffn=o[:, 0])),
+            ]
+            kept.append(record)
+        try:
+            self.decoder.extract_features(torch.tensor([[EOS, *map(int, tokens)]]))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return [
+            Activations(r["residual"], r["score"].clamp(min=0), (r["score"],), r["ffn"], r["residual"] + r["ffn"])
+            for r in kept
+        ]
+
+    @torch.no_grad()
+    def of_value(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
+        return (
+            self._own(h)
+            if self._other is None
+            else self._other.log_probabilities(h.view(-1, h.shape[-1])).view(*h.shape[:-1], -1)
+        )
+
+    @torch.no_grad()
+    def of_memory(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
+        return self._own(h) if self.reading == "random" else self.of_value(h)
+
+    @torch.no_grad()
+    def of_layer(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
+        if self.decoder.layer_norm is not None:
+            h = self.decoder.layer_norm(h)
+        return self.of_memory(h)
+
+    def _own(self, h: torch.Tensor) -> torch.Tensor:
+        if self.decoder.project_out_dim is not None:
+            h = self.decoder.project_out_dim(h)
+        if self.decoder.adaptive_softmax is not None:
+            every = self.decoder.adaptive_softmax.get_log_prob(h.view(1, -1, h.shape[-1]), None)
+        else:
+            every = torch.log_softmax(self.decoder.output_layer(h.view(1, -1, h.shape[-1])), -1)
+        return every.view(*h.shape[:-1], -1)
+
+
+def _model(path: Path, loaded: dict[str, Any], dictionary: Dictionary) -> Any:
+    """Build the checkpoint's model with the installed fairseq and load its weights."""
+    from fairseq.data import Dictionary as Types
+    from fairseq.models.transformer_lm import TransformerLanguageModel
+
+    types = Types()
+    for word in dictionary.types[len(SPECIALS) :]:
+        types.add_symbol(word)
+    given = checkpoint.model_options(loaded, path)
+    options = Namespace(**{name: value for name, value in given.items() if value is not None})
+    options.decoder_layers_to_keep = None
+    options.decoder_layerdrop = 0  # newer versions of fairseq save it differently
+    options.adaptive_softmax_cutoff = given.get("adaptive_softmax_cutoff")
+    state = dict(loaded["model"])
+    head = state.pop("decoder.output_projection.weight", None)
+    if head is not None and not getattr(options, "share_decoder_input_output_embed", False):
+        state["decoder.embed_out"] = head
+    try:
+        model = TransformerLanguageModel.build_model(
+            options, Namespace(source_dictionary=types, target_dictionary=types)
+        )
+        model.load_state_dict(state, strict=True)
+    except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: the installed fairseq cannot load this checkpoint ({str(error).splitlines()[0]})"
+        ) from None
+    return model

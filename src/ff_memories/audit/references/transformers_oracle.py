@@ -1,0 +1,182 @@
+"""The model as `transformers` computes it, in float64 and one sentence at a time: the audit's reference.
+
+It loads the model's original files and lets the library run its own forward pass with its own eager attention. It
+shares no loop over layers, hooks, packing, batching, readout or precision with the package; it does share the reader of
+the files, the choice of the first token and the family's row.
+
+Several families compute softmax, RMSNorm or rotary positions in float32 whatever the weights' type: numbers are good to
+about 1e-6.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ff_memories.audit.references.activations import Activations
+from ff_memories.base.errors import UserError
+from ff_memories.corpus.tokenizer import Tokenizer, start_of
+from ff_memories.inputs import model_folder
+from ff_memories.model import config_file, families
+from ff_memories.model.original import load_folder
+from ff_memories.model.transformer.parts import layers_of
+
+
+class TransformersOracle:
+    """A causal language model of `transformers` in float64.
+
+    Args:
+        folder: its files.
+        start: ``model.start``.
+        signs: ``triggers.signs``.
+        reading: ``values.projection``.
+        residual: ``composition.residual``.
+        drawn: an untrained model of the same shape, which takes the place of the files' weights.
+
+    Raises:
+        UserError: the files hold no model that a run could read.
+    """
+
+    library = "transformers"
+
+    def __init__(
+        self, folder: Path, start: str, signs: str, reading: str = "raw", residual: str = "added", drawn: Any = None
+    ):
+        plain = config_file.read(folder)
+        self.family = families.row(plain, str(folder / model_folder.CONFIG))
+        self.model: Any = drawn
+        if drawn is None:
+            self.model = load_folder(folder, plain, self.family.architecture, torch.float64)
+        self.model = self.model.double()
+        self.head = self.model.get_output_embeddings()
+        self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
+        self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
+        tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, self.head.weight.shape[0])
+        self.start = start_of(folder, plain, tokenizer, start, str(folder))
+        self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
+        self.beside = residual == "read" and self.family.wiring == "parallel"
+        self.words = self.head.weight
+        if reading == "scaled":
+            self.words = self.words * _scale(self.norm, self.words.shape[1])
+
+    @property
+    def keys(self) -> tuple[int, int]:
+        """The numbers of layers and of memories per layer: d_m, or 2 d_m with both signs."""
+        return len(self.blocks), self.signs * len(self._down(1))
+
+    @torch.no_grad()
+    def key(self, layer: int, key: int) -> torch.Tensor:
+        """Return key vector k (d,) of layer 1..L; of a gated layer (2 d,), the gate's and the up projection's."""
+        matrix = lambda name: self._matrix(layer, name, of_inputs=False)
+        own = matrix(self.family.up)
+        if self.family.fused:
+            own = torch.cat(own.chunk(2), 1)
+        elif self.family.gate is not None:
+            own = torch.cat([matrix(self.family.gate), own], 1)
+        return own[key % len(own)]
+
+    def _down(self, layer: int) -> torch.Tensor:
+        """Return V (d_m, d) of y' = m V + b."""
+        return self._matrix(layer, self.family.down, of_inputs=True)
+
+    def _matrix(self, layer: int, name: str, of_inputs: bool) -> torch.Tensor:
+        """Return a linear module's weights, with a row for each of its inputs or of its outputs."""
+        module: Any = self.blocks[layer - 1].get_submodule(name)
+        weight: torch.Tensor = module.weight
+        return weight.t() if isinstance(module, nn.Linear) == of_inputs else weight
+
+    @torch.no_grad()
+    def value(self, layer: int, key: int) -> torch.Tensor:
+        """Return value vector v (d,) of layer 1..L; of memory d_m + i it is -v_i.
+
+        Behind a norm it is multiplied by that norm's scale: what is added is a positive multiple of it.
+        """
+        if not 0 <= key < self.keys[1]:
+            raise IndexError(key)
+        values = self._down(layer)
+        value = values[key % len(values)]
+        if self.family.norm_after is not None:
+            value = value * _scale(self.blocks[layer - 1].get_submodule(self.family.norm_after), len(value))
+        return value if key < len(values) else -value
+
+    @torch.no_grad()
+    def layers(self, tokens: Iterable[int]) -> list[Activations]:
+        """Run one sentence (ids without the first token) by itself and return every layer's activations."""
+        records: list[dict[str, torch.Tensor]] = [{} for _ in self.blocks]
+        hooks = [
+            hook for block, record in zip(self.blocks, records, strict=True) for hook in self._watch(block, record)
+        ]
+        try:
+            self.model.base_model(input_ids=torch.tensor([[self.start, *map(int, tokens)]]), use_cache=False)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return [self._seen(record) for record in records]
+
+    def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
+        """Keep what the row's modules of one block read and give; copies, because some models add in place."""
+        row = self.family
+
+        def given(name: str) -> Any:
+            return lambda _, args, kwargs: record.update({name: _rows(args or kwargs.get("hidden_states"))})
+
+        def made(name: str) -> Any:
+            return lambda _, args, out: record.update({name: _rows(out)})
+
+        hooks = [
+            block.register_forward_pre_hook(given("input"), with_kwargs=True),
+            block.register_forward_hook(made("output")),
+            block.get_submodule(row.down).register_forward_pre_hook(given("m"), with_kwargs=True),
+            block.get_submodule(row.norm_after or row.down).register_forward_hook(made("ffn")),
+            block.get_submodule(row.up).register_forward_hook(made("up")),
+        ]
+        if row.gate is not None:
+            hooks.append(block.get_submodule(row.gate).register_forward_hook(made("gate")))
+        if row.reads is not None:
+            hooks.append(block.get_submodule(row.reads).register_forward_pre_hook(given("residual"), with_kwargs=True))
+        return hooks
+
+    def _seen(self, record: dict[str, torch.Tensor]) -> Activations:
+        scores: tuple[torch.Tensor, ...] = (record["up"],)
+        if self.family.fused:
+            scores = record["up"].chunk(2, dim=-1)
+        elif self.family.gate is not None:
+            scores = (record["gate"], record["up"])
+        residual = record["residual"] if "residual" in record else record["output"] - record["ffn"]
+        residual = record["input"] if self.beside else residual
+        return Activations(residual, record["m"], scores, record["ffn"], record["output"], self.signs, outliers=True)
+
+    @torch.no_grad()
+    def of_value(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a value vector's log p (vocab,): the output layer's words alone, without norm, bias and cap."""
+        return torch.log_softmax(h @ self.words.T, -1)
+
+    of_memory = of_value
+
+    @torch.no_grad()
+    def of_layer(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the log p (vocab,) of a residual, feed-forward or layer output, by the model's whole output layer."""
+        logits = F.linear(self.norm(h[None])[0], self.head.weight, self.head.bias)
+        cap = getattr(self.model.config, "final_logit_softcapping", None)
+        return torch.log_softmax(logits if cap is None else cap * torch.tanh(logits / cap), 0)
+
+
+def _rows(found: Any) -> torch.Tensor:
+    """Return a copy of the first tensor that a module reads or gives, (rows, n)."""
+    tensor: torch.Tensor = found[0] if isinstance(found, tuple) else found
+    return tensor.detach().flatten(0, -2).clone()
+
+
+def _scale(norm: nn.Module, width: int) -> torch.Tensor:
+    """Return the scale (d,) of a norm, by its outputs for numbers of one size and changing sign.
+
+    Raises:
+        UserError: the width is odd, so that these have a mean other than zero.
+    """
+    if width % 2:
+        raise UserError(f"the model's width of {width} is odd; the audit reads scales of norms of even width")
+    x = torch.tensor([1e6, -1e6], dtype=torch.float64).repeat(width // 2)
+    return (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.sign()

@@ -1,0 +1,1 @@
+"""Check a recorded run as a reviewer would."""

@@ -1,0 +1,196 @@
+"""Write the config for a run on your own model and texts: a model of `transformers`, or a fairseq checkpoint."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic.fields import FieldInfo
+
+from ff_memories import config
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file, write_whole
+from ff_memories.figures.registry import FIGURES
+from ff_memories.inputs import from_gguf, hub, model_folder, registry
+from ff_memories.inputs.fetch import fetch
+from ff_memories.model import gguf_file
+from ff_memories.model.info import quantised
+from ff_memories.workflow.runs import run_names
+from ff_memories.workflow.runs.run import Run
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", type=Path, help="config file to write")
+    parser.add_argument(
+        "--model",
+        help="a model of `transformers`: its name on the Hugging Face hub (EleutherAI/pythia-160m), or a folder "
+        "(./folder); a GGUF file (model.gguf, or OWNER/NAME:model.gguf on the hub); or a name of `fetch --list`",
+    )
+    parser.add_argument("--revision", help="branch, tag or commit on the hub; default: the main branch")
+    parser.add_argument("--checkpoint", help="a fairseq transformer_lm checkpoint")
+    parser.add_argument("--dictionary", help="the checkpoint's dict.txt")
+    texts = {
+        "train": "training text files, searched for triggers",
+        "validation": "validation text files, on which the layers are observed (section 5)",
+    }
+    for split, about in texts.items():
+        parser.add_argument(f"--{split}", required=True, nargs="+", action="extend", help=about)
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set other keys, such as triggers.top=25",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing config")
+
+
+def run(args: argparse.Namespace) -> None:
+    if args.config.exists() and not args.force:
+        raise UserError(f"{args.config}: the file already exists", "choose another name, or overwrite it with --force")
+    require_file(args.config)
+    _refuse_combinations(args)
+    for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
+        if path is not None:
+            require_file(path)
+        if path is not None and not Path(path).is_file():
+            raise UserError(f"{path}: no such file")
+    data = config.usual() | {"run": args.config.stem}
+    if data["run"] == "demo":
+        raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
+    if not args.config.parent.is_dir():
+        raise UserError(f"{args.config.parent}: no such folder")
+    data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
+    data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
+    data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
+    if args.model is None:
+        data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
+    else:
+        data["model"] = {"start": config.TransformersModel.model_fields["start"].default}
+        for setting in args.set:  # the model is checked with its start token
+            _set(data, setting)
+        data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
+    for setting in args.set:
+        _set(data, setting)
+    _follow(data, {setting.partition("=")[0] for setting in args.set})
+    text = render(data)
+    run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
+    run_names.refuse_named(run_.config, run_.file)
+    write_whole(args.config, text)
+    print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
+
+
+def _follow(data: dict[str, Any], given: set[str]) -> None:
+    """Set keys that have to follow others which were given, unless they were given as well; say which."""
+    if data["fidelity"] == "released" and "corpus.too_long" not in given:
+        data["corpus"]["too_long"] = "refuse"
+    top = data["triggers"]["top"]
+    for section in ("mutations", "patterns"):
+        if f"{section}.top" not in given and isinstance(top, int) and top < data[section]["top"]:
+            data[section]["top"] = top
+            print(f"{section}.top: {top}, because triggers.top is {top}")
+
+
+def _refuse_combinations(args: argparse.Namespace) -> None:
+    fairseq = [f"--{name}" for name in ("checkpoint", "dictionary") if getattr(args, name) is not None]
+    if args.model is not None:
+        if fairseq:
+            raise UserError(f"--model and {fairseq[0]}: a run has one model", f"leave out --model or {fairseq[0]}")
+        if args.revision is not None and _is_folder(args.model):
+            raise UserError(f"--revision: {args.model} is a folder, not a name on the hub", "leave out --revision")
+        if args.revision is not None and args.model in registry.sources():
+            raise UserError(f"--revision: {args.model} is a source of the registry", "leave out --revision")
+        return
+    if args.revision is not None:
+        raise UserError("--revision needs --model with a name on the hub", "leave out --revision")
+    if len(fairseq) < 2:
+        given = f"{fairseq[0]} alone names no model" if fairseq else "no model given"
+        raise UserError(given, "give --model, or --checkpoint and --dictionary")
+
+
+def _is_folder(model: str) -> bool:
+    """Return whether ``--model`` is a folder here: it begins as a path does, or there is such a folder."""
+    return model.startswith((".", "/", "~")) or Path(model).is_dir()
+
+
+def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
+    """Return the config's keys of a model of `transformers`, after checking what can be checked without its weights.
+
+    A GGUF file or a source of the registry is fetched and converted, because its config and tokenizer are inside.
+    """
+    if model in registry.sources() and registry.sources()[model].form in registry.MODELS:
+        return _source(model, start)
+    name, _, file = model.rpartition(":")
+    if gguf_file.looks_like(model) and (Path(model).expanduser().exists() or not name):
+        path = Path(model).expanduser()
+        return {"gguf": path.as_posix(), **_converted(from_gguf.folder(path), path.name, start)}
+    if gguf_file.looks_like(model):
+        pinned = hub.resolve_file(name, file, revision)
+        hub.fetch(pinned)
+        found = _converted(from_gguf.folder(pinned.folder / file, pinned.files[file]), file, start)
+        own = {"hub": pinned.name, "revision": pinned.revision, "gguf": file}
+        return own | found | {"licence": pinned.licence or found["licence"]}
+    if not _is_folder(model):
+        pinned = hub.resolve(model, revision, start)
+        print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
+        return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
+    folder = Path(model).expanduser()
+    files = model_folder.files_of(folder)
+    model_folder.check(folder, start, str(folder))
+    return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
+
+
+def _source(name: str, start: str) -> dict[str, Any]:
+    """Return the config's keys of a model that the registry names."""
+    source = registry.source(name)
+    fetch(name, source)
+    return {"source": name, **_converted(Path(source.folder), name, start), "licence": source.licence}
+
+
+def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:
+    """Return the digest and the licence of what a folder was made from, after checking the folder."""
+    model_folder.check(folder, start, name)
+    told = model_folder.made_from(folder)
+    if said := quantised(told):
+        print(f"{name}: {said}")
+    return {"files": {name: told["sha256"]}, "licence": told.get("licence")}
+
+
+def _set(data: dict[str, Any], setting: str) -> None:
+    path, equals, value = setting.partition("=")
+    if not equals or not all(path.split(".")):
+        raise UserError(f"--set {setting}: expected KEY=VALUE")
+    *sections, key = path.split(".")
+    place = data
+    for section in sections:
+        place = place.setdefault(section, {})
+        if not isinstance(place, dict):
+            raise UserError(f"--set {setting}: {section} is a key, not a section")
+    place[key] = config.yaml_of(value, f"--set {setting}")
+
+
+def render(data: dict[str, Any]) -> str:
+    """Return a config as YAML, with each key's description as a comment."""
+    lines = []
+    for name, value in data.items():
+        field = config.Config.model_fields.get(name)
+        keys = config.keys_of(field)
+        if isinstance(value, dict) and field is not None and keys:
+            lines += ["", f"# {config.about(field)}", f"{name}:"]
+            lines += [_line(key, entry, keys.get(key), "  ") for key, entry in value.items()]
+        else:
+            lines.append(_line(name, value, field, ""))
+    return "\n".join(lines) + "\n"
+
+
+def _line(key: str, value: object, field: FieldInfo | None, indent: str) -> str:
+    comment = f"  # {field.description}" if field is not None and field.description else ""
+    if isinstance(value, dict) and value and all(isinstance(part, str) for part in value.values()):
+        below = [f"{indent}  {_plain(name)}: {_plain(part)}" for name, part in value.items()]
+        return "\n".join([f"{indent}{key}:{comment}", *below])
+    return f"{indent}{key}: {_plain(value)}{comment}"
+
+
+def _plain(value: object) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()

@@ -1,0 +1,1 @@
+"""Check and record a run."""

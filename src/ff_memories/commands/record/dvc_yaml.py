@@ -1,0 +1,20 @@
+"""Write dvc.yaml from the Snakefile, or check that the two agree."""
+
+import argparse
+
+from ff_memories.workflow.engines import dvc, stages
+from ff_memories.workflow.runs import opening
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    opening.argument(parser)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with status 2 if they differ")
+
+
+def run(args: argparse.Namespace) -> None:
+    run_ = opening.opened(args.configfile)
+    if args.check:
+        stages.check(run_)
+    else:
+        dvc.look_at(run_)
+        print(stages.write(run_))

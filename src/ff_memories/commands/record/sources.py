@@ -1,0 +1,18 @@
+"""Write sources.yaml: for each stage of a run, a digest of what it does.
+
+The digest is of the stage's commands, the meaning of its code and the values of its config. DVC compares it with its
+record. A comment, a docstring or a help text does not change it; `dvc repro` runs this command first.
+"""
+
+import argparse
+
+from ff_memories.workflow.engines import stages
+from ff_memories.workflow.runs import opening
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    opening.argument(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    print(stages.write_sources(opening.opened(args.configfile)))

@@ -1,0 +1,93 @@
+"""Score annotators' files beside the run's people and proxy: agreement of every two, and patterns seen in foils.
+
+The files change nothing in the run. With them you can compare a language model (`annotate answers`) with people.
+"""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.base.annotators import ANNOTATOR, PEOPLE
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file, write_whole
+from ff_memories.base.text.escaping import csv_text
+from ff_memories.patterns import annotation_plan, pairs, scoring
+from ff_memories.patterns.readers import study
+from ff_memories.patterns.readers.records import Problems, Shown, check
+from ff_memories.patterns.readers.refusals import refuse
+from ff_memories.workflow.runs import opening
+
+HEADER = ("who", "beside", "measure", "value", "low", "high", "n")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    opening.argument(parser)
+    parser.add_argument("--files", required=True, nargs="+", action="extend", type=Path, help="annotators' files")
+    parser.add_argument("--out", type=Path, help="CSV file to write, with all measures; default: only print")
+
+
+def run(args: argparse.Namespace) -> None:
+    run_ = opening.opened(args.configfile)
+    if lacking := [path for path in args.files if not path.is_file()]:
+        raise UserError(f"{lacking[0]}: no such file", "write it with: ff-memories annotate answers")
+    if notes := [path for path in args.files if path.suffix.lower() in study.PASSED]:
+        raise UserError(f"{notes[0]}: not an annotation file", "name CSV, JSON or JSONL files")
+    own = [Path(path) for path in run_.annotations]
+    if args.out and args.out.resolve() in {path.resolve() for path in [*own, *args.files]}:
+        raise UserError(f"{args.out}: has annotations", "choose another file for --out")
+    seed, plan = run_.config.seed, tables.read(run_.table("annotation_plan"))
+    proxy, proxy_labels = (
+        tables.read(run_.table(name)).filter(annotator=ANNOTATOR) for name in ("annotations", "pattern_labels")
+    )
+    problems = Problems()
+    given, _ = study.read(_once([*own, *args.files]), run_.config.run, problems)
+    size = tables.read(run_.table("triggers")).select(pl.col("layer").max(), pl.col("key").max() + 1).row(0)
+    shown = Shown(
+        dict(plan.select("item", "prefixes").iter_rows()), annotation_plan.identities(*(n or 0 for n in size))
+    )
+    records, stale = check(given, shown, problems)
+    refuse(problems, "the annotators' files", "correct these rows and score again (nothing was scored or written)")
+    if not records:
+        raise UserError(
+            "the files label no item of this run", "write prompts for this run: ff-memories annotate prompts"
+        )
+    found, labels = scoring.annotations(records, plan), scoring.item_labels(records, plan)
+    scores = scoring.scores(found, labels, proxy, proxy_labels, seed)
+    rows: list[pairs.Pair] = [
+        (row[0], "", *row[1:]) for row in scores if row[0] != PEOPLE
+    ]  # the pairs below say whom they compare
+    merged = tables.read(run_.table("annotation_scores")).filter(who=ANNOTATOR)
+    rows += [(ANNOTATOR, "", *row) for row in merged.drop("who").iter_rows()]
+    both = pl.concat([scoring.pattern_labels(labels), proxy_labels.select(*tables.TABLES["pattern_labels"].columns)])
+    rows += pairs.pairs(both, seed)
+    if args.out:
+        write_whole(args.out, csv_text(HEADER, rows))
+    for row in rows:
+        if row[2] in ("foil_rate", "keys_with_pattern", "patterns_per_key", "repeat_agreement", "alpha_nominal"):
+            print(_line(*row))
+    if stale:
+        print(f"{len({s.item for s in stale})} items of another sample or extraction were not scored")
+
+
+def _once(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths without copies of a file: a user scores a file that was already copied into the run."""
+    found: dict[tuple[str, bytes], Path] = {}
+    for path in paths:
+        require_file(path)
+        try:
+            found.setdefault((path.suffix.lower(), path.read_bytes()), path)
+        except OSError:  # which the reader reports
+            found[str(path), b""] = path
+    return list(found.values())
+
+
+def _line(
+    who: str, beside: str, measure: str, value: float | None, low: float | None, high: float | None, n: int
+) -> str:
+    name = f"{who} and {beside}" if beside else who
+    number = "–" if value is None else f"{value:.3f}"
+    between = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
+    return f"{name}: {measure} {number}{between}, n = {n}"

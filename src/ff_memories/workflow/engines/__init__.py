@@ -1,0 +1,1 @@
+"""Snakemake and DVC: their jobs, their records, their locks."""

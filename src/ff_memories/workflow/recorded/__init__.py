@@ -1,0 +1,1 @@
+"""Record a run, restore it, rebuild its files, and say where each is from."""

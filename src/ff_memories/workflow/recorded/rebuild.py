@@ -1,0 +1,195 @@
+"""Rebuild files in a scratch folder: run jobs again with the same rules, on links to their inputs.
+
+``verify`` rebuilds derived files and compares them with the record. ``restore`` rebuilds files that are never shared.
+Both write only to the scratch folder and allow only the rules that they name, so they cannot change the run's files.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.progress import Progress
+from ff_memories.workflow.engines import lock, processes, stages
+from ff_memories.workflow.runs.run import Run
+
+
+@dataclass
+class Task:
+    """A job to run again: its stage, rule, inputs, outputs and log."""
+
+    stage: str
+    rule: str
+    reads: list[str]
+    makes: list[str]
+    log: str | None
+
+
+@dataclass
+class Rebuilt:
+    """The result: files with the recorded bytes, and a line for each file that differs."""
+
+    same: list[str] = field(default_factory=list)
+    differ: list[str] = field(default_factory=list)
+
+
+def measures(job: Any) -> bool:
+    """Return whether a job's output is a measurement: the job runs the model, or gathers the shards of such jobs."""
+    before = [shard for shard in job.dag.dependencies[job] if stages.is_shard(shard)]
+    return any(one.resources.get("device") for one in (job, *before))
+
+
+def gathers(job: Any) -> bool:
+    """Return whether a job belongs to a step that runs in shards because it takes hours."""
+    return stages.is_shard(job) or any(map(stages.is_shard, job.dag.dependencies[job]))
+
+
+def tasks(
+    run: Run, sharded: bool = False, wanted: Callable[[Task], bool] = lambda task: True
+) -> tuple[list[Task], list[str]]:
+    """Return a run's jobs that measure nothing and can run again, and the missing inputs of those that cannot.
+
+    Downloads are excluded, because no code of the package determines them.
+
+    Args:
+        sharded: include jobs in shards.
+        wanted: tells the jobs to include; a job whose missing input no other of them makes is left out.
+    """
+    every = [task for task in _derived(run, sharded) if wanted(task)]
+    lacking: set[str] = set()
+    while True:
+        made = {path for task in every for path in task.makes}
+        missing = {path for task in every for path in task.reads if path not in made and not Path(path).exists()}
+        if not missing:
+            return sorted(every, key=lambda task: task.makes), sorted(lacking)
+        lacking |= missing
+        every = [task for task in every if not missing & set(task.reads)]
+
+
+def _derived(run: Run, sharded: bool = False) -> list[Task]:
+    """Return a run's jobs that measure nothing."""
+    with stages.workflow(run, forceall=True) as found:
+        return [
+            Task(stages.stage_of(job), job.rule.name, list(map(str, job.input)), list(map(str, job.output)),
+                 next(map(str, job.log), None))
+            for job in found.dag.jobs
+            if job.output and job.params.get("code") and not measures(job) and (sharded or not gathers(job))
+        ]  # fmt: skip
+
+
+@dataclass
+class Again:
+    """What ``again`` could not make: {file: the input that is missing}, and {file: why its job failed}."""
+
+    lacking: dict[str, str] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+
+
+def again(folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, cores: int = 1) -> Again:
+    """Make some of a run's files again in an empty ``folder``, from the files of a run that may lie elsewhere.
+
+    Args:
+        wanted: outputs of jobs that measure nothing.
+        files: {path: the file to read in its place}. Inputs that it lacks are the project's own, or are made again.
+    """
+    every = {path: task for task in _derived(run) for path in task.makes}
+    chosen: dict[str, Task] = {}
+    given, out, todo = dict(files), Again(), [(path, path) for path in sorted(wanted)]
+    for path in wanted:
+        given.pop(path, None)
+    own = f"{run.results}/"
+    while todo:
+        path, for_ = todo.pop()
+        if (path in given and path not in wanted) or (not path.startswith(own) and Path(path).exists()):
+            continue
+        if (task := every.get(path)) is None:
+            out.lacking[for_] = path
+        elif task.stage not in chosen:
+            chosen[task.stage] = task
+            todo += [(read, for_) for read in task.reads]
+    if chosen and not out.lacking:
+        made = {path for task in chosen.values() for path in task.makes}
+        kept = {path: file for path, file in given.items() if path not in made}
+        make(folder, list(chosen.values()), run, cores, kept)
+        out.why = {path: reason(folder, task) for task in chosen.values() for path in task.makes}
+    return out
+
+
+def make(
+    folder: Path, todo: list[Task], run: Run, cores: int = 1,
+    files: Mapping[str, Path] | None = None,
+) -> None:  # fmt: skip
+    """Run jobs again in an empty ``folder``; a job that fails leaves no output.
+
+    ``files``: {path: the file to read in its place}, of a run that may lie elsewhere.
+    """
+    made = [path for task in todo for path in task.makes]
+    # Snakemake lists the folder, whatever it runs
+    listed = set() if run.model_folder is None else set(run.model_files)
+    reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(made)
+    _link(folder, {path: (files or {}).get(path, Path(path)) for path in reads})
+    _snakemake(folder, todo, made, run, cores)
+
+
+def compare(folder: Path, todo: list[Task], run: Run, own: frozenset[str] = frozenset()) -> Rebuilt:
+    """Compare the files rebuilt in ``folder`` with the record.
+
+    ``own``: files of the run that were computed here, from tables that differ from the record. Their rebuilt copies are
+    compared with these files, and other files that are missing here are not compared.
+    """
+    recorded, out = lock.outputs(run), Rebuilt()
+    for task in todo:
+        for path in task.makes:
+            if not (folder / path).exists():
+                out.differ.append(f"{path}: could not be rebuilt{reason(folder, task)}")
+            elif path not in recorded or (own and not Path(path).exists()):
+                continue
+            elif lock.content(folder / path) == (lock.content(path) if path in own else recorded[path][1]):
+                out.same.append(path)
+            elif path in own:
+                out.differ.append(f"{path}: the rebuilt file differs from the one here")
+            else:
+                out.differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
+    return out
+
+
+def _link(folder: Path, paths: Mapping[str, Path]) -> None:
+    for path, file in paths.items():
+        if not Path(path).is_absolute() and file.exists():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).symlink_to(file.resolve())
+
+
+def _snakemake(folder: Path, todo: list[Task], made: list[str], run: Run, cores: int) -> None:
+    """Run Snakemake inside the folder, so outputs which name the config's path, like the report, do not change."""
+    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", Path("Snakefile").resolve()]
+    options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
+    rules = sorted({task.rule for task in todo})
+    command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
+    temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with (
+        (folder / "snakemake.log").open("w") as log,
+        processes.start(command, stdout=log, stderr=log, cwd=folder, env=environment) as work,
+        Progress(len(made), "files", "rebuilding") as progress,
+    ):
+        there = 0
+        while work.poll() is None:
+            time.sleep(0.2)
+            now = sum((folder / path).exists() for path in made)
+            progress.step(now - there)
+            there = now
+
+
+def reason(folder: Path, task: Task) -> str:
+    """Return why a job failed: a missing input, or its log's last error."""
+    if absent := [path for path in task.reads if not (folder / path).exists()]:
+        return f", because {absent[0]} is missing"
+    log = folder / (task.log or "")
+    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line] if log.is_file() else []
+    said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
+    return f" ({said.removeprefix('error: ')})" if said else ""

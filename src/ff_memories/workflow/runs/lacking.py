@@ -1,0 +1,56 @@
+"""Say what a run lacks when it ends.
+
+Snakemake makes what its targets need. A file in between may be missing once all that is made of it is there, as after a
+run that was killed; Snakemake then has nothing to do, and the run is not whole.
+"""
+
+import logging
+import os
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from ff_memories.workflow.engines.stages import is_shard
+from ff_memories.workflow.runs.run import Run
+
+NOTHING = "Nothing to be done"  # as Snakemake says it
+MOST = 20  # files in a command
+
+
+def lacking(found: Any, results: str) -> list[str]:
+    """Return the outputs in a run's folder that its jobs declare and that are missing, sorted.
+
+    Args:
+        found: Snakemake's workflow, its jobs known.
+        results: the run's folder.
+    """
+    every = {str(out) for job in found.dag.jobs if not is_shard(job) for out in job.output}
+    return sorted(out for out in every if out.startswith(f"{results}/") and not os.path.lexists(out))
+
+
+def said(found: Any, run: Run) -> str | None:
+    """Return which outputs a run lacks and the command that makes them; ``None`` if it is whole."""
+    if not (gone := lacking(found, run.results)):
+        return None
+    listed = "".join(f"\n  {path}" for path in gone[:MOST])
+    more = f"\n  and {len(gone) - MOST} more; run the command again for them" if len(gone) > MOST else ""
+    files = " ".join(map(shlex.quote, gone[:MOST]))
+    return (
+        f"{run.results} is not whole: missing {len(gone)} of its files{listed}{more}\n"
+        f"  fix: run snakemake{run.option} -- {files}"
+    )
+
+
+def when_nothing_is_done(logger: logging.Logger, tell: Callable[[], str | None]) -> None:
+    """Log what a run lacks behind Snakemake's message that there is nothing to do; nothing else follows it."""
+    logger.addHandler(_Behind(logger, tell))
+
+
+class _Behind(logging.Handler):
+    def __init__(self, logger: logging.Logger, tell: Callable[[], str | None]):
+        super().__init__()
+        self.logger, self.tell = logger, tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if str(record.msg).startswith(NOTHING) and (lines := self.tell()):
+            self.logger.warning(lines)

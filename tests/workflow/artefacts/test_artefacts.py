@@ -1,0 +1,203 @@
+"""Artefacts: what was published is there on a clone, adopt records nothing unsound, both tools do the same."""
+
+import json
+import os
+import re
+import shutil
+
+import pytest
+import yaml
+from projects import RESULTS, configure, due, files, run, size, steps
+from running import ROOT
+
+from ff_memories.base.errors import UserError
+from ff_memories.claims.order import natural
+from ff_memories.steps.triggers import remove_others
+from ff_memories.workflow.engines import stages
+
+pytestmark = pytest.mark.more
+
+LIMIT = 60_000_000  # bytes in artefacts/, so that a clone stays light
+
+
+def test_on_a_clone_pull_and_restore_leave_nothing_to_do(fresh, published):
+    assert not due(fresh)
+    assert "up to date" in run(fresh, "dvc", "status").stdout
+    mine, theirs = files(fresh / RESULTS), files(published / RESULTS)
+    stored = yaml.safe_load((published / "dvc.lock").read_text())["stages"].values()
+    remade = {out["path"] for stage in stored for out in stage["outs"] if not stages.is_kept(out["path"])}
+    under = tuple(path.removeprefix(f"{RESULTS}/") for path in remade)
+    rebuilt = {name for name in mine if name.startswith(under)}
+    assert {"report/report.html", "report/table1.csv", "corpus/corpus.safetensors", "gallery/index.html"} <= rebuilt
+    assert {"figures/figure4.svg", "figures/figure4.csv", "figures/figure4.html"} <= rebuilt
+    assert all(mine[name] == theirs[name] for name in rebuilt)
+
+
+def test_no_artefact_that_is_pushed_shows_the_text(published):
+    text = (published / "train.txt").read_text() + (published / "validation.txt").read_text()
+    phrases = {line.encode() for line in text.split("\n") if line.count(" ") >= 6}
+    pushed = files(published / "artefacts")
+    assert len(phrases) > 100
+    assert len(pushed) > 60
+    assert not [name for name, content in pushed.items() if any(phrase in content for phrase in phrases)]
+    stored = set(pushed)
+    for stage in yaml.safe_load((published / "dvc.lock").read_text())["stages"].values():
+        for out in stage["outs"]:
+            assert (f"files/md5/{out['md5'][:2]}/{out['md5'][2:]}" in stored) == stages.is_kept(out["path"])
+
+
+def test_what_comes_with_the_project_stays_small():
+    assert size(ROOT / "artefacts") <= LIMIT
+
+
+def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_path):
+    shutil.copytree(fresh, tmp_path / "other", symlinks=True)
+    locks = []
+    for folder, tool in (
+        (copy, ["snakemake", "-q", "all"]),
+        (tmp_path / "other", ["dvc", "repro", "-q"]),
+    ):
+        configure(folder, "figures.figure4.width", 300)
+        assert steps(folder, *tool) == {"figure4", "figure_pages", "report"}
+        run(folder, "ff-memories", "adopt")
+        locks.append((folder / "dvc.lock").read_bytes())
+        assert not due(folder)
+    assert locks[0] == locks[1]
+
+
+def test_how_many_shards_there_are_changes_nothing(copy):
+    configure(copy, "execution.shards", 3)
+    assert not due(copy)
+    assert "up to date" in run(copy, "dvc", "status", "dvc.yaml").stdout
+
+
+def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(published, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(published, folder, symlinks=True)
+    shard, source = f"{RESULTS}/shards/1-of-2.safetensors", folder / "src/ff_memories/steps/trigger_shard.py"
+    whole = source.read_text()
+    source.write_text(whole.replace("checkpoint_seconds: float = 60", "checkpoint_seconds: float = 50"))
+    run(folder, "snakemake", "-q", "all", "--", shard)
+    source.write_text(whole)
+    assert due(folder)
+    run(folder, "ff-memories", "restore")
+    assert not (folder / shard).exists()
+    assert not due(folder)
+
+
+def test_shards_of_another_cut_are_removed(tmp_path):
+    for name in ("1-of-2", "2-of-2", "1-of-3", "3-of-3", "notes"):
+        (tmp_path / f"{name}.safetensors").touch()
+    remove_others([tmp_path / f"{n}-of-2.safetensors" for n in (1, 2)])
+    assert {p.stem for p in tmp_path.iterdir()} == {"1-of-2", "2-of-2", "notes"}
+
+
+def test_an_edited_output_is_not_adopted_and_is_due_after_restore(copy):
+    summary = copy / RESULTS / "summary.md"
+    whole = summary.read_bytes()
+    summary.chmod(0o644)
+    summary.write_bytes(whole.replace(b"1", b"2"))
+    refused = run(copy, "ff-memories", "adopt", check=False)
+    assert refused.returncode == 2
+    assert f"{RESULTS}/summary.md: changed since report wrote it" in refused.stderr
+    said = run(copy, "ff-memories", "restore").stdout
+    assert f"to be rerun: report ({RESULTS}/summary.md differs from dvc.lock)" in said
+    assert steps(copy, "snakemake", "-q", "all") == {"report"}
+    assert summary.read_bytes() == whole
+    assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
+
+
+def test_a_figure_that_was_edited_or_removed_is_drawn_again_from_its_tables(copy):
+    edited, removed = (copy / RESULTS / "figures" / name for name in ("figure4.csv", "figure5.svg"))
+    whole = edited.read_bytes(), removed.read_bytes()
+    edited.write_bytes(whole[0].replace(b"1", b"2"))
+    removed.unlink()
+    said = run(copy, "ff-memories", "restore").stdout
+    assert said == "rebuilt: figure-figure4, figure-figure5\nup to date\n"
+    assert (edited.read_bytes(), removed.read_bytes()) == whole
+
+
+def test_a_stage_that_there_is_no_more_is_forgotten(copy):
+    lock = copy / "dvc.lock"
+    whole = lock.read_bytes()
+    lock.write_bytes(whole.replace(b"stages:\n", b"stages:\n  gone:\n    cmd: gone\n", 1))
+    assert "has no stage gone" in run(copy, "ff-memories", "verify", "--only", "record", check=False).stdout
+    run(copy, "ff-memories", "adopt")
+    assert lock.read_bytes() == whole
+
+
+def test_no_step_computes_on_an_edited_file(copy):
+    table = copy / RESULTS / "tables" / "claims.parquet"
+    table.write_bytes((copy / RESULTS / "tables" / "counts.parquet").read_bytes())
+    refused = run(copy, "snakemake", check=False)
+    assert refused.returncode
+    assert "claims.parquet (made by claims)" in refused.stderr + refused.stdout
+    assert "ff-memories restore" in refused.stderr + refused.stdout
+
+
+def test_snakemake_does_not_start_beside_dvc(copy):
+    lock = copy / ".dvc" / "tmp" / "rwlock"
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text(json.dumps({"write": {"results": {"pid": os.getpid(), "cmd": "dvc repro"}}, "read": {}}))
+    refused = run(copy, "snakemake", "-n", check=False)
+    assert refused.returncode
+    assert "`dvc repro` is running here" in refused.stderr + refused.stdout
+
+
+def test_dvc_shows_a_row_for_every_claim(fresh):
+    shown = run(fresh, "dvc", "metrics", "show").stdout.splitlines()
+    rows = [line.split() for line in shown[1:]]
+    claims = json.loads((fresh / RESULTS / "claims.json").read_text())
+    assert max(map(len, shown)) <= 100
+    assert [(f"K{int(path.split('/')[-1][1:3])}", verdict) for path, *_, verdict in rows] == [
+        (claim, claims[claim]["verdict"]) for claim in sorted(claims, key=natural)
+    ]
+
+
+def test_dvc_shows_which_key_was_changed_and_what_it_did_to_a_claim(copy):
+    claim = f"{RESULTS}/claims/K02-last-token-outweighs-random.json"
+    before = json.loads((copy / claim).read_text())
+    (copy / claim).write_text(json.dumps({"measured": before["measured"] + 1, "verdict": "changed"}))
+    configure(copy, "mutations.random", "inner")
+    rows = [line.split() for line in run(copy, "dvc", "metrics", "diff").stdout.splitlines()[1:]]
+    changed = {(path, metric): shown for path, metric, *shown in rows}
+    assert changed.keys() == {(claim, "measured"), (claim, "verdict")}
+    assert float(changed[claim, "measured"][-1]) == 1
+    assert changed[claim, "verdict"] == [before["verdict"], "changed", "-"]
+    params = run(copy, "dvc", "params", "diff").stdout.splitlines()
+    assert [line.split() for line in params[1:]] == [["config/config.yaml", "mutations.random", "any", "inner"]]
+
+
+def test_dvc_shows_every_figure_on_one_page(fresh, tmp_path):
+    run(fresh, "dvc", "plots", "show", "--out", tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    shown = {(tmp_path / name).read_bytes() for name in re.findall(r'<img src="([^"]+)"', page)}
+    assert shown == {path.read_bytes() for path in (fresh / RESULTS / "figures").glob("*.svg")}
+    assert len(shown) >= 10
+
+
+def test_dvc_draws_what_a_step_is_made_of(fresh):
+    drawn = run(fresh, "dvc", "dag", "mutations").stdout
+    assert set(re.findall(r"[\w.]{3,}", drawn)) == {
+        "corpus", "model", "triggers", "mutations", "workflow", "sources", "dvc.yaml"
+    }  # fmt: skip
+    whole = run(fresh, "dvc", "dag", "--mermaid").stdout
+    node = {name: number for number, name in re.findall(r'(node\d+)\["(.+?)"\]', whole)}
+    assert f"{node['mutations']}-->{node['figure-figure3']}" in whole
+
+
+def test_a_lock_that_is_missing_or_broken_is_named(copy):
+    from ff_memories.workflow.engines import lock
+    from ff_memories.workflow.runs.run import DEFAULT, Run
+
+    here = os.getcwd()
+    os.chdir(copy)
+    try:
+        (copy / "dvc.lock").write_text("stages: {claims: [}")
+        with pytest.raises(UserError, match=r"dvc\.lock: damaged"):
+            lock.read(Run.read(DEFAULT))
+        (copy / "dvc.lock").unlink()
+        with pytest.raises(UserError, match="this run has not been recorded yet"):
+            lock.read(Run.read(DEFAULT))
+    finally:
+        os.chdir(here)
