@@ -1,9 +1,12 @@
 """Untrained models of the run's shape, and what the same steps measure of them."""
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
+import yaml
 from factories import words
 from pipeline import config, run_steps, step, write_inputs
 
@@ -57,6 +60,18 @@ def test_an_untrained_model_is_another_one_each_time_and_the_same_when_made_agai
     assert first["values"].equals(again["values"]) and not first["values"].equals(other["values"])
     active = first["composition"].group_by("layer").agg(pl.col("active").mean() / 24)
     assert active["active"].is_between(0.3, 0.7).all()  # no bias, no training: half of all memories
+
+
+def test_the_config_says_how_much_of_a_baseline_is_measured(run, tmp_path):
+    folder, _ = run
+    sizes = {"models": 1, "sentences": 30, "keys_per_layer": 2, "examples": 7}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config() | {"baselines": sizes}))
+    made = measured(run, "same_sample", tmp_path)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config()))
+    assert made["examples"].height == 7
+    assert made["mutations"].select("layer", "key").unique()["layer"].value_counts()["count"].max() == 2
+    assert made["values"]["triggers"].max() <= 6 and made["values"].height == 2 * 24
+    assert json.loads((tmp_path / "perplexity.json").read_text())["sentences"] == 30
 
 
 @pytest.mark.parametrize("name", ["untrained", "untrained-", "untrained-x", "trained", ""])
