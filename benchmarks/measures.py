@@ -399,24 +399,27 @@ def floors(at: Subject) -> list[dict[str, Any]]:
         corpus.lengths, 0, examples=size.examples, sample="per_sentence", positions="1..N", seed=1
     )
     none = np.full((size.layers, model.memories), -1)
-    read = drawn["position"].sum() * size.layers * row + 3 * len(drawn) * size.layers * 2 * d * vocab
+    read = (
+        int(drawn["position"].cast(pl.Int64).to_numpy().sum()) * size.layers * row
+        + 3 * len(drawn) * size.layers * 2 * d * vocab
+    )
     blocks = batching.blocks(corpus.lengths)
     run = partial(composition.observe, model, corpus, drawn, {"all": none}, layer_prediction="ffn", memories="active",
                   batch_tokens=at.batch_tokens)  # fmt: skip
-    steps: dict[str, tuple[float, Callable[[], object]]] = {
+    steps: dict[str, tuple[float, Callable[[object], object]]] = {
         "triggers": (
             int(corpus.offsets[-1]) * (size.layers * row - 2 * d * size.keys),  # without the last second matrix
-            lambda: triggers.trigger_examples(model, corpus, blocks, top=size.top, batch_tokens=at.batch_tokens),
+            lambda _: triggers.trigger_examples(model, corpus, blocks, top=size.top, batch_tokens=at.batch_tokens),
         ),
         "values, both signs": (
             2 * size.layers * size.keys * d * vocab,
-            lambda: values.value_predictions(model, model.vocabulary.reading("raw"), none),
+            lambda _: values.value_predictions(model, model.vocabulary.reading("raw"), none),
         ),
-        "composition": (read, run),
+        "composition": (read, lambda _: run()),
     }
     rows = []
     for name, (work, step) in steps.items():
-        rounds = [in_turns({name: lambda _, step=step: step()}, [0])[name] for _ in range(at.rounds)]
+        rounds = [in_turns({name: step}, [0])[name] for _ in range(at.rounds)]
         over = Measured.of([seconds * speed / work for seconds in rounds])
         rows.append(at.row(f"{name}: floor", Measured.of([work / speed]), None, "s"))
         rows.append(at.row(f"{name} / its floor", over, 1.5, "ratio"))
