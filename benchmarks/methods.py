@@ -19,8 +19,8 @@ from ff_memories.memories.search import batching
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
 from ff_memories.memories.search.triggers import AllKeys, run_batch
-from ff_memories.model import packed
-from ff_memories.model.buffers import ScratchBuffer
+from ff_memories.model.batches import packed
+from ff_memories.model.batches.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.products import linear
 from ff_memories.model.transformer.stack import Transformer

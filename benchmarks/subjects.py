@@ -9,10 +9,11 @@ import transformers
 
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.store import Corpus
-from ff_memories.model import families, packed
-from ff_memories.model.converted import Description, Weights
+from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.loading import use_precision
+from ff_memories.model.rows import families
 from ff_memories.model.transformer.describe import TransformerDescription
 from ff_memories.model.transformer.stack import Transformer
 

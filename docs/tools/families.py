@@ -14,7 +14,7 @@ from typing import Any
 from pages import ROOT, options, renew
 
 from ff_memories.base.files import write_whole
-from ff_memories.model.families import FAMILIES, Family
+from ff_memories.model.rows.families import FAMILIES, Family
 
 sys.path.insert(0, str(ROOT / "tests" / "tools"))
 

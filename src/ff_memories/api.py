@@ -21,8 +21,8 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.memories import tracing
 from ff_memories.memories.search import batching, trigger_table, triggers
-from ff_memories.model import checkpoint, converted, gguf_file
 from ff_memories.model.decoder import Decoder, LanguageModel
+from ff_memories.model.files import checkpoint, converted, gguf_file
 from ff_memories.model.loading import is_transformer, use_precision
 from ff_memories.report.trace import listed
 from ff_memories.report.trace.record import record

@@ -21,7 +21,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.inputs import converted_folder, from_gguf
 from ff_memories.inputs.proved_model import take_in
-from ff_memories.model import gguf_file
+from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.slow
 LINES = [line for page in ["README.md", *(f"docs/{p}.md" for p in ("faq", "paper", "equality", "own-model"))]

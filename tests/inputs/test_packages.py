@@ -25,7 +25,7 @@ from safetensors.torch import load_file
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.inputs import enwik8, fetch, from_gguf, from_llama2c, registry
-from ff_memories.model import gguf_file
+from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.slow
 RAN = "open('{}/it-ran', 'w')\n"  # whatever of a package is run leaves this

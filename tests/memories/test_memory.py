@@ -12,7 +12,7 @@ from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.memories.search import batching, trigger_table, triggers
-from ff_memories.model import buffers
+from ff_memories.model.batches import buffers
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
 

@@ -11,8 +11,8 @@ from reference import Reference
 
 from ff_memories.corpus import store
 from ff_memories.memories import perplexity
-from ff_memories.model import converted
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.files import converted
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from ff_memories.base.precision import ROUNDOFF, SLACK
 from ff_memories.config import parse
 from ff_memories.memories.search import shards
 from ff_memories.memories.search.topk import TopTriggers
-from ff_memories.model import checkpoint
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.files import checkpoint
 from ff_memories.model.loading import load_decoder, use_precision
 from ff_memories.model.products import attention, linear
 from ff_memories.workflow.runs.run import Run

@@ -37,8 +37,8 @@ from ff_memories.memories import composition, mutations, values
 from ff_memories.memories.search import batching, checkpoints, shards, trigger_table, triggers
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.shown import promoted, shading
-from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import load_decoder
 from ff_memories.released import agreement_script, columns, random_projections
 from ff_memories.report.gallery import parts

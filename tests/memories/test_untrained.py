@@ -14,7 +14,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.memories import untrained
-from ff_memories.model import checkpoint, converted
+from ff_memories.model.files import checkpoint, converted
 
 MADE = {"values": "values", "mutations": "mutations", "examples": "examples", "composition": "composition",
         "refinement": "refinement", "annotations": "annotations", "pattern_labels": "labels",

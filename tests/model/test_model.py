@@ -11,8 +11,8 @@ from factories import convert, words, write_checkpoint
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import mutations, values
 from ff_memories.memories.search import batching, trigger_table, triggers
-from ff_memories.model import checkpoint, converted
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.files import checkpoint, converted
 
 TYPES = words(44)  # 48 with fairseq's four specials
 

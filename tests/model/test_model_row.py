@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.model import families
-from ff_memories.model.finder import as_python, propose
-from ff_memories.model.proof import prove
+from ff_memories.model.rows import families
+from ff_memories.model.rows.finder import as_python, propose
+from ff_memories.model.rows.proof import prove
 
 
 @pytest.mark.parametrize("name", tiny.CONFIGS)

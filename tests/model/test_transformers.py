@@ -22,10 +22,11 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories import composition, mutations
 from ff_memories.memories.search import batching, trigger_table, triggers
-from ff_memories.model import families, packed, proof
-from ff_memories.model.families import FAMILIES
+from ff_memories.model.batches import packed
 from ff_memories.model.products import attention
-from ff_memories.model.proof import TOLERANCES, prove
+from ff_memories.model.rows import families, proof
+from ff_memories.model.rows.families import FAMILIES
+from ff_memories.model.rows.proof import TOLERANCES, prove
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe
 
@@ -124,7 +125,7 @@ def test_a_single_layer_that_differs_is_found(name):
 
 
 def test_other_attention_than_the_models_is_found(monkeypatch):
-    monkeypatch.setattr("ff_memories.model.packed.attention", lambda q, k, v, scale, cap: attention(q, k, v, scale))
+    monkeypatch.setattr(packed, "attention", lambda q, k, v, scale, cap: attention(q, k, v, scale))
     with pytest.raises(UserError, match="layer 1: a layer gives the same for packed sentences does not hold"):
         made = tiny.model("gemma2", change={"attn_logit_softcapping": 0.05})
         prove(made, tiny.family("gemma2"))

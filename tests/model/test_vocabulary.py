@@ -4,7 +4,8 @@ import pytest
 import torch
 from factories import fairseq_model, words, write_checkpoint
 
-from ff_memories.model import checkpoint, vocabulary
+from ff_memories.model import vocabulary
+from ff_memories.model.files import checkpoint
 from ff_memories.model.vocabulary import Vocabulary
 
 TYPES = words(44)

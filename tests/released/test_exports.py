@@ -21,7 +21,7 @@ from ff_memories.corpus.splitting import moses
 from ff_memories.corpus.splitting.segment import rule
 from ff_memories.corpus.text import sentences
 from ff_memories.corpus.texts import of_sentences
-from ff_memories.model import checkpoint
+from ff_memories.model.files import checkpoint
 from ff_memories.released.agreement_script import target
 
 TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]

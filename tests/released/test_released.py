@@ -55,7 +55,7 @@ def test_every_dim_column_is_the_released_codes(run):
 
 def test_scaling_moves_some_memories_predictions(tmp_path):
     """The shortcut for scaled values is needed, and right: tops of v and of m v differ for some tail words."""
-    from ff_memories.model import checkpoint
+    from ff_memories.model.files import checkpoint
     from ff_memories.model.vocabulary import Vocabulary
     from ff_memories.released.columns import scalable, scaled_value_tops
 
@@ -75,8 +75,8 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
 
 
 def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
-    from ff_memories.model import converted
     from ff_memories.model.decoder import Decoder
+    from ff_memories.model.files import converted
     from ff_memories.released import columns
 
     _, out = run

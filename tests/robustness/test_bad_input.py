@@ -34,7 +34,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.splitting import cuts
 from ff_memories.memories.search import shards
-from ff_memories.model import checkpoint, converted
+from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import read_info
 from ff_memories.workflow.engines import stages
 from ff_memories.workflow.runs.run import Run

@@ -23,7 +23,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.inputs.unpack import unpack
-from ff_memories.model import checkpoint, converted
+from ff_memories.model.files import checkpoint, converted
 
 pytestmark = pytest.mark.more
 
@@ -114,7 +114,7 @@ def test_formats_that_torch_cannot_read_without_code_are_refused(folder):
 READ = """
 import json, resource, sys
 from ff_memories.base.errors import UserError
-from ff_memories.model import checkpoint
+from ff_memories.model.files import checkpoint
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 before = peak()
 try:

@@ -13,7 +13,7 @@ from running import ROOT
 
 from ff_memories.base.errors import UserError
 from ff_memories.inputs import from_gguf
-from ff_memories.model import gguf_file
+from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.more
 HUGE = 1 << 60
@@ -156,7 +156,7 @@ BIG = """
 import resource, sys, time
 from pathlib import Path
 from ff_memories.base.errors import UserError
-from ff_memories.model import gguf_file
+from ff_memories.model.files import gguf_file
 gguf_file._types(Path())
 used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 before, began = used(), time.monotonic()

@@ -41,7 +41,7 @@ EDITS = [
     ("a comment in data", "claims/claims.toml", "# The paper's claims as data.", "# The paper's claims, as data.", []),
     (
         "another family's row",
-        "model/families.py",
+        "model/rows/families.py",
         "FAMILIES: dict[str, tuple[Family, ...]] = {",
         'FAMILIES: dict[str, tuple[Family, ...]] = {\n    "mine": (_LLAMA,),',
         [],

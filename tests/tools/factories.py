@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
-from ff_memories.model import checkpoint, converted
+from ff_memories.model.files import checkpoint, converted
 
 
 def fairseq_dictionary(words):

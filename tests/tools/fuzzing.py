@@ -29,7 +29,7 @@ def dictionary(path: Path) -> None:
 def description(path: Path) -> None:
     from safetensors.torch import save_file
 
-    from ff_memories.model import converted
+    from ff_memories.model.files import converted
 
     weights = path.with_suffix(".safetensors")
     if not weights.exists():
@@ -38,7 +38,7 @@ def description(path: Path) -> None:
 
 
 def checkpoint(path: Path) -> None:
-    from ff_memories.model import checkpoint
+    from ff_memories.model.files import checkpoint
 
     checkpoint.read(path)
 
@@ -71,7 +71,7 @@ def registry(path: Path) -> None:
 
 
 def gguf(path: Path) -> None:
-    from ff_memories.model import gguf_file
+    from ff_memories.model.files import gguf_file
 
     gguf_file.read(path)
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from ff_memories.model.converted import Description
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.files.converted import Description
 
 
 def as_decoder(made, dtype=torch.float32):

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from ff_memories.inputs import training_transformers
-from ff_memories.model import families
+from ff_memories.model.rows import families
 from ff_memories.model.transformer.describe import TransformerDescription
 from ff_memories.model.transformer.parts import layers_of
 from ff_memories.model.transformer.stack import Transformer

@@ -17,8 +17,8 @@ from ff_memories.inputs import converted_folder, model_folder
 from ff_memories.inputs.converted_folder import Model
 from ff_memories.inputs.download import sha256
 from ff_memories.inputs.registry import Source
-from ff_memories.model import gguf_file
-from ff_memories.model.gguf_file import Header
+from ff_memories.model.files import gguf_file
+from ff_memories.model.files.gguf_file import Header
 
 TYPES = {"gemma3": "gemma3_text"}  # type in `transformers`, where it has another name
 

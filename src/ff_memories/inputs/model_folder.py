@@ -10,7 +10,8 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
-from ff_memories.model import config_file, families, headers
+from ff_memories.model.files import config_file, headers
+from ff_memories.model.rows import families
 
 CONFIG, TOKENIZER, PICKLED = "config.json", "tokenizer.json", "pytorch_model.bin"
 SINGLE, INDEX = headers.SINGLE, headers.INDEX

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs import model_folder
-from ff_memories.model import config_file, families
-from ff_memories.model.original import load_folder
-from ff_memories.model.proof import Proof, prove
+from ff_memories.model.files import config_file
+from ff_memories.model.files.original import load_folder
+from ff_memories.model.rows import families
+from ff_memories.model.rows.proof import Proof, prove
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.load import own_weights
 

@@ -74,7 +74,7 @@ def perplexity(folder: Path, checkpoint: Path, options: dict[str, Any], threads:
 
 def shipped(checkpoint: Path, target: Path) -> None:
     """Write only a checkpoint's options and weights, in half precision and with tied weights stored once."""
-    from ff_memories.model.checkpoint import load_pickle
+    from ff_memories.model.files.checkpoint import load_pickle
 
     loaded = load_pickle(checkpoint)
     state: dict[str, torch.Tensor] = {}

@@ -17,7 +17,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import batching, finite
-from ff_memories.model.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``

@@ -19,10 +19,10 @@ from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories.search import finite
-from ff_memories.model import prefix_tree
-from ff_memories.model.buffers import retry_smaller, sliced
+from ff_memories.model.batches import prefix_tree
+from ff_memories.model.batches.buffers import retry_smaller, sliced
+from ff_memories.model.batches.padded import PlainPaths
 from ff_memories.model.decoder import LanguageModel, at
-from ff_memories.model.padded import PlainPaths
 
 NOTHING = 0  # `removed` of the sentence as it is
 

@@ -10,7 +10,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.model.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 
 SENTENCES = 2000  # validation sentences at most

@@ -10,9 +10,9 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import perplexity
-from ff_memories.model import converted
-from ff_memories.model.converted import Description, Weights
 from ff_memories.model.decoder import Decoder, LanguageModel
+from ff_memories.model.files import converted
+from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.loading import is_transformer
 
 SAME_SAMPLE, UNTRAINED = "same_sample", "untrained-"  # the models of a run's baselines, by name

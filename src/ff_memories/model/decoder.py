@@ -21,8 +21,8 @@ import torch.nn.functional as F
 
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
-from ff_memories.model.converted import Description, Weights, load
-from ff_memories.model.prefix_tree import Level, PrefixTree
+from ff_memories.model.batches.prefix_tree import Level, PrefixTree
+from ff_memories.model.files.converted import Description, Weights, load
 from ff_memories.model.products import attention, linear
 from ff_memories.model.vocabulary import Vocabulary
 

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 
 from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.model import random_projections
-from ff_memories.model.buffers import retry_smaller, sliced
-from ff_memories.model.converted import Description, Weights
+from ff_memories.model.batches.buffers import retry_smaller, sliced
+from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.products import linear, widened
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache

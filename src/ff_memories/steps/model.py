@@ -10,8 +10,8 @@ from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.model import checkpoint as fairseq
-from ff_memories.model.converted import Description, write
+from ff_memories.model.files import checkpoint as fairseq
+from ff_memories.model.files.converted import Description, write
 
 PAPER_SOURCES = ("adaptive_lm_wiki103.v2", "wikitext-103")
 PAPER_SIZE = (246_933_504, 267_744)  # parameters and token types of the paper's model (appendix B)

@@ -24,7 +24,7 @@ from ff_memories.claims.sensitivity.choices import Choice, parts, varied
 from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
 from ff_memories.memories.composition import Kept
-from ff_memories.model import families
+from ff_memories.model.rows import families
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.
 from ff_memories.steps import (

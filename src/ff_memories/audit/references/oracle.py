@@ -14,8 +14,8 @@ from ff_memories.audit.references.activations import Activations
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
-from ff_memories.model import checkpoint
-from ff_memories.model.converted import Description, Weights
+from ff_memories.model.files import checkpoint
+from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.vocabulary import Vocabulary
 
 

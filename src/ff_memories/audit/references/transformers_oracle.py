@@ -20,8 +20,9 @@ from ff_memories.audit.references.activations import Activations
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs import model_folder
-from ff_memories.model import config_file, families
-from ff_memories.model.original import load_folder
+from ff_memories.model.files import config_file
+from ff_memories.model.files.original import load_folder
+from ff_memories.model.rows import families
 from ff_memories.model.transformer.parts import layers_of
 
 

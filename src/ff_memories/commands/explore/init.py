@@ -13,7 +13,7 @@ from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
 from ff_memories.inputs import from_gguf, hub, model_folder, registry
 from ff_memories.inputs.fetch import fetch
-from ff_memories.model import gguf_file
+from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised
 from ff_memories.workflow.runs import run_names
 from ff_memories.workflow.runs.run import Run

@@ -22,7 +22,7 @@ from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import from_gguf, hub, model_folder, registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.memories.search import chosen
-from ff_memories.model import checkpoint, converted
+from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import quantised
 from ff_memories.model.loading import chosen_device
 from ff_memories.report.cost import Cost, costs
@@ -153,7 +153,7 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:
-    from ff_memories.model import config_file, headers
+    from ff_memories.model.files import config_file, headers
     from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
     if described.exists():

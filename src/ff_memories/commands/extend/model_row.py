@@ -3,7 +3,7 @@
     ff-memories model-row FOLDER
 
 The folder holds config.json and safetensors. The row says where the memories are; paste it into
-``src/ff_memories/model/families.py`` and give the type a model in ``tests/tools/tiny.py``.
+``src/ff_memories/model/rows/families.py`` and give the type a model in ``tests/tools/tiny.py``.
 """
 
 import argparse
@@ -22,10 +22,10 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("`transformers` is not installed", with_extra("hf"))
     import torch
 
-    from ff_memories.model import config_file
-    from ff_memories.model.families import FAMILIES, LEFT_OUT
-    from ff_memories.model.finder import as_python, propose
-    from ff_memories.model.proof import EQUATIONS, prove
+    from ff_memories.model.files import config_file
+    from ff_memories.model.rows.families import FAMILIES, LEFT_OUT
+    from ff_memories.model.rows.finder import as_python, propose
+    from ff_memories.model.rows.proof import EQUATIONS, prove
     from ff_memories.model.transformer import load
 
     config = config_file.read(args.folder)

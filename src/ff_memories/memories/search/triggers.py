@@ -15,7 +15,7 @@ from ff_memories.memories.search.checkpoints import Checkpoint
 from ff_memories.memories.search.firing import fired
 from ff_memories.memories.search.topk import Entries, TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
-from ff_memories.model.buffers import ScratchBuffer, retry_smaller
+from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
 
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache

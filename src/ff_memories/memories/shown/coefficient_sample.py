@@ -13,7 +13,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.corpus.prefixes import POSITIONS, available
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.model.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.tables import HISTOGRAM_BINS as BINS
 from ff_memories.tables import TABLES

@@ -11,7 +11,7 @@ import torch
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.model.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel, at
 from ff_memories.tables import TOP_LEVEL
 

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from ff_memories.model import packed
+from ff_memories.model.batches import packed
+from ff_memories.model.batches.padded import Band
+from ff_memories.model.batches.prefix_tree import Level
 from ff_memories.model.decoder import Batch, Seen
-from ff_memories.model.families import Family
-from ff_memories.model.padded import Band
-from ff_memories.model.prefix_tree import Level
 from ff_memories.model.products import widened
+from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.parts import scale_of
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input

@@ -16,8 +16,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import Precision
 from ff_memories.base.seeds import generator
-from ff_memories.model import headers
-from ff_memories.model.families import Family, row
+from ff_memories.model.files import headers
+from ff_memories.model.rows.families import Family, row
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.stack import Transformer
 

@@ -14,12 +14,12 @@ from transformers.pytorch_utils import Conv1D
 from ff_memories.base.errors import UserError
 from ff_memories.base.hardware import arithmetic
 from ff_memories.base.precision import Precision
-from ff_memories.model import packed
+from ff_memories.model.batches import packed
+from ff_memories.model.batches.padded import bands
+from ff_memories.model.batches.prefix_tree import PrefixTree
 from ff_memories.model.decoder import Batch
-from ff_memories.model.families import Family
-from ff_memories.model.padded import bands
-from ff_memories.model.prefix_tree import PrefixTree
 from ff_memories.model.products import linear
+from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.describe import TransformerDescription
 from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State
 from ff_memories.model.transformer.parts import attention, layers_of, matrix, scale_of

@@ -9,7 +9,7 @@ from ff_memories.config import Config
 from ff_memories.workflow.meaning.reached import FIGURES, UsedRows, tables
 
 CONFIG = "ff_memories.config.whole:Config"
-FAMILIES = "ff_memories.model.families:FAMILIES"
+FAMILIES = "ff_memories.model.rows.families:FAMILIES"
 TRANSFORMERS = "ff_memories.model.transformer"
 REGISTRY = "inputs/registry.toml"
 CLAIMS = "claims/claims.toml"

@@ -19,7 +19,7 @@ from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.options import whole
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.declaration import add_execution, execution
-from ff_memories.model.checkpoint import load_tensors
+from ff_memories.model.files.checkpoint import load_tensors
 from ff_memories.model.loading import load_decoder
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.released import agreement_script

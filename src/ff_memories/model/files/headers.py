@@ -17,8 +17,8 @@ import numpy as np
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.model import config_file
-from ff_memories.model.families import Family, row
+from ff_memories.model.files import config_file
+from ff_memories.model.rows.families import Family, row
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST = 4 << 20  # bytes of a header or an index; 128 layers take a tenth of it

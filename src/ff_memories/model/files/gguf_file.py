@@ -19,7 +19,7 @@ import numpy as np
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.model import config_file
+from ff_memories.model.files import config_file
 
 EXTRA = "pip install -c constraints.txt -e '.[hf]'"
 AGAIN = "fetch the file again, or convert the model again with llama.cpp"

@@ -11,8 +11,8 @@ from itertools import groupby
 import numpy as np
 import torch
 
+from ff_memories.model.batches.prefix_tree import WIDTH
 from ff_memories.model.decoder import Batch
-from ff_memories.model.prefix_tree import WIDTH
 
 
 @dataclass(frozen=True)

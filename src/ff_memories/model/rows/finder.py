@@ -13,8 +13,8 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.families import Family, Wiring
-from ff_memories.model.proof import TOLERANCES, Call, error, full_precision, readout, some_tokens, watch
+from ff_memories.model.rows.families import Family, Wiring
+from ff_memories.model.rows.proof import TOLERANCES, Call, error, full_precision, readout, some_tokens, watch
 from ff_memories.model.transformer.parts import attention, layers_of, matrix
 
 HINT = "this wiring is none that families.py can say; its memories are not the paper's"

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from ff_memories.base.errors import UserError
-from ff_memories.model import checkpoint
+from ff_memories.model.files import checkpoint
 from ff_memories.model.transformer.load import load_weights
 
 

@@ -18,7 +18,7 @@ import torch
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.model.converted import Description, Weights
+from ff_memories.model.files.converted import Description, Weights
 
 
 class _Meter:

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from ff_memories.model.batches.prefix_tree import Level
 from ff_memories.model.decoder import Batch
-from ff_memories.model.prefix_tree import Level
 from ff_memories.model.products import attention
 
 NAME = "ff_memories"  # of the attention function, as `transformers` knows it

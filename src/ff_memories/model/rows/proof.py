@@ -17,10 +17,10 @@ from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
-from ff_memories.model import packed
+from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Batch
-from ff_memories.model.families import Family
 from ff_memories.model.products import widened
+from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.parts import attention, layers_of, matrix
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over

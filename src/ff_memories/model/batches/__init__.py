@@ -1,0 +1,1 @@
+"""How sentences run together: packed, padded, or as a forest of prefixes."""

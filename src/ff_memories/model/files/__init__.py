@@ -1,0 +1,1 @@
+"""The files of models: what is in them is checked before a library reads them."""
