@@ -38,4 +38,5 @@ from ff_memories.tables.schema import POSITION as POSITION
 from ff_memories.tables.schema import RANK as RANK
 from ff_memories.tables.schema import SENTENCE as SENTENCE
 from ff_memories.tables.schema import TOKEN as TOKEN
+from ff_memories.tables.schema import Columns as Columns
 from ff_memories.tables.schema import Schema as Schema
