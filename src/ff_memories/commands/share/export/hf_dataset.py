@@ -13,7 +13,7 @@ from typing import Any
 import ff_memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
-from ff_memories.model.info import neurons, read_info
+from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import corpus_of, refuse_unfinished
 from ff_memories.workflow.runs.run import Run
@@ -91,6 +91,8 @@ def _model(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
         out.append(("revision", f"`{pinned.revision}`"))
     if model.licence:
         out.append(("the model's licence", model.licence))
+    if weights := quantised(info):
+        out.append(("weights", weights))
     keys = f"{info['keys']}" if half is None else f"{half}, of both signs"
     out += [("layers", str(info["layers"])), ("keys per layer", keys)]
     files = info.get("model_sha256") or {}
