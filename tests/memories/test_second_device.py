@@ -563,9 +563,8 @@ def later_steps(folder, out, device):
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
     shown = ("triggers", "values", "mutations", "annotations", "sentences", "firing", "levels", "promoted", "demoted",
-             "histogram", "samples", "similar")  # fmt: skip
-    given = [*(f"--{name}={t(name)}" for name in shown), "--labels", t("pattern_labels")]
-    step("gallery", "--config", folder / "config.yaml", *text, *given, "--dictionary", folder / "dict.txt",
+             "histogram", "samples", "similar", "pattern_labels")  # fmt: skip
+    step("gallery", "--config", folder / "config.yaml", *text, "--tables", *map(t, shown), "--dictionary", folder / "dict.txt",
          "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from ff_memories.model.info import NEEDED
 from ff_memories.model.scope import SCOPES
 from ff_memories.tables import VERDICTS
 
-FILE, VERSION = "summary.json", 1
+FILE, VERSION = "summary.json", 2
+JUDGED_OTHERWISE = 1  # an atlas of this version has verdicts by other limits: of those, only the numbers are read
 
 
 def plain(
@@ -63,8 +64,11 @@ def read(folder: Path) -> list[Member]:
     require_file(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or data.get("version") != VERSION:
+        if not isinstance(data, dict) or data.get("version") not in (JUDGED_OTHERWISE, VERSION):
             raise UserError(f"{path}: was not written by this version of the atlas", again)
+        if data["version"] == JUDGED_OTHERWISE:
+            for row in (row for run in data["runs"] for row in run["claims"].values()):
+                row["verdict"] = "measured" if row["measured"] is not None else "not_applicable"
         numbers = pl.DataFrame(data["numbers"], schema=NUMBERS)
         found = [_member(path, run, numbers.filter(run=run["run"])) for run in data["runs"]]
         if len({member.name for member in found}) < len(found):

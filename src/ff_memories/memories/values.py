@@ -67,8 +67,10 @@ def value_predictions(
                 if values is None or not len(own):
                     continue
                 part = own if vocabulary.plain else part
+                first, end = int(part[0]), int(part[-1]) + 1
+                asked_for = values[first:end] if end - first == len(part) else values[part]  # a view where it can be
                 tokens = torch.from_numpy(wanted[number][:, part]).to(decoder.device)
-                for sign, found in enumerate(vocabulary.predict_signs(values[part], tokens, signs)):
+                for sign, found in enumerate(vocabulary.predict_signs(asked_for, tokens, signs)):
                     for name, grid in grids.items():
                         grid[number, sign, part] = getattr(found, name).cpu().numpy()
                 progress.step(len(own) * signs)
