@@ -564,8 +564,8 @@ def later_steps(folder, out, device):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
     shown = ("triggers", "values", "mutations", "annotations", "sentences", "firing", "levels", "promoted", "demoted",
              "histogram", "samples", "similar", "pattern_labels")  # fmt: skip
-    step("gallery", "--config", folder / "config.yaml", *text, "--tables", *map(t, shown), "--dictionary", folder / "dict.txt",
-         "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
+    step("gallery", "--config", folder / "config.yaml", *text, "--tables", *map(t, shown),
+         "--dictionary", folder / "dict.txt", "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 
 @pytest.mark.slow
