@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -122,12 +123,13 @@ def publish(web: Path, size: Size, style: str = "legacy") -> None:
 
 
 def registry(address: str, path: Path) -> None:
-    """Write a registry like the package's, its addresses replaced; the made-up files' hashes aren't known to it."""
+    """Write the package's sources for this paper, their addresses replaced; the made-up files' hashes aren't known."""
     own = (ROOT / "src/ff_memories/inputs/registry.toml").read_text(encoding="utf-8")
     hosts = ("https://s3.amazonaws.com", "https://wikitext.smerity.com", "https://dl.fbaipublicfiles.com")
     for number, host in enumerate(hosts):
         own = own.replace(host, f"{address}/{number}")
-    keep = [line for line in own.splitlines() if not line.startswith(("sha256 =", "bytes ="))]
+    sources = [part for part in re.split(r'(?m)^(?=\["[^"]+"\]$)', own) if address in part]
+    keep = [line for line in "".join(sources).splitlines() if not line.startswith(("sha256 =", "bytes ="))]
     path.write_text("\n".join(keep) + "\n", encoding="utf-8")
     tomllib.loads(path.read_text(encoding="utf-8"))
 

@@ -262,7 +262,11 @@ def test_so_with_a_run_that_is_set_up(project, lie, command):
     settings["corpus"]["validation"]["files"] = ["valid.txt"]
     (project / "my.yaml").write_text(yaml.safe_dump(settings))
     edit(project / "model", **LIES[lie])
-    given = ["plan", "--configfile", "my.yaml"] if command == "plan" else model_step(project / "model", project / "out")
+    given = (
+        ["plan", "--configfile", "my.yaml"]
+        if command == "plan"
+        else ["step", *model_step(project / "model", project / "out")]
+    )
     code, _, megabytes, said = _child(project, *given)
     assert code == 2 and "expected a whole number from 1 to" in said
     assert megabytes < 700, "what the libraries take"

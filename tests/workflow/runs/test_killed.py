@@ -177,7 +177,8 @@ def test_reading_the_workflow_is_no_work(tmp_path):
     code = f"""\
 from pathlib import Path
 from ff_memories.workflow.engines import at_work, stages
-with stages.workflow(Path("my.yaml"), snakefile=Path({str(ROOT / "Snakefile")!r})):
+from ff_memories.workflow.runs.opening import opened
+with stages.workflow(opened(Path("my.yaml")), snakefile=Path({str(ROOT / "Snakefile")!r})):
     assert at_work.RUNNING.is_dir() and not list(at_work.RUNNING.iterdir())
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
