@@ -705,6 +705,10 @@ def page() -> str:
         out.append(table(["file", "change", *held["every"], "`verify`"], _of_files(files, list(held["every"]))))
     out.append(ABOUT_VERDICTS.format(edits=sum(map(len, EDITS.values())), shares=len(SHARES), times=TIMES,
                                      few=FEWER.rows, rows=Aim().rows) + "\n")  # fmt: skip
+    if any(row["to"] and row["from"] not in tables.VERDICTS for row in held["verdicts"]):
+        out.append(
+            "These verdicts were given by older limits; `holds_as_untrained` is a word that is no longer used.\n\n"
+        )
     rows_ = [
         [row["run"], row["claim"], f"{row['from']} → {row['to']}", f"{row['whose']}: {row['table']}", row["what"],
          f"{row['wrong']:,} of {row['population']:,}",
