@@ -159,9 +159,15 @@ def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
 
 
 def trigger_examples(
-    model: Model, sentences: Sequence[str], keys: Sequence[tuple[int, ...]], top: int = 10, *,
-    positions: str = "inner", per_sentence: str = "best", batch_tokens: int = 4096,
-) -> pl.DataFrame:  # fmt: skip
+    model: Model,
+    sentences: Sequence[str],
+    keys: Sequence[tuple[int, ...]],
+    top: int = 10,
+    *,
+    positions: str = "inner",
+    per_sentence: str = "best",
+    batch_tokens: int = 4096,
+) -> pl.DataFrame:
     """Find the prefixes with the highest memory coefficients of chosen keys (section 3.1).
 
     Args:
@@ -185,9 +191,15 @@ def trigger_examples(
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in encoded])]).astype(np.int64)
     corpus = Corpus(np.concatenate([*encoded, np.zeros(0, np.int32)]), offsets, len(encoded))
     best = triggers.trigger_examples(
-        model.decoder, corpus, batching.blocks(corpus.lengths), top=top, positions=positions, per_sentence=per_sentence,
-        batch_tokens=batch_tokens, keys=[(layer, model.memory(*memory)) for layer, *memory in keys],
-    )  # fmt: skip
+        model.decoder,
+        corpus,
+        batching.blocks(corpus.lengths),
+        top=top,
+        positions=positions,
+        per_sentence=per_sentence,
+        batch_tokens=batch_tokens,
+        keys=[(layer, model.memory(*memory)) for layer, *memory in keys],
+    )
     found = trigger_table.table(best, corpus).sort("layer", "key", "rank")
     return as_text(model, found, corpus)
 
@@ -237,10 +249,18 @@ def value_predictions(model: Model, layer: int, key: int, top: int = 10, sign: i
 
 
 def trace(
-    model: Model, text: str, *, layers: Iterable[int] | None = None, top: int = 10, predictions: int = 5,
-    projection: str = "adaptive", projection_seed: int = 1, types: str = "all", residual: str = "added",
+    model: Model,
+    text: str,
+    *,
+    layers: Iterable[int] | None = None,
+    top: int = 10,
+    predictions: int = 5,
+    projection: str = "adaptive",
+    projection_seed: int = 1,
+    types: str = "all",
+    residual: str = "added",
     results: str | Path | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Show how a text goes through the memories: what each layer predicts at every prefix, and what adds most to it.
 
     The text runs as one sentence behind the start token. All layers run, whichever are asked for.

@@ -143,9 +143,11 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=threads, default=usual.threads, help="CPU threads")
     parser.add_argument("--batch-tokens", type=whole(), default=usual.batch_tokens, help="tokens in one forward pass")
     parser.add_argument(
-        "--arithmetic", choices=["portable", "fast"], default=usual.arithmetic,
+        "--arithmetic",
+        choices=["portable", "fast"],
+        default=usual.arithmetic,
         help="portable: the same bits on every CPU with AVX2, on one thread | fast: the fastest on this machine",
-    )  # fmt: skip
+    )
 
 
 def execution(args: argparse.Namespace) -> Execution:

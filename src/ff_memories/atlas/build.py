@@ -59,11 +59,18 @@ def build(
         (partial / FIGURES).mkdir(parents=True)
         drawn = {panel.name: _figure(panel, found, members, given, over, partial / FIGURES) for panel in PANELS}
         html = atlas.page(
-            _runs(members), warnings, notes,
-            {name: [_plain(value, m) for value, m in zip(values, members, strict=True)]
-             for name, values in different.items()},
-            _claims(members), _definitions(members), _sections(drawn), [str(m.info["scope"]) for m in members],
-        )  # fmt: skip
+            _runs(members),
+            warnings,
+            notes,
+            {
+                name: [_plain(value, m) for value, m in zip(values, members, strict=True)]
+                for name, values in different.items()
+            },
+            _claims(members),
+            _definitions(members),
+            _sections(drawn),
+            [str(m.info["scope"]) for m in members],
+        )
         write_whole(partial / PAGE, html)
         every = pl.concat(found.values())
         write_whole(partial / "numbers.csv", csv_text(every.columns, every.rows()))
@@ -141,9 +148,13 @@ def _quoted(member: Member) -> str:
 
 
 def _figure(
-    panel: Panel, found: Mapping[str, pl.DataFrame], members: Sequence[Member], different: Sequence[str],
-    over: str | None, folder: Path,
-) -> dict[str, Any]:  # fmt: skip
+    panel: Panel,
+    found: Mapping[str, pl.DataFrame],
+    members: Sequence[Member],
+    different: Sequence[str],
+    over: str | None,
+    folder: Path,
+) -> dict[str, Any]:
     """Write one panel's files and return what the page shows of it."""
     frame = found[panel.name]
     lacking = [_quoted(m) for m in members if m.label not in set(frame["label"].to_list())]
@@ -163,24 +174,45 @@ def _figure(
     shared = [found[other.name] for other in PANELS if panel.together and other.together == panel.together]
     top = max((small_multiples.reach(other) for other in shared), default=0)
     look = Look(
-        panel.title, panel.axis, panel.form, [m.label for m in members], notes, _mark(members),
-        _described(frame, panel), 1.05 * top if top else None, panel.chance[0] if panel.chance else None, over,
-    )  # fmt: skip
+        panel.title,
+        panel.axis,
+        panel.form,
+        [m.label for m in members],
+        notes,
+        _mark(members),
+        _described(frame, panel),
+        1.05 * top if top else None,
+        panel.chance[0] if panel.chance else None,
+        over,
+    )
     made = render.files(small_multiples.chart(frame, look), panel.name)
     for suffix, content in made.items():
         (folder / f"{panel.name}{suffix}").write_bytes(content)
     write_whole(folder / f"{panel.name}.csv", csv_text(frame.columns, frame.rows()))
     return {
-        "name": panel.name, "title": panel.title, "axis": panel.axis, "of": panel.of, "section": panel.section,
-        "formula": panel.formula, "says": panel.says, "missing": missing, "differs": differs,
-        "describes": look.describes, "svg": made[".svg"].decode(),
+        "name": panel.name,
+        "title": panel.title,
+        "axis": panel.axis,
+        "of": panel.of,
+        "section": panel.section,
+        "formula": panel.formula,
+        "says": panel.says,
+        "missing": missing,
+        "differs": differs,
+        "describes": look.describes,
+        "svg": made[".svg"].decode(),
         "rows": [
-            {"label": row["label"], "layer": row["layer"], "n": row["n"], "value": measured(row["value"], panel.form),
-             "interval": spread(row["low"], row["high"], panel.form),
-             "untrained": measured(row["untrained"], panel.form)}
+            {
+                "label": row["label"],
+                "layer": row["layer"],
+                "n": row["n"],
+                "value": measured(row["value"], panel.form),
+                "interval": spread(row["low"], row["high"], panel.form),
+                "untrained": measured(row["untrained"], panel.form),
+            }
             for row in frame.iter_rows(named=True)
         ],
-    }  # fmt: skip
+    }
 
 
 def _counted(frame: pl.DataFrame, panel: Panel) -> str:
@@ -245,10 +277,16 @@ def _plain(value: Any, member: Member) -> str:
 
 def _claims(members: Sequence[Member]) -> list[dict[str, Any]]:
     return [
-        {"id": claim.id, "statement": claim.statement, "source": claim.source, "paper": claim.paper, "unit": claim.unit,
-         "cells": [member.claims.get(claim.id) for member in members]}
+        {
+            "id": claim.id,
+            "statement": claim.statement,
+            "source": claim.source,
+            "paper": claim.paper,
+            "unit": claim.unit,
+            "cells": [member.claims.get(claim.id) for member in members],
+        }
         for claim in register()
-    ]  # fmt: skip
+    ]
 
 
 def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:

@@ -14,10 +14,20 @@ from ff_memories.claims.statistics import medians
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
 MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
 NUMBERS = {
-    "panel": pl.String(), "run": pl.String(), "label": pl.String(), "layer": pl.Int64(), "depth": pl.Float64(),
-    "value": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.Int64(), "untrained": pl.Float64(),
-    "untrained_low": pl.Float64(), "untrained_high": pl.Float64(), "untrained_seeds": pl.Int64(),
-}  # fmt: skip
+    "panel": pl.String(),
+    "run": pl.String(),
+    "label": pl.String(),
+    "layer": pl.Int64(),
+    "depth": pl.Float64(),
+    "value": pl.Float64(),
+    "low": pl.Float64(),
+    "high": pl.Float64(),
+    "n": pl.Int64(),
+    "untrained": pl.Float64(),
+    "untrained_low": pl.Float64(),
+    "untrained_high": pl.Float64(),
+    "untrained_seeds": pl.Int64(),
+}
 
 
 @dataclass(frozen=True)
@@ -119,20 +129,35 @@ def _kind(kind: str) -> Measure:
 
 def _patterns(kind: str, what: str) -> Panel:
     return Panel(
-        f"{kind}-keys", f"Keys with a {kind} pattern", "share of keys", "3.2",
+        f"{kind}-keys",
+        f"Keys with a {kind} pattern",
+        "share of keys",
+        "3.2",
         f"share of sampled keys with at least one trigger labelled {kind} or both",
         f"{what} An automatic proxy labelled the triggers, not people. It works on tokens, so a tokenizer that cuts "
         "words into pieces weakens it.",
-        _with_pattern(kind), PATTERNS, "keys", ("triggers", "patterns"), together="patterns",
-    )  # fmt: skip
+        _with_pattern(kind),
+        PATTERNS,
+        "keys",
+        ("triggers", "patterns"),
+        together="patterns",
+    )
 
 
 def _kinds(kind: str, said: str) -> Panel:
     return Panel(
-        f"kind-{kind}", f"Predictions of the kind {kind}", "share of examples", "5.2",
-        f"share of examples with {said}", "The four kinds add up to 1 in every layer.",
-        _kind(kind), REFINEMENT, "examples", ("composition",), together="kinds",
-    )  # fmt: skip
+        f"kind-{kind}",
+        f"Predictions of the kind {kind}",
+        "share of examples",
+        "5.2",
+        f"share of examples with {said}",
+        "The four kinds add up to 1 in every layer.",
+        _kind(kind),
+        REFINEMENT,
+        "examples",
+        ("composition",),
+        together="kinds",
+    )
 
 
 PANELS = (
@@ -194,9 +219,12 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
             continue
         own = panel.measure(member.tables, member, member.seed)
         found = own.with_columns(
-            panel=pl.lit(panel.name), run=pl.lit(member.name), label=pl.lit(member.label),
-            layer=pl.col("layer").cast(pl.Int64), depth=pl.col("layer") / member.info["layers"],
-        )  # fmt: skip
+            panel=pl.lit(panel.name),
+            run=pl.lit(member.name),
+            label=pl.lit(member.label),
+            layer=pl.col("layer").cast(pl.Int64),
+            depth=pl.col("layer") / member.info["layers"],
+        )
         found = found.join(_baseline(panel, member), on="layer", how="left", maintain_order="left").fill_nan(None)
         parts.append(found.select(pl.col(name).cast(kind) for name, kind in NUMBERS.items()).sort("layer"))
     return pl.concat(parts)
@@ -212,8 +240,13 @@ def _baseline(panel: Panel, member: Member) -> pl.DataFrame:
             parts.append(found.select(pl.col(name).cast(kind) for name, kind in schema.items()))
     value = pl.col("value")
     return (
-        pl.concat(parts).group_by("layer").agg(
-            value.mean().alias("untrained"), value.min().alias("untrained_low"), value.max().alias("untrained_high"),
+        pl.concat(parts)
+        .group_by("layer")
+        .agg(
+            value.mean().alias("untrained"),
+            value.min().alias("untrained_low"),
+            value.max().alias("untrained_high"),
             pl.len().alias("untrained_seeds"),
-        ).sort("layer")
-    )  # fmt: skip
+        )
+        .sort("layer")
+    )

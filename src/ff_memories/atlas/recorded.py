@@ -41,15 +41,23 @@ def plain(
         if member.resolved is not None:
             settings = dict(match.flat({name: member.resolved[name] for name in match.SECTIONS}))
             settings = {name: value for name, value in settings.items() if not name.endswith(".files")}
-        runs.append({
-            "run": member.name, "label": member.label, "step": member.step,
-            "folder": without_folders(member.folder.as_posix()), "info": without_folders(dict(member.info)),
-            "settings": without_folders(settings), "settings_from": member.known_from,
-            "text": {name: value for name, value in asdict(member.text).items() if name != "files"}
-            | {"relation": how, "note": why},
-            "tables": dict(member.digests), "proxy": PATTERNS in member.digests, "untrained": member.baselines,
-            "claims": dict(member.claims),
-        })  # fmt: skip
+        runs.append(
+            {
+                "run": member.name,
+                "label": member.label,
+                "step": member.step,
+                "folder": without_folders(member.folder.as_posix()),
+                "info": without_folders(dict(member.info)),
+                "settings": without_folders(settings),
+                "settings_from": member.known_from,
+                "text": {name: value for name, value in asdict(member.text).items() if name != "files"}
+                | {"relation": how, "note": why},
+                "tables": dict(member.digests),
+                "proxy": PATTERNS in member.digests,
+                "untrained": member.baselines,
+                "claims": dict(member.claims),
+            }
+        )
     return {"version": VERSION, "runs": runs, "different": dict(different), "numbers": every.to_dicts()}
 
 
@@ -99,9 +107,21 @@ def _member(path: Path, run: Mapping[str, Any], numbers: pl.DataFrame) -> Member
     read = Text(**{name: value for name, value in run["text"].items() if name not in ("relation", "note")})
     name, resolved = str(run["run"]), None if settings is None else _nested(settings)
     return Member(
-        path.parent / name, name, str(run["label"]), info, resolved, without_folders(path.as_posix()), read, {}, [],
-        dict(run["claims"]), dict(run["tables"]), int(run["untrained"]), None, numbers,
-    )  # fmt: skip
+        path.parent / name,
+        name,
+        str(run["label"]),
+        info,
+        resolved,
+        without_folders(path.as_posix()),
+        read,
+        {},
+        [],
+        dict(run["claims"]),
+        dict(run["tables"]),
+        int(run["untrained"]),
+        None,
+        numbers,
+    )
 
 
 def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:

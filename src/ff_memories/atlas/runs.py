@@ -91,8 +91,9 @@ def _named(given: Sequence[str], folders: Sequence[Path], names: Sequence[str], 
         run, equals, said = text.partition("=")
         if not equals or not said.strip():
             raise UserError(f"{option} {text}: expected RUN=...", f"write {option} RUN=...")
-        places = [i for i, (folder, name) in enumerate(zip(folders, names, strict=True))
-                  if run == name or Path(run) == folder]  # fmt: skip
+        places = [
+            i for i, (folder, name) in enumerate(zip(folders, names, strict=True)) if run == name or Path(run) == folder
+        ]
         if len(places) != 1:
             what = "names several of the runs" if places else f"names none of the runs{did_you_mean(run, names)}"
             raise UserError(f"{option} {text}: {run!r} {what}", "name one by its folder, as you typed it")
@@ -154,9 +155,20 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
     text = Text.of(config, folder.resolve().parents[1], lock.digest(sentences) if sentences.is_file() else None)
     untrained = _untrained(folder)
     return Member(
-        folder, name, label, info, resolved, known_from, text, tables, untrained, _claims(folder), digests,
-        len(untrained), step,
-    )  # fmt: skip
+        folder,
+        name,
+        label,
+        info,
+        resolved,
+        known_from,
+        text,
+        tables,
+        untrained,
+        _claims(folder),
+        digests,
+        len(untrained),
+        step,
+    )
 
 
 def _patterns(folder: Path) -> list[tuple[Path, pl.DataFrame]]:
@@ -199,10 +211,13 @@ def _claims(folder: Path) -> dict[str, dict[str, Any]]:
     if odd or not rows.keys() <= set(known):
         raise UserError(f"{plain if not table.is_file() else table}: has claims or verdicts that do not exist")
     return {
-        claim: {"verdict": summary.shown(rows[claim]["verdict"], rows[claim]["measured"]),
-                "measured": rows[claim]["measured"]}
-        for claim in known if claim in rows
-    }  # fmt: skip
+        claim: {
+            "verdict": summary.shown(rows[claim]["verdict"], rows[claim]["measured"]),
+            "measured": rows[claim]["measured"],
+        }
+        for claim in known
+        if claim in rows
+    }
 
 
 def _refuse_twins(found: Sequence[Member]) -> None:

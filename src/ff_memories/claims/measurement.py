@@ -108,9 +108,13 @@ class Measurement:
 
 
 def itself(
-    value: float, low: float | None, high: float | None, limit: Limit, draws: np.ndarray | None = None,
+    value: float,
+    low: float | None,
+    high: float | None,
+    limit: Limit,
+    draws: np.ndarray | None = None,
     null: float = 0.0,
-) -> Judged:  # fmt: skip
+) -> Judged:
     """Return a judgement by the measured number itself; ``draws``: of the number that shows the claim's direction."""
     return Judged(value, low, high, limit, is_clear(draws, null, limit.low is None))
 

@@ -13,6 +13,20 @@ from ff_memories.config.shown import FigureOptions
 from ff_memories.config.whole import FIDELITY, RELEASED_ONLY, Config, usual
 
 __all__ = [
-    "FIDELITY", "RELEASED_ONLY", "Config", "CorpusSection", "FairseqModel", "FigureOptions", "ModelSection", "Settings",
-    "TransformersModel", "about", "keys_of", "load", "parse", "read_yaml", "usual", "yaml_of",
-]  # fmt: skip
+    "FIDELITY",
+    "RELEASED_ONLY",
+    "Config",
+    "CorpusSection",
+    "FairseqModel",
+    "FigureOptions",
+    "ModelSection",
+    "Settings",
+    "TransformersModel",
+    "about",
+    "keys_of",
+    "load",
+    "parse",
+    "read_yaml",
+    "usual",
+    "yaml_of",
+]

@@ -160,13 +160,17 @@ def card(contents: Contents, origin: Origin, licence: tuple[str, str | None], wi
     """Return the dataset's card: YAML between lines of ``---``, then Markdown."""
     head = yaml.safe_dump(front_matter(contents.files, licence, origin.run), sort_keys=False, allow_unicode=True)
     made = f"ff-memories {origin.version}" + (f", commit `{origin.commit}`" if origin.commit else "")
-    text = [
-        "The tables `texts` and `token_types`, and descriptions of patterns, quote the run's text. "
-        f"The licence of that text: {origin.text_licence or 'stated by whoever shares this dataset'}.",
-    ] if with_text else [
-        "No table contains text: tokens are ids of the model's tokenizer or dictionary, and sentences are numbers.",
-        *([f"Left out, because it quotes the text: {', '.join(contents.left_out)}."] if contents.left_out else []),
-    ]  # fmt: skip
+    text = (
+        [
+            "The tables `texts` and `token_types`, and descriptions of patterns, quote the run's text. "
+            f"The licence of that text: {origin.text_licence or 'stated by whoever shares this dataset'}."
+        ]
+        if with_text
+        else [
+            "No table contains text: tokens are ids of the model's tokenizer or dictionary, and sentences are numbers.",
+            *([f"Left out, because it quotes the text: {', '.join(contents.left_out)}."] if contents.left_out else []),
+        ]
+    )
     about = [("run", f"`{origin.run}`"), ("scope", f"`{origin.scope}`: {_SCOPE[origin.scope]}"), *origin.model]
     about += [("made with", made)]
     if contents.renamed:
@@ -188,17 +192,22 @@ def card(contents: Contents, origin: Origin, licence: tuple[str, str | None], wi
         "## Text",
         " ".join(text),
         "## Tables",
-        "    from datasets import load_dataset\n\n    triggers = load_dataset(\"FOLDER_OR_NAME\", \"triggers\", "
-        "split=\"train\")",
+        '    from datasets import load_dataset\n\n    triggers = load_dataset("FOLDER_OR_NAME", "triggers", '
+        'split="train")',
         "Every table has one split, `train`, because `datasets` needs a split.",
         "\n".join(["| config | rows | columns | content |", "|---|---|---|---|", *rows]),
         "## Files",
-        "\n".join(["| file | SHA-256 |", "|---|---|",
-                   *(f"| `data/{name}.parquet` | `{sha}` |" for name, (*_, sha) in contents.files.items())]),
+        "\n".join(
+            [
+                "| file | SHA-256 |",
+                "|---|---|",
+                *(f"| `data/{name}.parquet` | `{sha}` |" for name, (*_, sha) in contents.files.items()),
+            ]
+        ),
         "## Config",
         f"From `{without_folders(origin.config_from)}`.",
         "```yaml\n" + yaml.safe_dump(without_folders(origin.config), sort_keys=False, allow_unicode=True) + "```",
-    ]  # fmt: skip
+    ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -88,8 +88,9 @@ def entries(flat: np.ndarray, starts: np.ndarray, latents: list[int], number: in
     return where[order], what[order]
 
 
-def write(folder: Path, places: np.ndarray, values: np.ndarray, context: np.ndarray, keys: int,
-          config: dict[str, Any]) -> None:  # fmt: skip
+def write(
+    folder: Path, places: np.ndarray, values: np.ndarray, context: np.ndarray, keys: int, config: dict[str, Any]
+) -> None:
     """Write one module's folder. ``keys``: d_m, the number of its latents."""
     folder.mkdir(parents=True)
     small = places.max(initial=0) < 1 << 16
@@ -105,7 +106,15 @@ def write(folder: Path, places: np.ndarray, values: np.ndarray, context: np.ndar
 def config(model: str, data: str, context: np.ndarray) -> dict[str, Any]:
     """Return a cache's config.json, with the names of older and newer versions of delphi."""
     return {
-        "model_name": model, "dataset_repo": data, "dataset_split": "train", "dataset_name": "", "dataset_row": "text",
-        "dataset_column": "text", "batch_size": 1, "ctx_len": context.shape[1], "cache_ctx_len": context.shape[1],
-        "n_tokens": context.size, "n_splits": 1,
-    }  # fmt: skip
+        "model_name": model,
+        "dataset_repo": data,
+        "dataset_split": "train",
+        "dataset_name": "",
+        "dataset_row": "text",
+        "dataset_column": "text",
+        "batch_size": 1,
+        "ctx_len": context.shape[1],
+        "cache_ctx_len": context.shape[1],
+        "n_tokens": context.size,
+        "n_splits": 1,
+    }

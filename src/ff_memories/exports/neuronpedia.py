@@ -71,8 +71,9 @@ def token_texts(types: Types) -> list[str]:
 SHOWN = ("promoted", "demoted", "firing", "histogram", "triggers")  # tables that features are made of
 
 
-def features(values: pl.DataFrame, shown: Mapping[str, pl.DataFrame], neurons: int | None,
-             texts: list[str], names: Names) -> Iterator[Row]:  # fmt: skip
+def features(
+    values: pl.DataFrame, shown: Mapping[str, pl.DataFrame], neurons: int | None, texts: list[str], names: Names
+) -> Iterator[Row]:
     """Yield the features of one layer and sign, by key.
 
     Args:
@@ -90,14 +91,21 @@ def features(values: pl.DataFrame, shown: Mapping[str, pl.DataFrame], neurons: i
         own = row["key"]
         (up, up_logits), (down, down_logits), (bins, counts) = (of.get(own, ([], [])) for of in (high, low, bars))
         yield {
-            "modelId": names.model, "layer": names.source(row["layer"], sign), "index": str(key),
-            "sourceSetName": names.set_of(sign), "creatorId": names.creator,
-            "maxActApprox": most.get(own, 0.0), "hasVector": False, "frac_nonzero": rates[own],
-            "pos_str": [texts[token] for token in up], "pos_values": up_logits,
-            "neg_str": [texts[token] for token in down], "neg_values": down_logits,
+            "modelId": names.model,
+            "layer": names.source(row["layer"], sign),
+            "index": str(key),
+            "sourceSetName": names.set_of(sign),
+            "creatorId": names.creator,
+            "maxActApprox": most.get(own, 0.0),
+            "hasVector": False,
+            "frac_nonzero": rates[own],
+            "pos_str": [texts[token] for token in up],
+            "pos_values": up_logits,
+            "neg_str": [texts[token] for token in down],
+            "neg_values": down_logits,
             "freq_hist_data_bar_heights": counts,
             "freq_hist_data_bar_values": [(at + 0.5) * most[own] / HISTOGRAM_BINS for at in bins],
-        }  # fmt: skip
+        }
 
 
 def _lists(frame: pl.DataFrame, by: str, *columns: str) -> dict[int, tuple[list[Any], ...]]:
@@ -106,8 +114,9 @@ def _lists(frame: pl.DataFrame, by: str, *columns: str) -> dict[int, tuple[list[
     return {key: tuple(lists) for key, *lists in parts.iter_rows()}
 
 
-def activations(triggers: pl.DataFrame, shading: pl.DataFrame, corpus: Corpus, neurons: int | None,
-                texts: list[str], names: Names) -> Iterator[Row]:  # fmt: skip
+def activations(
+    triggers: pl.DataFrame, shading: pl.DataFrame, corpus: Corpus, neurons: int | None, texts: list[str], names: Names
+) -> Iterator[Row]:
     """Yield the activations of one layer and sign, by key and rank: prefixes with the coefficient after each token.
 
     Args:
@@ -127,10 +136,18 @@ def activations(triggers: pl.DataFrame, shading: pl.DataFrame, corpus: Corpus, n
         name = f"{names.model} {source} {key} {row['rank']}"
         yield {
             "id": "c" + hashlib.sha256(name.encode()).hexdigest()[:24],
-            "modelId": names.model, "layer": source, "index": str(key), "creatorId": names.creator,
-            "dataIndex": str(row["sentence"]), "dataSource": names.data, "tokens": tokens, "maxValue": most,
-            "maxValueTokenIndex": values.index(most), "minValue": min(values), "values": values,
-        }  # fmt: skip
+            "modelId": names.model,
+            "layer": source,
+            "index": str(key),
+            "creatorId": names.creator,
+            "dataIndex": str(row["sentence"]),
+            "dataSource": names.data,
+            "tokens": tokens,
+            "maxValue": most,
+            "maxValueTokenIndex": values.index(most),
+            "minValue": min(values),
+            "values": values,
+        }
 
 
 def write_lines(path: Path, rows: Iterable[Row]) -> int:
@@ -175,15 +192,41 @@ def write_source(folder: Path, names: Names, layer: int, sign: int, sizes: tuple
     which = "memories with negative coefficients, signs changed" if sign < 0 else "memories"
     about = f"Feed-forward {which} of the run {run}: keys by their triggers, values by the tokens they promote"
     files = {
-        "model": {"id": names.model, "displayName": names.model, "displayNameShort": names.model,
-                  "layers": sizes[0], "neuronsPerLayer": sizes[1], "owner": "", **whose},
-        "release": {"name": release, "description": f"Feed-forward memories of the run {run}", "urls": [],
-                    "creatorName": "ff-memories", **whose},
-        "sourceset": {"modelId": names.model, "name": names.set_of(sign), "description": about, "urls": [],
-                      "creatorName": "ff-memories", "releaseName": release, "visibility": "PUBLIC", **whose},
-        "source": {"modelId": names.model, "id": names.source(layer, sign), "setName": names.set_of(sign),
-                   "dataset": names.data, "visibility": "PUBLIC", **whose},
-    }  # fmt: skip
+        "model": {
+            "id": names.model,
+            "displayName": names.model,
+            "displayNameShort": names.model,
+            "layers": sizes[0],
+            "neuronsPerLayer": sizes[1],
+            "owner": "",
+            **whose,
+        },
+        "release": {
+            "name": release,
+            "description": f"Feed-forward memories of the run {run}",
+            "urls": [],
+            "creatorName": "ff-memories",
+            **whose,
+        },
+        "sourceset": {
+            "modelId": names.model,
+            "name": names.set_of(sign),
+            "description": about,
+            "urls": [],
+            "creatorName": "ff-memories",
+            "releaseName": release,
+            "visibility": "PUBLIC",
+            **whose,
+        },
+        "source": {
+            "modelId": names.model,
+            "id": names.source(layer, sign),
+            "setName": names.set_of(sign),
+            "dataset": names.data,
+            "visibility": "PUBLIC",
+            **whose,
+        },
+    }
     folder.mkdir(parents=True, exist_ok=True)
     for name, row in files.items():
         (folder / f"{name}.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -69,9 +69,11 @@ def chart(frame: pl.DataFrame, look: Look) -> alt.LayerChart:
             what it is over, ``step``.
     """
     x = alt.X(
-        "depth:Q", title=[f"relative depth, l/L{'' if not look.mark else ': ' + look.mark}"],
-        scale=alt.Scale(domain=[0, 1.02], nice=False), axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
-    )  # fmt: skip
+        "depth:Q",
+        title=[f"relative depth, l/L{'' if not look.mark else ': ' + look.mark}"],
+        scale=alt.Scale(domain=[0, 1.02], nice=False),
+        axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
+    )
     y, lines = _y(frame, look), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
     colour, plain = _colour(frame, look), _colour(frame, look, legend=False)
     untrained = frame.drop_nulls("untrained")

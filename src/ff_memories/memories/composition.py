@@ -83,9 +83,17 @@ class Observation:
 
 
 def observe(
-    decoder: LanguageModel, corpus: Corpus, examples: pl.DataFrame, value_tops: dict[str, np.ndarray], *,
-    layer_prediction: str, memories: str, batch_tokens: int, residual: str = "added", kept: "Kept | None" = None,
-) -> Observation:  # fmt: skip
+    decoder: LanguageModel,
+    corpus: Corpus,
+    examples: pl.DataFrame,
+    value_tops: dict[str, np.ndarray],
+    *,
+    layer_prediction: str,
+    memories: str,
+    batch_tokens: int,
+    residual: str = "added",
+    kept: "Kept | None" = None,
+) -> Observation:
     """Run every example and read all its layers.
 
     Args:

@@ -50,9 +50,18 @@ def sample_keys(triggers: pl.DataFrame, layers: int, keys: int, per_layer: int, 
 
 
 def sample(
-    triggers: pl.DataFrame, layers: int, keys: int, *, keys_per_layer: int, top: int, random: str,
-    single_token: str, seed: int, looked_at: int | None = None, words: Words | None = None,
-) -> Sample:  # fmt: skip
+    triggers: pl.DataFrame,
+    layers: int,
+    keys: int,
+    *,
+    keys_per_layer: int,
+    top: int,
+    random: str,
+    single_token: str,
+    seed: int,
+    looked_at: int | None = None,
+    words: Words | None = None,
+) -> Sample:
     """Choose keys, triggers and the tokens, or words, to remove.
 
     Args:
@@ -189,9 +198,12 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
 
 
 def _read(
-    decoder: LanguageModel, x: torch.Tensor, trees: prefix_tree.PrefixTree | PlainPaths,
-    layer: np.ndarray, key: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    decoder: LanguageModel,
+    x: torch.Tensor,
+    trees: prefix_tree.PrefixTree | PlainPaths,
+    layer: np.ndarray,
+    key: np.ndarray,
+) -> np.ndarray:
     """Run a forest, or plain paths, from the first layer's input (rows, d); return the coefficients of its reads."""
     send = lambda array: torch.from_numpy(array).to(decoder.device)
     out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)

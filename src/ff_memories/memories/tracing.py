@@ -51,9 +51,15 @@ class LayerTrace:
 
 
 def trace(
-    decoder: LanguageModel, vocabulary: Vocabulary, tokens: np.ndarray, *, layers: Sequence[int], top: int,
-    predictions: int, residual: str = "added",
-) -> list[LayerTrace]:  # fmt: skip
+    decoder: LanguageModel,
+    vocabulary: Vocabulary,
+    tokens: np.ndarray,
+    *,
+    layers: Sequence[int],
+    top: int,
+    predictions: int,
+    residual: str = "added",
+) -> list[LayerTrace]:
     """Return what layers do at every prefix of a text.
 
     Args:
@@ -79,9 +85,15 @@ def trace(
 
 
 def _layer(
-    decoder: LanguageModel, vocabulary: Vocabulary, number: int, seen: Seen, given: torch.Tensor, values: torch.Tensor,
-    top: int, predictions: int,
-) -> LayerTrace:  # fmt: skip
+    decoder: LanguageModel,
+    vocabulary: Vocabulary,
+    number: int,
+    seen: Seen,
+    given: torch.Tensor,
+    values: torch.Tensor,
+    top: int,
+    predictions: int,
+) -> LayerTrace:
     r, y, o = (layer_tops(vocabulary, h, predictions) for h in (given, seen.update, seen.residual + seen.update))
     first = pl.DataFrame({f"{name}_top": part.ids[:, 0] for name, part in (("residual", r), ("ffn", y), ("output", o))})
     memories, coefficients, shares = largest(seen.coefficients, values, top, decoder.signs)
@@ -142,9 +154,13 @@ def value_tops(
 
 
 def _tops(
-    log: Callable[[torch.Tensor], torch.Tensor], h: torch.Tensor, n: int, size: int, first: torch.Tensor,
+    log: Callable[[torch.Tensor], torch.Tensor],
+    h: torch.Tensor,
+    n: int,
+    size: int,
+    first: torch.Tensor,
     probability: torch.Tensor,
-) -> Tops:  # fmt: skip
+) -> Tops:
     """Return the ``n`` most probable tokens by ``log``; of equals, ``first`` (rows,) leads, with its probability."""
     best = [log(part).topk(min(n, size), dim=1) for part in h.split(max(1, LOGITS // size))]
     ids = torch.cat([part.indices for part in best])

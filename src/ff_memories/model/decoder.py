@@ -106,9 +106,14 @@ class AnyLayer(Protocol):
         """(memories, d), the values."""
 
     def __call__(
-        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        self,
+        x: torch.Tensor,
+        batch: Batch | Level,
+        *,
+        last: bool = False,
+        needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen: ...  # fmt: skip
+    ) -> Seen: ...
 
 
 class LanguageModel(Protocol):
@@ -180,9 +185,14 @@ class Layer:
         self.values, self.value_bias = own["values"], own["value_bias"]  # (d_m, d): value i is row i
 
     def __call__(
-        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        self,
+        x: torch.Tensor,
+        batch: Batch | Level,
+        *,
+        last: bool = False,
+        needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen:  # fmt: skip
+    ) -> Seen:
         """Run the layer.
 
         Args:
@@ -235,8 +245,14 @@ class Decoder:
     start, signs = EOS, 1
     forests, parallel = True, False
 
-    def __init__(self, description: Description, weights: Weights, device: torch.device | str = "cpu",
-                 dtype: torch.dtype = torch.float32, precision: Precision = "float32"):  # fmt: skip
+    def __init__(
+        self,
+        description: Description,
+        weights: Weights,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        precision: Precision = "float32",
+    ):
         self.description, self.precision = description, precision
         self.source = ""  # the file of the weights, where they come from one
         self.device, self.dtype = torch.device(device), dtype
@@ -251,9 +267,13 @@ class Decoder:
 
     @classmethod
     def load(
-        cls, weights_path: str | Path, description_path: str | Path, device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32, precision: Precision = "float32",
-    ) -> Self:  # fmt: skip
+        cls,
+        weights_path: str | Path,
+        description_path: str | Path,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        precision: Precision = "float32",
+    ) -> Self:
         """Load a converted model (``converted.write``)."""
         decoder = cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
         decoder.source = str(Path(weights_path).resolve())

@@ -104,8 +104,9 @@ class Cluster:
 class Vocabulary:
     """The model's output layer; ``kind`` is how vectors are read: adaptive (the model's own), flat or head."""
 
-    def __init__(self, description: Description, weights: Weights, kind: str = "adaptive",
-                 precision: Precision = "float32"):  # fmt: skip
+    def __init__(
+        self, description: Description, weights: Weights, kind: str = "adaptive", precision: Precision = "float32"
+    ):
         self.size, self.precision = description.vocab, precision
         self.norm: Callable[[torch.Tensor], torch.Tensor] | None = None
         if "final_norm.weight" in weights:
@@ -308,8 +309,11 @@ class Vocabulary:
             for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)
         ]
         for tail in tails:
-            tail.project(tail.reach > top_logit if target is None else (tail.reach > top_logit) | tail.holds(target),
-                         target, keep=rank and target is not None)  # fmt: skip
+            tail.project(
+                tail.reach > top_logit if target is None else (tail.reach > top_logit) | tail.holds(target),
+                target,
+                keep=rank and target is not None,
+            )
         if flat:
             for tail in tails:
                 norm = torch.logaddexp(norm, tail.lse)
@@ -321,9 +325,15 @@ class Vocabulary:
         return self._prediction(head, tails, top, top_logit, norm, target, rank)
 
     def _prediction(
-        self, head: torch.Tensor, tails: list["Tail"], top: torch.Tensor, top_logit: torch.Tensor, norm: torch.Tensor,
-        target: torch.Tensor | None, rank: bool,
-    ) -> Prediction:  # fmt: skip
+        self,
+        head: torch.Tensor,
+        tails: list["Tail"],
+        top: torch.Tensor,
+        top_logit: torch.Tensor,
+        norm: torch.Tensor,
+        target: torch.Tensor | None,
+        rank: bool,
+    ) -> Prediction:
         """Return what is read off a block's logits, given the best word of each row."""
         probability, none = torch.exp(top_logit - norm), torch.full_like(top, -1)
         out = Prediction(top, probability, none, torch.full_like(probability, torch.nan), top, probability, none)
@@ -335,9 +345,14 @@ class Vocabulary:
         return out
 
     def fill_targets(
-        self, out: Prediction, head: torch.Tensor, tails: list["Tail"], norm: torch.Tensor, target: torch.Tensor,
+        self,
+        out: Prediction,
+        head: torch.Tensor,
+        tails: list["Tail"],
+        norm: torch.Tensor,
+        target: torch.Tensor,
         rank: bool,
-    ) -> torch.Tensor:  # fmt: skip
+    ) -> torch.Tensor:
         """Fill in the targets' probabilities and ranks; return their logits (rows,), NaN without a target.
 
         Within its own cluster a target's rank is exact.
@@ -376,9 +391,13 @@ class Untrained:
         self.head = head[self.rows].index_fill_(1, self.inside, -torch.inf)
 
     def leave_out(
-        self, out: Prediction, tails: list["Tail"], norm: torch.Tensor, logit: torch.Tensor | None,
+        self,
+        out: Prediction,
+        tails: list["Tail"],
+        norm: torch.Tensor,
+        logit: torch.Tensor | None,
         target: torch.Tensor | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Fill in what is predicted among the trained types; ``logit`` and ``target``: of those whose rank is known."""
         own = [tail.inside(self.never) for tail in tails]
         if len(self.rows):

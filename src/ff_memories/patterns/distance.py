@@ -152,11 +152,14 @@ def compared(
     places = cases.select("example", "residual_top", "ffn_top", "output_top").join(examples, on="example", how="left")
     out = [
         Compared(
-            row["example"], tuple(word(t) for t in corpus.sentence(row["sentence"])[: row["position"]]),
-            word(row["residual_top"]), word(row["ffn_top"]), word(row["output_top"]),
+            row["example"],
+            tuple(word(t) for t in corpus.sentence(row["sentence"])[: row["position"]]),
+            word(row["residual_top"]),
+            word(row["ffn_top"]),
+            word(row["output_top"]),
         )
         for row in places.sort("example").iter_rows(named=True)
-    ]  # fmt: skip
+    ]
     return [out[i] for i in generator(seed, "composition order").permutation(len(out)).tolist()]
 
 

@@ -77,8 +77,11 @@ def _paired(counts: np.ndarray) -> np.ndarray:
 
 
 MEASURES: dict[str, Callable[[np.ndarray], float | None]] = {
-    "agreement": agreement, "alpha_nominal": alpha_nominal, "alpha_masi": alpha_masi, "gwet_ac1": gwet_ac1,
-}  # fmt: skip
+    "agreement": agreement,
+    "alpha_nominal": alpha_nominal,
+    "alpha_masi": alpha_masi,
+    "gwet_ac1": gwet_ac1,
+}
 
 
 def counted(labels: list[list[str]]) -> np.ndarray:

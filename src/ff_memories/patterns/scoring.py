@@ -40,11 +40,19 @@ def item_labels(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
             ranks.setdefault(rank, set()).add(r.type)
     shown = {row["item"]: row for row in plan.iter_rows(named=True)}
     rows = [
-        (annotator, item, shown[item]["kind"], shown[item]["layer"], shown[item]["key"], shown[item]["content"], rank,
-         label_of(ranks.get(rank, set())))
+        (
+            annotator,
+            item,
+            shown[item]["kind"],
+            shown[item]["layer"],
+            shown[item]["key"],
+            shown[item]["content"],
+            rank,
+            label_of(ranks.get(rank, set())),
+        )
         for (annotator, item), ranks in sorted(held.items())
         for rank in range(1, shown[item]["prefixes"] + 1)
-    ]  # fmt: skip
+    ]
     columns = tables.TABLES["annotation_plan"].columns
     schema: tables.Columns = {"annotator": pl.String}
     schema |= {c: columns[c] for c in ("item", "kind", "layer", "key", "content")}
@@ -130,9 +138,10 @@ def _noise(mine: pl.DataFrame, seed: int) -> list[Measured]:
     once, twice = (mine.filter(pl.col("kind") == kind) for kind in ("key", "repeat"))
     both = once.join(twice, on=["layer", "key", "rank"], suffix="_again")
     alike = (
-        both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_again")).mean().alias("same"))
+        both.group_by("layer", "key")
+        .agg((pl.col("label") == pl.col("label_again")).mean().alias("same"))
         .sort("layer", "key")["same"]
-    )  # fmt: skip
+    )
     return [("foil_rate", *share(int(foils["seen"].sum()), len(foils))), ("repeat_agreement", *_mean(alike, seed))]
 
 

@@ -15,9 +15,14 @@ from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.released import random_projections
 
 COLUMNS = (
-    "layer", "W2_dim", "max_prob", "embedding_index", "embedding_token", "embedding_token_target_count",
+    "layer",
+    "W2_dim",
+    "max_prob",
+    "embedding_index",
+    "embedding_token",
+    "embedding_token_target_count",
     "target_rankings",
-)  # fmt: skip
+)
 
 Row = tuple[int, int, float, int, str, int, list[int]]  # in the order of ``COLUMNS``
 

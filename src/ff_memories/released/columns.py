@@ -23,11 +23,23 @@ from ff_memories.model.vocabulary import Vocabulary
 ACTIVE = 1 << 16  # scaled values held at once
 FULL = 128  # distributions over the whole vocabulary held at once
 LAYER_COLUMNS = (
-    "layer_output_argmax", "layer_output_argmax_prob", "residual_argmax", "residual_argmax_prob",
-    "residual_argmax_change", "residual_output_rank", "residual_output_prob", "ffn_matching_dims_count",
-    "ffn_output_rank", "ffn_output_prob", "ffn_residual_output_rank", "ffn_residual_output_prob",
-    "ffn_argmax", "ffn_argmax_prob", "coeffs_l0", "coeffs_residual_rank",
-)  # fmt: skip
+    "layer_output_argmax",
+    "layer_output_argmax_prob",
+    "residual_argmax",
+    "residual_argmax_prob",
+    "residual_argmax_change",
+    "residual_output_rank",
+    "residual_output_prob",
+    "ffn_matching_dims_count",
+    "ffn_output_rank",
+    "ffn_output_prob",
+    "ffn_residual_output_rank",
+    "ffn_residual_output_prob",
+    "ffn_argmax",
+    "ffn_argmax_prob",
+    "coeffs_l0",
+    "coeffs_residual_rank",
+)
 
 
 def scaled_value_tops(
@@ -134,9 +146,16 @@ def output_distributions(decoder: Decoder, corpus: Corpus, examples: pl.DataFram
 
 
 def _dims(
-    vocabulary: Vocabulary, values: torch.Tensor, m: torch.Tensor, weights: torch.Tensor, scaled: torch.Tensor,
-    own: dict[str, torch.Tensor], model_top: torch.Tensor, example: np.ndarray, layer: int,
-) -> pl.DataFrame:  # fmt: skip
+    vocabulary: Vocabulary,
+    values: torch.Tensor,
+    m: torch.Tensor,
+    weights: torch.Tensor,
+    scaled: torch.Tensor,
+    own: dict[str, torch.Tensor],
+    model_top: torch.Tensor,
+    example: np.ndarray,
+    layer: int,
+) -> pl.DataFrame:
     """Return one batch's 'dim' rows: every scaled value's prediction and two tokens' ranks, then the residual's."""
     wanted = {"output": model_top, "ffn": own["ffn_argmax"]}
     ranks, probabilities = {}, {}

@@ -12,9 +12,12 @@ from ff_memories.released.columns import LAYER_COLUMNS
 PAIRS = ("output_rank", "output_prob", "argmax", "argmax_prob")  # of the residual and the feed-forward
 # one number per dimension; the first two and the coefficients have one more, for the residual
 DIM_COLUMNS = (
-    "dim_pattern_preds", "dim_pattern_output_rank", "dim_pattern_ffn_output_rank", "dim_pattern_ffn_output_prob",
+    "dim_pattern_preds",
+    "dim_pattern_output_rank",
+    "dim_pattern_ffn_output_rank",
+    "dim_pattern_ffn_output_prob",
     "coeffs_vals",
-)  # fmt: skip
+)
 FORMATS = (".parquet", ".jsonl", ".pkl")
 
 
@@ -50,9 +53,12 @@ def layer_frame(
 
 
 def dim_frame(
-    released: pl.DataFrame, dims: pl.DataFrame, examples: pl.DataFrame, texts: dict[int, str],
+    released: pl.DataFrame,
+    dims: pl.DataFrame,
+    examples: pl.DataFrame,
+    texts: dict[int, str],
     distributions: np.ndarray | None = None,
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     """Return the released 'dim' frame of the last layer: lists over dimensions, and (residual, ffn) pairs."""
     last = released.filter(pl.col("layer") == pl.col("layer").max())
     pairs = last.select(

@@ -52,8 +52,10 @@ def _rows(path: Path) -> list[dict[str, float | None]]:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
-        return [{name: reading(row.get(name)) for name in ("s", "cpu_time", "max_rss")} | {"s": float(row["s"])}
-                for row in rows]  # fmt: skip
+        return [
+            {name: reading(row.get(name)) for name in ("s", "cpu_time", "max_rss")} | {"s": float(row["s"])}
+            for row in rows
+        ]
     except (OSError, UnicodeDecodeError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path}: not a benchmark file of Snakemake ({error!r})") from None
 

@@ -12,14 +12,24 @@ from ff_memories.report.sections.outline import PROXY
 from ff_memories.report.wording import listed
 
 COLUMNS = (
-    "Claim", "Measure", "Paper", "Here", "Here, on the sample", "Untrained, on the sample", "Verdict", "Training",
-)  # fmt: skip
+    "Claim",
+    "Measure",
+    "Paper",
+    "Here",
+    "Here, on the sample",
+    "Untrained, on the sample",
+    "Verdict",
+    "Training",
+)
 
 
 def markdown(
-    heading: str, scope: str, answers: Sequence[str], sections: Sequence[tuple[str, str]],
+    heading: str,
+    scope: str,
+    answers: Sequence[str],
+    sections: Sequence[tuple[str, str]],
     rows: Sequence[dict[str, Any]],
-) -> str:  # fmt: skip
+) -> str:
     """Return ``summary.md``.
 
     Args:
@@ -37,8 +47,7 @@ def markdown(
     lines += [f"{summary.BULLET}{_plain(sentence)}" for sentence in answers]
     lines += ["", "## Section by section", ""]
     lines += [f"{summary.BULLET}{_plain(f'{title}: {sentence}')}" for title, sentence in sections]
-    lines += ["", "## Claim by claim", "", "| " + " | ".join(COLUMNS) + " |",
-              "|" + "---|" * len(COLUMNS)]  # fmt: skip
+    lines += ["", "## Claim by claim", "", "| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in rows:
         interval = spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
@@ -55,9 +64,13 @@ def markdown(
         for row in defined:
             by.setdefault(row["definition"], []).append(row["claim"])
         lines += [f"* {listed(claims)}: {_plain(said)}" for said, claims in by.items()]
-    lines += ["", "Brackets show the 95 % interval, and for untrained models that of one more of them. The sample is "
-              "the set of sentences on which untrained models are measured. For figures, methods and details of every "
-              "claim, see the [report](report/report.html).", ""]  # fmt: skip
+    lines += [
+        "",
+        "Brackets show the 95 % interval, and for untrained models that of one more of them. The sample is "
+        "the set of sentences on which untrained models are measured. For figures, methods and details of every "
+        "claim, see the [report](report/report.html).",
+        "",
+    ]
     return "\n".join(lines)
 
 

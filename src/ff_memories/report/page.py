@@ -32,9 +32,16 @@ from ff_memories.report.sections.sensitivity import choices_section, influence
 from ff_memories.report.svg import inline
 
 MARKS = {
-    "reproduced": "✓", "not_reproduced": "✗", "holds": "✓", "too_small": "<", "fails": "✗", "undecided": "?",
-    "measured": "·", "not_applicable": "–", "not_attempted": "○",
-}  # fmt: skip
+    "reproduced": "✓",
+    "not_reproduced": "✗",
+    "holds": "✓",
+    "too_small": "<",
+    "fails": "✗",
+    "undecided": "?",
+    "measured": "·",
+    "not_applicable": "–",
+    "not_attempted": "○",
+}
 MEANINGS = {
     "reproduced": "the paper's own model and text confirm the claim",
     "not_reproduced": "the paper's own model and text do not confirm the claim",
@@ -75,7 +82,7 @@ FACTS = {
     "corpus_sha256": "SHA-256 of the texts",
     "seed": "seed",
     "precision": "arithmetic",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -117,8 +124,7 @@ def report(
     configfile: the run's config file, for the commands; ``None`` if Snakemake finds it by default.
     baselines: the table, if the run has it.
     """
-    parts = _parts(figures, tables, specifications or {}, config, figures_at, targets, configfile,
-                   has_inactive(info))  # fmt: skip
+    parts = _parts(figures, tables, specifications or {}, config, figures_at, targets, configfile, has_inactive(info))
     choices = None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity"))
     memories = config.composition.memories
     rows = [
@@ -166,9 +172,15 @@ def report(
 
 
 def _parts(
-    figures: Mapping[str, str], tables: Mapping[str, str], specifications: Mapping[str, str], config: Settings,
-    figures_at: str, targets: Mapping[str, str], configfile: str | None, active: bool,
-) -> dict[str, dict[str, Any]]:  # fmt: skip
+    figures: Mapping[str, str],
+    tables: Mapping[str, str],
+    specifications: Mapping[str, str],
+    config: Settings,
+    figures_at: str,
+    targets: Mapping[str, str],
+    configfile: str | None,
+    active: bool,
+) -> dict[str, dict[str, Any]]:
     """Return what the template shows of each figure and table."""
     parts = {name: _figure(name, svg, figures_at, config.values.target, active) for name, svg in figures.items()}
     parts |= {
@@ -192,9 +204,12 @@ def _headline(specification: str) -> str | None:
 
 
 def _section(
-    section: outline.PaperSection, parts: Mapping[str, dict[str, Any]], rows: Sequence[dict[str, Any]],
-    figures: Mapping[str, str], choices: dict[str, Any] | None,
-) -> dict[str, Any]:  # fmt: skip
+    section: outline.PaperSection,
+    parts: Mapping[str, dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
+    figures: Mapping[str, str],
+    choices: dict[str, Any] | None,
+) -> dict[str, Any]:
     shown = [parts[name] for name in section.parts if name in parts]
     own = [row for row in rows if row["section"] == section.number]
     picture = next((name for name in section.parts if name in figures), None)
@@ -242,8 +257,10 @@ def _linked(sentence: str) -> Markup:
 def _figure(name: str, svg: str, figures_at: str, target: str, active: bool) -> dict[str, Any]:
     said = caption(name, target, active)
     label = f"{title(name)}. {said}"
-    links = [(text, f"{figures_at}/{name}{suffix}") for text, suffix in
-             (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))]  # fmt: skip
+    links = [
+        (text, f"{figures_at}/{name}{suffix}")
+        for text, suffix in (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))
+    ]
     if behind := keys_behind(name):
         links.append(("keys in the gallery", behind))
     return {"title": title(name), "caption": said, "svg": Markup(inline(svg, name, label)), "links": links}

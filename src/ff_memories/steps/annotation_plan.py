@@ -11,7 +11,11 @@ from ff_memories.patterns import annotation_plan
 def run(config: Settings, triggers: Input, corpus: Input, dictionary: Input, plan: Output) -> None:
     options = config.patterns
     shown = annotation_plan.items(
-        tables.read(triggers), store.read(corpus), read_types(dictionary), options.keys_per_layer, options.top,
+        tables.read(triggers),
+        store.read(corpus),
+        read_types(dictionary),
+        options.keys_per_layer,
+        options.top,
         config.seed,
-    )  # fmt: skip
+    )
     tables.write(annotation_plan.table(shown), plan, neurons=tables.neurons_of(triggers))

@@ -31,9 +31,7 @@ def run(
             label_studio/tasks.json
     """
     text, types, options = store.read(corpus), read_types(dictionary), config.patterns
-    items = annotation_plan.items(
-        tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed
-    )  # fmt: skip
+    items = annotation_plan.items(tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed)
     if [i.item for i in items] != tables.read(plan).sort("order")["item"].to_list():
         raise UserError(f"{plan}: does not belong to these triggers", "run snakemake again")
     drawn = distance.compositions(tables.read(refinement), config.seed)
@@ -55,6 +53,4 @@ def run(
 
 def _distance_sheet(run: str, cases: list[distance.Compared]) -> str:
     header = [*csv_files.DISTANCE, "prefix", "before the layer", "the layer", "together"]
-    return csv_text(
-        header, ([run, "", c.item, "", " ".join(c.prefix), c.residual, c.ffn, c.output] for c in cases)
-    )  # fmt: skip
+    return csv_text(header, ([run, "", c.item, "", " ".join(c.prefix), c.residual, c.ffn, c.output] for c in cases))

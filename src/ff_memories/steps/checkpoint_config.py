@@ -24,9 +24,7 @@ def run(base: Input, differs: Input, checkpoints: Input, updates: Wildcard, out:
     data = merged(config.read_yaml(base), config.read_yaml(differs), str(differs))
     folder = checkpoints / updates
     data["run"] = f"{data['run']}-{updates}"
-    data["model"] = {
-        "folder": folder.as_posix(), "files": model_folder.digests(folder, model_folder.files_of(folder))
-    }  # fmt: skip
+    data["model"] = {"folder": folder.as_posix(), "files": model_folder.digests(folder, model_folder.files_of(folder))}
     _ = config.parse(data, str(differs))
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     write_whole(out, f"# {base} at the checkpoint {updates}, with the keys of {differs}\n{text}")

@@ -50,9 +50,12 @@ def run(
     asked = tables.read(plan)
     sampled = tables.read(examples)
     cases = distance.compared(
-        distance.compositions(tables.read(refinement), config.seed), sampled, store.read(corpus),
-        read_types(dictionary), config.seed,
-    )  # fmt: skip
+        distance.compositions(tables.read(refinement), config.seed),
+        sampled,
+        store.read(corpus),
+        read_types(dictionary),
+        config.seed,
+    )
     example_of = {case.item: case.example for case in cases}
     possible = {annotation_plan.identity("composition", None, example) for example in sampled["example"]}
     shown = Shown(dict(asked.select("item", "prefixes").iter_rows()), _identities(triggers) if given else set())
@@ -64,15 +67,18 @@ def run(
     found, labelled = scoring.annotations(records, asked), scoring.item_labels(records, asked)
     people = pl.DataFrame(
         [(j.annotator, example_of[j.item], j.label) for j in judged],
-        schema=tables.TABLES["distance_labels"].columns, orient="row",
-    )  # fmt: skip
+        schema=tables.TABLES["distance_labels"].columns,
+        orient="row",
+    )
     rows = scoring.distance_scores(pl.concat([machine["distance_labels"], people]), config.seed)
     if labelled.height:
         rows += scoring.scores(found, labelled, machine["annotations"], machine["pattern_labels"], config.seed)
     new = {
-        annotations: found, labels: scoring.pattern_labels(labelled), distances: people,
+        annotations: found,
+        labels: scoring.pattern_labels(labelled),
+        distances: people,
         scores: pl.DataFrame(rows, schema=tables.TABLES["annotation_scores"].columns, orient="row"),
-    }  # fmt: skip
+    }
     for path, frame in new.items():
         table = pl.concat([machine[tables.name_of(path)], frame])
         tables.write(table, path, neurons=tables.neurons_of(triggers) if "key" in table.columns else None)

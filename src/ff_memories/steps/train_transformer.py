@@ -12,9 +12,15 @@ from ff_memories.inputs import training_transformers as training
 
 
 def run(
-    recipe: Input, train: Input, validation: Input, work: Param, threads: Threads, folder: Output, curve: Output,
+    recipe: Input,
+    train: Input,
+    validation: Input,
+    work: Param,
+    threads: Threads,
+    folder: Output,
+    curve: Output,
     checkpoints: Output,
-) -> None:  # fmt: skip
+) -> None:
     """Train, and copy the checkpoints.
 
     Args:

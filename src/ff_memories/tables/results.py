@@ -14,9 +14,16 @@ SHOWS = {
 TRAINING = ("higher", "lower", "same", "undecided")  # a number against those of untrained models
 LIMITS = ("paper", "figure", "ours")  # where a claim's limit comes from
 VERDICTS = (
-    "reproduced", "not_reproduced", "holds", "too_small", "fails", "undecided", "measured", "not_applicable",
+    "reproduced",
+    "not_reproduced",
+    "holds",
+    "too_small",
+    "fails",
+    "undecided",
+    "measured",
+    "not_applicable",
     "not_attempted",
-)  # fmt: skip
+)
 VERDICT = pl.Enum(VERDICTS)
 BASELINES = ("untrained", "same_sample", "random_pairs", "unigram", "random_types", "every_case")
 

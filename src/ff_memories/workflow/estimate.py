@@ -93,10 +93,19 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     random = lambda *size: (torch.randn(*size, generator=made) * 0.02).to(device)
     d, k = shape.model, shape.keys
     names = {
-        "attention_norm.weight": (d,), "attention_norm.bias": (d,), "qkv.weight": (3 * d, d), "qkv.bias": (3 * d,),
-        "attention_out.weight": (d, d), "attention_out.bias": (d,), "norm.weight": (d,), "norm.bias": (d,),
-        "keys": (k, d), "key_bias": (k,), "values": (k, d), "value_bias": (d,),
-    }  # fmt: skip
+        "attention_norm.weight": (d,),
+        "attention_norm.bias": (d,),
+        "qkv.weight": (3 * d, d),
+        "qkv.bias": (3 * d,),
+        "attention_out.weight": (d, d),
+        "attention_out.bias": (d,),
+        "norm.weight": (d,),
+        "norm.bias": (d,),
+        "keys": (k, d),
+        "key_bias": (k,),
+        "values": (k, d),
+        "value_bias": (d,),
+    }
     factor = torch.bfloat16 if precision == "bfloat16" else torch.float32
     held = lambda size: random(*size).to(factor if len(size) == 2 else torch.float32)
     layer = Layer({f"layers.0.{name}": held(size) for name, size in names.items()}, 0, shape.heads)
@@ -142,9 +151,14 @@ def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> flo
 
 
 def steps(
-    config: Config, shape: Shape, tokens: dict[str, int], speed: Speed, archives: int = 0, golden: bool = False,
+    config: Config,
+    shape: Shape,
+    tokens: dict[str, int],
+    speed: Speed,
+    archives: int = 0,
+    golden: bool = False,
     sentence: int = SENTENCE,
-) -> list[Planned]:  # fmt: skip
+) -> list[Planned]:
     """Return the plan of a run.
 
     Args:
@@ -196,8 +210,15 @@ def steps(
     baseline = min(train, sizes.sentences * sentence) * forward * 1.1 + again * forward
     baseline += tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes.examples))
     out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
-    out.append(Planned("model", 1, speed.start + 4 * shape.parameters / 0.2e9, PROCESS + 12 * shape.parameters,
-                    4 * shape.parameters))  # fmt: skip
+    out.append(
+        Planned(
+            "model",
+            1,
+            speed.start + 4 * shape.parameters / 0.2e9,
+            PROCESS + 12 * shape.parameters,
+            4 * shape.parameters,
+        )
+    )
     if golden:
         # tokens to run: a few windows of 512 with 2,560 of context, or on a GPU the whole test text (`golden`)
         windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
@@ -208,19 +229,41 @@ def steps(
         )
     out += [
         Planned("corpus", 1, speed.start + (train + validation) * speed.word, PROCESS + 4 * corpus_bytes, corpus_bytes),
-        Planned("trigger_shard", shards, speed.start + train * forward * 1.1 / shards,
-             running + corpus_bytes + 3 * lists, lists * shards, running + 3 * lists),
+        Planned(
+            "trigger_shard",
+            shards,
+            speed.start + train * forward * 1.1 / shards,
+            running + corpus_bytes + 3 * lists,
+            lists * shards,
+            running + 3 * lists,
+        ),
         Planned("triggers", 1, speed.start + shards * lists / 0.1e9, PROCESS + 6 * lists + corpus_bytes, lists),
         Planned("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
         Planned("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
         Planned("composition", 1, speed.start + section5, running + corpus_bytes, 0.02 * lists, running),
-        Planned("baseline_model", sizes.models + 1, speed.start + values_seconds + others + baseline,
-             running + shape.loaded_bytes + corpus_bytes + 3 * lists, 0.01 * lists, running + 3 * lists),
-        Planned("gallery_tables", 1, speed.start + gallery, running + corpus_bytes + 4 * coefficient_sample.HELD
-             + 4 * sampled * shown // shape.layers + 40 * shown * seen * sentence, 800 * shown, running),
+        Planned(
+            "baseline_model",
+            sizes.models + 1,
+            speed.start + values_seconds + others + baseline,
+            running + shape.loaded_bytes + corpus_bytes + 3 * lists,
+            0.01 * lists,
+            running + 3 * lists,
+        ),
+        Planned(
+            "gallery_tables",
+            1,
+            speed.start + gallery,
+            running
+            + corpus_bytes
+            + 4 * coefficient_sample.HELD
+            + 4 * sampled * shown // shape.layers
+            + 40 * shown * seen * sentence,
+            800 * shown,
+            running,
+        ),
         Planned("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
         Planned("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
-    ]  # fmt: skip
+    ]
     return out
 
 

@@ -218,8 +218,11 @@ def _others(found: Comparison, a: Side, b: Side) -> list[str]:
             if sides.DRAWN.match(path) and moved:
                 drawn.append(path)
             elif not (sides.NUMBERS.match(path) and _alike(a.files.get(path), b.files.get(path))):
-                found.others.append(f"{path}: differs, but the tables that it follows from are the same"
-                                    if sides.DRAWN.match(path) else f"{path}: differs")  # fmt: skip
+                found.others.append(
+                    f"{path}: differs, but the tables that it follows from are the same"
+                    if sides.DRAWN.match(path)
+                    else f"{path}: differs"
+                )
     return drawn
 
 
@@ -317,8 +320,18 @@ def _first(lines: list[str]) -> Iterator[str]:
 def data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain data."""
     names = (
-        "rows", "cells", "within", "exchanged", "gap", "largest", "settled", "excused", "tied", "follows", "different",
-    )  # fmt: skip
+        "rows",
+        "cells",
+        "within",
+        "exchanged",
+        "gap",
+        "largest",
+        "settled",
+        "excused",
+        "tied",
+        "follows",
+        "different",
+    )
     return {
         "answer": found.answer,
         "precisions": found.precisions,

@@ -24,9 +24,12 @@ MakeAgain = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Aga
 
 
 def check(
-    outcomes: dict[str, Outcome], both: dict[Letter, Side], settler: Settler,
-    again: MakeAgain = rebuild.again, drawn: Sequence[str] = (),
-) -> list[str]:  # fmt: skip
+    outcomes: dict[str, Outcome],
+    both: dict[Letter, Side],
+    settler: Settler,
+    again: MakeAgain = rebuild.again,
+    drawn: Sequence[str] = (),
+) -> list[str]:
     """Make the tables that differ again, from either run's tables; what cannot be made again is a difference.
 
     Args:

@@ -83,8 +83,9 @@ class Baseline:
         weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
         own = load_model(weights, description, Execution(device="cpu", threads=1), settings.precision)
         made = untrained.model_of(name, own, settings.seed, weights, description)
-        return cls(run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made,
-                   *lists(made, corpus, settings))  # fmt: skip
+        return cls(
+            run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made, *lists(made, corpus, settings)
+        )
 
     def basis(self, frames: Mapping[str, pl.DataFrame]) -> Basis:
         """Return the model's tables with the reference model that has its weights."""
@@ -92,9 +93,16 @@ class Baseline:
         drawn = None if draw is None else (self.own, self.settings.seed, draw)
         own = {name: frame for name, frame in frames.items() if name in ROWS}
         return Basis(
-            reference(self.run, self.types, self.at, drawn), self.corpus, self.settings,
-            own | {"triggers": self.listed}, None, self.types.never_trained(), None, True, self.unsure,
-        )  # fmt: skip
+            reference(self.run, self.types, self.at, drawn),
+            self.corpus,
+            self.settings,
+            own | {"triggers": self.listed},
+            None,
+            self.types.never_trained(),
+            None,
+            True,
+            self.unsure,
+        )
 
 
 def basis(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> Basis:
@@ -155,10 +163,16 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     """
     (text, numbers), options = untrained.sample(corpus, config.seed, config.baselines.sentences), config.triggers
     best = trigger_examples(
-        decoder, text, [(0, text.train)], top=options.top + BEYOND, positions=options.positions,
-        per_sentence=options.per_sentence, duplicates=options.duplicates, batch_tokens=BATCH,
+        decoder,
+        text,
+        [(0, text.train)],
+        top=options.top + BEYOND,
+        positions=options.positions,
+        per_sentence=options.per_sentence,
+        duplicates=options.duplicates,
+        batch_tokens=BATCH,
         keys=chosen.of_model(options.keys, decoder, config),
-    )  # fmt: skip
+    )
     found = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
     found = found.with_columns(pl.Series("sentence", numbers[found["sentence"].to_numpy()].astype(np.uint32)))
     listed = found.filter(pl.col("rank") <= options.top)
@@ -281,10 +295,12 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
     wrong = {}
     for name, again in labels_.made.items():
         recorded = frames[name]
-        wrong[name] = pl.concat([
-            recorded.join(again, on=recorded.columns, how="anti", nulls_equal=True),
-            again.join(recorded, on=recorded.columns, how="anti", nulls_equal=True),
-        ]).unique(subset=list(tables.TABLES[name].key), maintain_order=True)  # fmt: skip
+        wrong[name] = pl.concat(
+            [
+                recorded.join(again, on=recorded.columns, how="anti", nulls_equal=True),
+                again.join(recorded, on=recorded.columns, how="anti", nulls_equal=True),
+            ]
+        ).unique(subset=list(tables.TABLES[name].key), maintain_order=True)
     odd = sorted({pair for name in OF_KEYS for pair in wrong[name].select("layer", "key").iter_rows()})
     most = int(limits.excused * len(labels_.keys)) + FEW
     tied = {(layer, key) for layer, key in odd if len(odd) <= most and labels_.fits(layer, key, frames)}

@@ -60,13 +60,15 @@ def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
     if basis.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
         noise = _noise(basis, basis.oracle.layers(prefix)[row["layer"] - 1])
         own = basis.near.coefficient("coefficient", row["coefficient"], source["coefficient"], noise)
-    return together([
-        own,
-        basis.near.coefficient(
-            "mutated", row["mutated"], found, _noise(basis, seen), max(found, source["coefficient"])
-        ),
-        basis.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
-    ])  # fmt: skip
+    return together(
+        [
+            own,
+            basis.near.coefficient(
+                "mutated", row["mutated"], found, _noise(basis, seen), max(found, source["coefficient"])
+            ),
+            basis.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
+        ]
+    )
 
 
 def values(basis: Basis, row: TableRow) -> Result:
@@ -121,9 +123,14 @@ def suffixes(basis: Basis, row: TableRow, column: str) -> Iterator[tuple[str, st
 
 
 def _predicted(
-    basis: Basis, row: TableRow, types: str, every: torch.Tensor, first: int | None, targets: Sequence[int | None],
+    basis: Basis,
+    row: TableRow,
+    types: str,
+    every: torch.Tensor,
+    first: int | None,
+    targets: Sequence[int | None],
     suffix: str,
-) -> list[Result]:  # fmt: skip
+) -> list[Result]:
     """Compare a value's prediction among some ``types`` with the columns that have the given suffix.
 
     ``every``: log p of all types.
@@ -175,10 +182,12 @@ def promoted(basis: Basis, row: TableRow) -> Result:
 def demoted(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``demoted``: a token's logit and rank from below."""
     logits, token = _logits(basis, basis.oracle.value(row["layer"], row["key"])), row["token"]
-    return together([
-        basis.near.logit("logit", row["logit"], float(logits[token])),
-        basis.near.rank("token_rank", row["token_rank"], -logits, token),
-    ])  # fmt: skip
+    return together(
+        [
+            basis.near.logit("logit", row["logit"], float(logits[token])),
+            basis.near.rank("token_rank", row["token_rank"], -logits, token),
+        ]
+    )
 
 
 def _logits(basis: Basis, value: torch.Tensor) -> torch.Tensor:
@@ -237,19 +246,23 @@ def similar(basis: Basis, row: TableRow) -> Result:
     size[own] = -torch.inf
     mine, limit = abs(cosine) if signed else cosine, basis.near.limits.coefficient
     count = lambda bar: int((size > bar).sum())
-    return together([
-        basis.near.coefficient("cosine", row["cosine"], cosine, scale=1.0),
-        within("place", row["place"], 1 + count(mine), 1 + count(mine + limit), count(mine - limit)),
-    ])  # fmt: skip
+    return together(
+        [
+            basis.near.coefficient("cosine", row["cosine"], cosine, scale=1.0),
+            within("place", row["place"], 1 + count(mine), 1 + count(mine + limit), count(mine - limit)),
+        ]
+    )
 
 
 def examples(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
     last = basis.oracle.layers(basis.prefix(row))[-1]
-    return together([
-        equal("next_token", row["next_token"], basis.following(row)),
-        basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
-    ])  # fmt: skip
+    return together(
+        [
+            equal("next_token", row["next_token"], basis.following(row)),
+            basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
+        ]
+    )
 
 
 def composition(basis: Basis, row: TableRow) -> Result:
@@ -269,13 +282,15 @@ def composition(basis: Basis, row: TableRow) -> Result:
         found, near = _agreeing(basis, types, row["layer"], keys, may & ~unsure, says)
         column = "agreeing_memories" + suffix
         agreeing.append(within(column, row[column], found, found - near, found + near))
-    return together([
-        within("active", row["active"], active, active - close, active + close),
-        *([_effective(basis, row, energies)] if "effective" in row else []),
-        basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(seen.ffn[-1])),
-        basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(seen.output[-1])),
-        *agreeing,
-    ])  # fmt: skip
+    return together(
+        [
+            within("active", row["active"], active, active - close, active + close),
+            *([_effective(basis, row, energies)] if "effective" in row else []),
+            basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(seen.ffn[-1])),
+            basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(seen.output[-1])),
+            *agreeing,
+        ]
+    )
 
 
 def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -323,14 +338,16 @@ def refinement(basis: Basis, row: TableRow) -> Result:
     probability = float(residual[row["model_top"]].exp())
     same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
     kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
-    return together([
-        basis.near.top("residual_top", row["residual_top"], residual),
-        basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(here.ffn[-1])),
-        basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(here.output[-1])),
-        basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
-        basis.near.probability("residual_probability", row["residual_probability"], probability),
-        equal("kind", row["kind"], kind),
-    ])  # fmt: skip
+    return together(
+        [
+            basis.near.top("residual_top", row["residual_top"], residual),
+            basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(here.ffn[-1])),
+            basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(here.output[-1])),
+            basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
+            basis.near.probability("residual_probability", row["residual_probability"], probability),
+            equal("kind", row["kind"], kind),
+        ]
+    )
 
 
 def _at(basis: Basis, row: TableRow) -> list[Activations]:

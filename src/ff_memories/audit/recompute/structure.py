@@ -32,12 +32,23 @@ COUNTS = ("triggers", "mutations", "composition")  # steps that run the model an
 def faults(basis: Basis) -> list[str]:
     """Return what contradicts other tables, the text or the config, each as ``table: what``."""
     checks: list[tuple[str, Callable[[Basis], Iterator[str]]]] = [
-        ("mutations", _mutations), ("examples", _examples), ("values", _values), ("composition", _observed),
+        ("mutations", _mutations),
+        ("examples", _examples),
+        ("values", _values),
+        ("composition", _observed),
         ("refinement", _refinement),
-    ]  # fmt: skip
+    ]
     if not basis.found_here:
-        checks = [("triggers", _triggers), ("firing", _firing), *checks, ("shading", _along), ("promoted", _promoted),
-                  ("similar", _similar), ("samples", _samples), ("histogram", _histogram)]  # fmt: skip
+        checks = [
+            ("triggers", _triggers),
+            ("firing", _firing),
+            *checks,
+            ("shading", _along),
+            ("promoted", _promoted),
+            ("similar", _similar),
+            ("samples", _samples),
+            ("histogram", _histogram),
+        ]
     return [said for name, check in checks if name in basis.tables for said in check(basis)]
 
 
@@ -152,10 +163,17 @@ def _drawn(basis: Basis, looked_at: int | None = None) -> mutations.Sample:
     layers, keys = basis.oracle.keys
     options = basis.config.mutations
     return mutations.sample(
-        basis.tables["triggers"], layers, keys, keys_per_layer=options.keys_per_layer, top=options.top,
-        random=options.random, single_token=options.single_token, seed=basis.config.seed, looked_at=looked_at,
+        basis.tables["triggers"],
+        layers,
+        keys,
+        keys_per_layer=options.keys_per_layer,
+        top=options.top,
+        random=options.random,
+        single_token=options.single_token,
+        seed=basis.config.seed,
+        looked_at=looked_at,
         words=Words.of(basis.corpus) if options.unit == "word" else None,
-    )  # fmt: skip
+    )
 
 
 def _mutations(basis: Basis) -> Iterator[str]:
@@ -180,9 +198,13 @@ def _examples(basis: Basis) -> Iterator[str]:
     again = basis.given
     if again is None:
         again = composition.sample_examples(
-            corpus.lengths[corpus.train :], corpus.train, examples=options.examples, sample=options.sample,
-            positions=options.positions, seed=basis.config.seed,
-        )  # fmt: skip
+            corpus.lengths[corpus.train :],
+            corpus.train,
+            examples=options.examples,
+            sample=options.sample,
+            positions=options.positions,
+            seed=basis.config.seed,
+        )
     if not _same_rows(found, again, ["example", "sentence", "position"]):
         whose = "that the seed draws" if basis.given is None else "of composition.sample_file"
         yield f"examples: not the prefixes {whose}"
@@ -232,8 +254,10 @@ def _refinement(basis: Basis) -> Iterator[str]:
         yield "refinement: a kind does not follow from its tokens"
     beside = found.join(tables["composition"], on=["example", "layer"], suffix="_its")
     beside = beside.join(tables["examples"].select("example", its_model="model_top"), on="example")
-    if not (beside["output_top"].equals(beside["output_top_its"].rename("output_top"))
-            and beside["ffn_top"].equals(beside["ffn_top_its"].rename("ffn_top"))):  # fmt: skip
+    if not (
+        beside["output_top"].equals(beside["output_top_its"].rename("output_top"))
+        and beside["ffn_top"].equals(beside["ffn_top_its"].rename("ffn_top"))
+    ):
         yield "refinement: its predictions are not those of the table composition"
     if not beside["model_top"].equals(beside["its_model"].rename("model_top")):
         yield "refinement: model_top is not that of the table examples"
@@ -275,9 +299,10 @@ def _similar(basis: Basis) -> Iterator[str]:
     shown = in_gallery(basis).select("layer", pl.col("key").cast(pl.Int64) % neurons).unique().sort(KEY)
     most = min(basis.config.gallery.similar, layers * neurons - 1)
     counts = found.group_by(pl.col("layer"), pl.col("key").cast(pl.Int64), pl.col("of").cast(pl.String)).agg(
-        pl.col("place").sort().eq(1 + pl.int_range(pl.len())).all().alias("places"), pl.len().alias("n"),
+        pl.col("place").sort().eq(1 + pl.int_range(pl.len())).all().alias("places"),
+        pl.len().alias("n"),
         pl.struct("other_layer", "other_key").n_unique().alias("others"),
-    )  # fmt: skip
+    )
     itself = (pl.col("layer") == pl.col("other_layer")) & (pl.col("key") == pl.col("other_key"))
     every = shown.join(pl.DataFrame({"of": ["key", "value"]}), how="cross")
     counts = every.join(counts, on=[*KEY, "of"], how="full", coalesce=True)

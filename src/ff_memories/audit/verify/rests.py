@@ -67,9 +67,11 @@ def verdicts(run: Run, at: At, how: Mapping[str, str]) -> dict[str, Rests]:
         names = [*own, *(BASELINE + name for name in own if baseline is not None)]
         found[claim] = Rests(
             verdict,
-            {name: f"{how[name]}; {PEOPLE}" if people and name in how and name in JUDGED_BY_PEOPLE else how.get(name)
-             for name in names},
-        )  # fmt: skip
+            {
+                name: f"{how[name]}; {PEOPLE}" if people and name in how and name in JUDGED_BY_PEOPLE else how.get(name)
+                for name in names
+            },
+        )
     return found
 
 

@@ -207,9 +207,12 @@ def _audit(check: Check) -> CheckedPart:
         return CheckedPart("audit", "could not run", faults=[str(error).partition("\n")[0]])
     notes: list[str] = []
     data: dict[str, Any] = {
-        "seed": aim.seed, "seed_was": "drawn" if aim.drawn else "given", "confidence": aim.confidence,
-        "share": aim.share, "tables": {},
-    }  # fmt: skip
+        "seed": aim.seed,
+        "seed_was": "drawn" if aim.drawn else "given",
+        "confidence": aim.confidence,
+        "share": aim.share,
+        "tables": {},
+    }
     for finding in findings:
         said = finding.statement(aim)
         near = f" ({counted(finding.near_ties, 'near-tie', 'near-ties')})" if finding.near_ties else ""

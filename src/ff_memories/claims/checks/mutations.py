@@ -50,8 +50,10 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     judged, text = in_layers(
         {layer: bool(weaker_in(np.array(m))) for layer, m in margins.items()},
         {layer: weaker_in(drawn) for layer, drawn in again.items()},
-        evidence.layers, limit, is_clear(draws, below=True),
-    )  # fmt: skip
+        evidence.layers,
+        limit,
+        is_clear(draws, below=True),
+    )
     reason = f"{text}; median {measured(float(np.median(differences)), 'points')}"
     reason += f", trimmed mean {measured(float(trim_mean(differences, TRIMMED)), 'points')}"
     reason += f"; keys with coefficients near zero: {len(small)}" if len(small) else ""

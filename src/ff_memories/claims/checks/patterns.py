@@ -60,9 +60,7 @@ def coverage(evidence: Evidence, *, limit: Limit) -> Measurement:
         raise Missing("nothing has been annotated")
     extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
     judged = itself(*share, limit)
-    return Measurement(
-        *share, n=labels.height, units=_keys(labels), judged=judged, reason=extremes, proxy=by_proxy
-    )  # fmt: skip
+    return Measurement(*share, n=labels.height, units=_keys(labels), judged=judged, reason=extremes, proxy=by_proxy)
 
 
 def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
@@ -73,8 +71,12 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     labels, shares, by_proxy = _labelled(evidence)
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
     parts = (("lower", bottom), ("upper", top))
-    means = {(kind, part): mean for kind in ("shallow", "semantic", "both") for part, layers in parts
-             if (mean := average(shares[kind], layers)) is not None}  # fmt: skip
+    means = {
+        (kind, part): mean
+        for kind in ("shallow", "semantic", "both")
+        for part, layers in parts
+        if (mean := average(shares[kind], layers)) is not None
+    }
     if len(means) < 6:
         raise Missing("needs annotations in lower and upper layers")
     rise = means["semantic", "upper"] - means["semantic", "lower"]

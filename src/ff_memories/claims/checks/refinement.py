@@ -44,9 +44,10 @@ def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit
     before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
     hits = evidence.table("refinement").select("example", "layer", hit=pl.col("residual_top") == pl.col("model_top"))
     again = joint_shares(hits, evidence.seed)
-    early_, late_ = ((again[:, by_[1]] - again[:, by_[0]]) / (last - first)
-                     for by_, (first, last) in (([sorted(by).index(layer) for layer in span], span)
-                                                for span in spans))  # fmt: skip
+    early_, late_ = (
+        (again[:, by_[1]] - again[:, by_[0]]) / (last - first)
+        for by_, (first, last) in (([sorted(by).index(layer) for layer in span], span) for span in spans)
+    )
     row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
     final = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
     return Measurement(

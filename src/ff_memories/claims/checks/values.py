@@ -50,9 +50,7 @@ def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> M
     if peak is None:
         return Measurement(reason=UNKNOWN)
     found = peak["mean"], peak["low"], peak["high"]
-    return Measurement(
-        *found, peak["n"], judged=itself(*found, limit), reason=f"in layer {peak['layer']}"
-    )  # fmt: skip
+    return Measurement(*found, peak["n"], judged=itself(*found, limit), reason=f"in layer {peak['layer']}")
 
 
 def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:

@@ -80,11 +80,13 @@ def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
     rank[order] = np.arange(len(counts))
     values, refinement = run["values"], run["refinement"]
     wanted = values["next_token"].fill_null(0).to_numpy()
-    predicted = pl.DataFrame({
-        "top_token": np.full(len(values), order[0], dtype=np.uint32),
-        "top_probability": np.full(len(values), counts[order[0]] / counts.sum(), dtype=np.float32),
-        "next_token_rank": rank[wanted].astype(np.uint32),
-    })  # fmt: skip
+    predicted = pl.DataFrame(
+        {
+            "top_token": np.full(len(values), order[0], dtype=np.uint32),
+            "top_probability": np.full(len(values), counts[order[0]] / counts.sum(), dtype=np.float32),
+            "next_token_rank": rank[wanted].astype(np.uint32),
+        }
+    )
     return {
         "values": with_tops(values, targets, predicted),
         "refinement": _with_residuals(refinement, np.full(len(refinement), order[0])),
@@ -94,11 +96,13 @@ def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
 def random_types(run: Tables, targets: pl.DataFrame, vocab: int, rng: np.random.Generator) -> Tables:
     """Return a run in which every value predicts a uniformly random type."""
     n = len(run["values"])
-    predicted = pl.DataFrame({
-        "top_token": rng.integers(0, vocab, n).astype(np.uint32),
-        "top_probability": np.full(n, 1 / vocab, dtype=np.float32),
-        "next_token_rank": rng.integers(0, vocab, n).astype(np.uint32),
-    })  # fmt: skip
+    predicted = pl.DataFrame(
+        {
+            "top_token": rng.integers(0, vocab, n).astype(np.uint32),
+            "top_probability": np.full(n, 1 / vocab, dtype=np.float32),
+            "next_token_rank": rng.integers(0, vocab, n).astype(np.uint32),
+        }
+    )
     return {"values": with_tops(run["values"], targets, predicted)}
 
 
@@ -148,12 +152,19 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
         if name == SAME_SAMPLE and runs:
             low, high = runs[0].low, runs[0].high
         errors = [one.error for one in runs if one.error is not None]
-        rows.append({
-            "claim": claim_id, "baseline": name, "measured": fmean(values) if values else None, "low": low,
-            "high": high, "runs": len(values),
-            "holding": sum(one.judged is not None and one.judged.shows == "yes" for one in runs),
-            "deviation": stdev(values) if len(values) > 1 else None, "error": fmean(errors) if errors else None,
-        })  # fmt: skip
+        rows.append(
+            {
+                "claim": claim_id,
+                "baseline": name,
+                "measured": fmean(values) if values else None,
+                "low": low,
+                "high": high,
+                "runs": len(values),
+                "holding": sum(one.judged is not None and one.judged.shows == "yes" for one in runs),
+                "deviation": stdev(values) if len(values) > 1 else None,
+                "error": fmean(errors) if errors else None,
+            }
+        )
     return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
 
 

@@ -15,12 +15,14 @@ LEVEL = 0.05
 MATTERS = {"share": 0.05, "points": 0.05, "change": 0.05, "correlation": 0.2, "number": 0.5, "layer": 1.0}
 OF_FACTOR = 0.25
 BOUNDS = {
-    "share": (0.0, 1.0), "factor": (0.0, math.inf), "correlation": (-1.0, 1.0), "number": (0.0, math.inf),
-    "change": (-1.0, math.inf), "layer": (1.0, math.inf),
-}  # fmt: skip
-COLUMNS = (
-    "sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "training", "p_training",
-)  # fmt: skip
+    "share": (0.0, 1.0),
+    "factor": (0.0, math.inf),
+    "correlation": (-1.0, 1.0),
+    "number": (0.0, math.inf),
+    "change": (-1.0, math.inf),
+    "layer": (1.0, math.inf),
+}
+COLUMNS = ("sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "training", "p_training")
 
 
 def compared(claim: Claim, sample: Mapping[str, Any] | None, untrained: Mapping[str, Any] | None) -> dict[str, Any]:

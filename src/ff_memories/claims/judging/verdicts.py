@@ -94,15 +94,26 @@ def verdicts(
                 reason = _joined(reason or "", _beside(claim, found, *beside))
         except Missing as missing:
             found, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
-        rows.append({
-            "claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
-            "measured": found.value, "low": found.low, "high": found.high, "n": found.n,
-            "scope": scope, "verdict": verdict, "shows": shows,
-            **_judged(claim, found.judged if shows else None),
-            **training.compared(claim, held.get((claim.id, "same_sample")), held.get((claim.id, "untrained"))),
-            "resampled": claim.resampled if found.low is not None else None, "p": _p(claim, found, verdict),
-            "reason": reason,
-        })  # fmt: skip
+        rows.append(
+            {
+                "claim": claim.id,
+                "statement": claim.statement,
+                "source": claim.source,
+                "paper_value": claim.paper,
+                "measured": found.value,
+                "low": found.low,
+                "high": found.high,
+                "n": found.n,
+                "scope": scope,
+                "verdict": verdict,
+                "shows": shows,
+                **_judged(claim, found.judged if shows else None),
+                **training.compared(claim, held.get((claim.id, "same_sample")), held.get((claim.id, "untrained"))),
+                "resampled": claim.resampled if found.low is not None else None,
+                "p": _p(claim, found, verdict),
+                "reason": reason,
+            }
+        )
     training.decide(rows)
     tested = [row for row in rows if row["p"] is not None]
     corrected = dict(zip((row["claim"] for row in tested), holm([row["p"] for row in tested]), strict=True))
@@ -115,9 +126,12 @@ def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:
     if judged is None:
         return dict.fromkeys(("judged", "judged_low", "judged_high", "limit", "limit_source"))
     return {
-        "judged": judged.value, "judged_low": judged.low, "judged_high": judged.high,
-        "limit": judged.limit.nearest(judged.value), "limit_source": claim.limit_source,
-    }  # fmt: skip
+        "judged": judged.value,
+        "judged_low": judged.low,
+        "judged_high": judged.high,
+        "limit": judged.limit.nearest(judged.value),
+        "limit_source": claim.limit_source,
+    }
 
 
 def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:

@@ -10,8 +10,12 @@ from ff_memories.tables import VERDICTS
 
 PLURALS = {"holds": "hold", "fails": "fail"}
 WORDS = {"fails": "does not hold", "too_small": "smaller than stated", "measured": "measured, not judged"}
-TRAINING = {"higher": "training raises it", "lower": "training lowers it", "same": "the same untrained",
-            "undecided": "undecided"}  # fmt: skip
+TRAINING = {
+    "higher": "training raises it",
+    "lower": "training lowers it",
+    "same": "the same untrained",
+    "undecided": "undecided",
+}
 LIMITS = {"paper": "the paper's words", "figure": "read off the paper's figure", "ours": "our reading"}
 BULLET = "- "
 

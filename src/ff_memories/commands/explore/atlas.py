@@ -11,21 +11,28 @@ from pathlib import Path
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN",
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
         help="finished runs, such as results/demo; another atlas's folder stands for the runs in its summary.json",
-    )  # fmt: skip
+    )
     parser.add_argument("--out", type=Path, default=Path("atlas"), help="folder to write; default: atlas")
     parser.add_argument(
         "--label", action="append", default=[], metavar="RUN=TEXT", help="a run's label; default: its name"
     )
     parser.add_argument(
-        "--config", action="append", default=[], metavar="RUN=FILE",
+        "--config",
+        action="append",
+        default=[],
+        metavar="RUN=FILE",
         help="a run's config file, if it is neither recorded nor in the project's folder",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--over", metavar="NAME",
+        "--over",
+        metavar="NAME",
         help="colour the lines by a number, such as updates: each run's label, or the number that its name ends with",
-    )  # fmt: skip
+    )
     parser.add_argument("--any-text", action="store_true", help="also compare runs on unrelated texts")
 
 

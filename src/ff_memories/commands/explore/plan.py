@@ -94,9 +94,15 @@ def _refuse_wide(shape: estimate.Shape) -> None:
 
 
 def _show(
-    run_: Run, device: str, shape: estimate.Shape, tokens: dict[str, int], speed: estimate.Speed,
-    plan: list[estimate.Planned], measured: dict[str, Cost], devices: list[int],
-) -> None:  # fmt: skip
+    run_: Run,
+    device: str,
+    shape: estimate.Shape,
+    tokens: dict[str, int],
+    speed: estimate.Speed,
+    plan: list[estimate.Planned],
+    measured: dict[str, Cost],
+    devices: list[int],
+) -> None:
     said = looked_at(run_.config.triggers.keys, shape.keys // shape.signs, run_.config.seed)
     some = f"of which the run looks at {said}, " if said else ""
     print(
@@ -119,12 +125,18 @@ def _show(
 
 
 def _plain(
-    device: str, tokens: dict[str, int], speed: estimate.Speed, plan: list[estimate.Planned], measured: dict[str, Cost],
+    device: str,
+    tokens: dict[str, int],
+    speed: estimate.Speed,
+    plan: list[estimate.Planned],
+    measured: dict[str, Cost],
     devices: list[int],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return the plan for JSON: memory and disk in bytes, and seconds summed over a step's jobs."""
-    found = {rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": (c.peak_mib or 0) * 2**20 or None}
-             for rule, c in measured.items()}  # fmt: skip
+    found = {
+        rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": (c.peak_mib or 0) * 2**20 or None}
+        for rule, c in measured.items()
+    }
     steps = [asdict(step) | {"seconds": step.jobs * step.seconds, "measured": found.get(step.rule)} for step in plan]
     together = {str(n): estimate.elapsed(plan, n) for n in devices}
     return {"device": device, "tokens": tokens, "speed": asdict(speed), "steps": steps, "elapsed": together}
@@ -148,8 +160,16 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
     else:
         found, _ = checkpoint.read(run_.checkpoint)
     signs = getattr(found, "signs", 1)  # both signs of a coefficient have triggers, a value and a page
-    return estimate.Shape(found.layers, found.model, signs * found.keys, found.heads, found.vocab,
-                          found.output_cutoffs[0], found.parameters, signs)  # fmt: skip
+    return estimate.Shape(
+        found.layers,
+        found.model,
+        signs * found.keys,
+        found.heads,
+        found.vocab,
+        found.output_cutoffs[0],
+        found.parameters,
+        signs,
+    )
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:

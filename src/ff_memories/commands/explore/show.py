@@ -75,9 +75,13 @@ def rows(
         return table.filter((table["layer"] == args.layer) & table["key"].is_in(keys))
     options = {name: value for name, value in run_.resolved["triggers"].items() if name not in ("signs", "keys")}
     best = triggers.trigger_examples(
-        model.decoder, corpus, batching.blocks(corpus.lengths[: corpus.train]), **options,
-        batch_tokens=run_.config.execution.batch_tokens, keys=[(args.layer, key) for key in keys],
-    )  # fmt: skip
+        model.decoder,
+        corpus,
+        batching.blocks(corpus.lengths[: corpus.train]),
+        **options,
+        batch_tokens=run_.config.execution.batch_tokens,
+        keys=[(args.layer, key) for key in keys],
+    )
     return trigger_table.table(best, corpus).sort("layer", "key", "rank")
 
 

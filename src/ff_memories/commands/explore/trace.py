@@ -62,10 +62,17 @@ def run(args: argparse.Namespace) -> None:
         text = " ".join(moses.tokenizer()(text))
     values, name = chosen["values"], run_.config.run
     found = api.trace(
-        api.load_model(weights, run_.dictionary), text, layers=args.layer, top=args.top, predictions=args.tokens,
-        projection=values["projection"], projection_seed=values["projection_seed"], types=values["types"],
-        residual=chosen["composition"]["residual"], results=run_.results,
-    )  # fmt: skip
+        api.load_model(weights, run_.dictionary),
+        text,
+        layers=args.layer,
+        top=args.top,
+        predictions=args.tokens,
+        projection=values["projection"],
+        projection_seed=values["projection_seed"],
+        types=values["types"],
+        residual=chosen["composition"]["residual"],
+        results=run_.results,
+    )
     found = {"format": found.pop("format"), "run": name, "scope": read_info(info)["scope"], **found}
     unknown = [p.get("written", p["token"]) for p in found["positions"][1:] if p["unknown"]]
     if unknown:

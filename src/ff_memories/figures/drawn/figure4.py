@@ -7,9 +7,9 @@ from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
 from ff_memories.figures.parts import beside, controls
-from ff_memories.figures.parts.marks import INTERVAL, counted, share_axis
+from ff_memories.figures.parts.marks import share_axis
 from ff_memories.figures.parts.phrases import percent
-from ff_memories.figures.parts.rates import rate_bars
+from ff_memories.figures.parts.rates import chance_notes, rate_bars
 from ff_memories.figures.registry import Figure
 
 FIGURE = Figure(
@@ -40,12 +40,7 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 4: bars with intervals."""
-    notes = [
-        counted(frame, context, "values"),
-        f"lines: {INTERVAL}",
-        controls.untrained(frame),
-        "dotted: chance (random pairs of value and trigger)",
-    ]
+    notes = chance_notes(frame, context, "values", "value and trigger")
     y = share_axis("mean", "agreement rate", [0, 1] if frame.is_empty() else None)
     return rate_bars(frame, context, y, notes, headline)
 

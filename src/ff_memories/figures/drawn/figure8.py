@@ -32,9 +32,12 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
     rates = measures.zero_agreement(tables["composition"], settings.seed)
     rates = controls.with_untrained(rates, tables["control"], "zero_agreement")
     return beside.with_other(
-        rates, tables["composition"], "agreeing_memories", "mean",
+        rates,
+        tables["composition"],
+        "agreeing_memories",
+        "mean",
         lambda composition: measures.zero_agreement(composition, settings.seed),
-    )  # fmt: skip
+    )
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:

@@ -7,9 +7,9 @@ from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
 from ff_memories.figures.parts import controls
-from ff_memories.figures.parts.marks import INTERVAL, counted, share_axis
+from ff_memories.figures.parts.marks import share_axis
 from ff_memories.figures.parts.phrases import both_ends, first_and_last, percent
-from ff_memories.figures.parts.rates import rate_bars
+from ff_memories.figures.parts.rates import chance_notes, rate_bars
 from ff_memories.figures.registry import Figure
 
 FIGURE = Figure(
@@ -35,12 +35,7 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 9: bars with intervals."""
-    notes = [
-        counted(frame, context, "examples"),
-        f"lines: {INTERVAL}",
-        controls.untrained(frame),
-        "dotted: chance (random pairs of residual and output)",
-    ]
+    notes = chance_notes(frame, context, "examples", "residual and output")
     return rate_bars(frame, context, share_axis("mean", ["residual predicts", "the output"], [0, 1]), notes, headline)
 
 

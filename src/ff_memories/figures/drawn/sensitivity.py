@@ -34,9 +34,12 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     claims, choices = frame["claim"].unique(maintain_order=True), frame["choice"].unique(maintain_order=True)
     y = alt.Y("claim:N", title="claim", sort=None, scale=alt.Scale(domain=claims.to_list()))
     x = alt.X(
-        "choice:N", title=x_title(context, "choice"), sort=None, scale=alt.Scale(domain=choices.to_list()),
+        "choice:N",
+        title=x_title(context, "choice"),
+        sort=None,
+        scale=alt.Scale(domain=choices.to_list()),
         axis=alt.Axis(labelAngle=-60, labelLimit=0),
-    )  # fmt: skip
+    )
     colour = alt.Color(
         "change:Q",
         title="change of the measured value",

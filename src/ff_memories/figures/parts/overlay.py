@@ -60,9 +60,12 @@ def _overlay(
     if known.is_empty():
         return Overlay([], [])
     form = (
-        pl.when(pl.col("low") < pl.col("high")).then(pl.lit("band"))
-        .when(pl.col("from") < pl.col("to")).then(pl.lit("line")).otherwise(pl.lit("mark"))
-    )  # fmt: skip
+        pl.when(pl.col("low") < pl.col("high"))
+        .then(pl.lit("band"))
+        .when(pl.col("from") < pl.col("to"))
+        .then(pl.lit("line"))
+        .otherwise(pl.lit("mark"))
+    )
     known = known.with_columns(form.alias("form"))
     known = known.with_columns(
         pl.Series(
@@ -93,10 +96,11 @@ def _overlay(
     ]
     shapes = alt.Scale(domain=list(SHAPES), range=list(SHAPES.values()))
     marks = (
-        of("mark").mark_point(fill="white", strokeWidth=0.9, size=22, opacity=1)
+        of("mark")
+        .mark_point(fill="white", strokeWidth=0.9, size=22, opacity=1)
         .encode(x=x, y="low:Q", stroke=stroke, tooltip=tip)
         .encode(shape=alt.Shape("known:N", legend=None, scale=shapes))
-    )  # fmt: skip
+    )
     edges = [under, outline] if covered else [outline]
     above = [*rules, marks, _legend(context, known, covered)]
     return Overlay([], [*edges, *above]) if covered else Overlay([ground, *edges], above)

@@ -11,10 +11,17 @@ PAPER_LAYERS = 16
 VOCABULARY = 267_744  # token types of its model, to turn its ranks into shares
 STATED, READ_OFF = "stated", "read off the figure"
 SCHEMA = {
-    "figure": pl.String, "series": pl.String, "first_layer": pl.Int64, "last_layer": pl.Int64,
-    "left": pl.Float64, "right": pl.Float64, "low": pl.Float64, "high": pl.Float64, "known": pl.String,
+    "figure": pl.String,
+    "series": pl.String,
+    "first_layer": pl.Int64,
+    "last_layer": pl.Int64,
+    "left": pl.Float64,
+    "right": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "known": pl.String,
     "named": pl.String,
-}  # fmt: skip
+}
 
 
 def all_values(figures: Iterable[str] = DRAWN) -> pl.DataFrame:

@@ -5,7 +5,7 @@ import polars as pl
 
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.parts import beside, controls, overlay
-from ff_memories.figures.parts.marks import Headline, bars, finish
+from ff_memories.figures.parts.marks import INTERVAL, Headline, bars, counted, finish
 
 
 def rate_bars(
@@ -21,3 +21,9 @@ def rate_bars(
         *theirs.above,
     ]
     return finish(marks, context, frame, notes + beside.note(frame, "mean"), headline)
+
+
+def chance_notes(frame: pl.DataFrame, context: FigureContext, unit: str, pairs: str) -> list[str]:
+    """Return the notes of rates that are drawn with the level of random pairs; ``unit``: what each bar counts."""
+    lines = [f"lines: {INTERVAL}", controls.untrained(frame), f"dotted: chance (random pairs of {pairs})"]
+    return [counted(frame, context, unit), *lines]

@@ -97,9 +97,16 @@ class TopTriggers:
         neurons: d_m, where keys count both signs.
     """
 
-    def __init__(self, layers: int, keys: int, top: int, copies: int | None = None,
-                 device: torch.device | str = "cpu", precision: Precision = "float32",
-                 neurons: int | None = None):  # fmt: skip
+    def __init__(
+        self,
+        layers: int,
+        keys: int,
+        top: int,
+        copies: int | None = None,
+        device: torch.device | str = "cpu",
+        precision: Precision = "float32",
+        neurons: int | None = None,
+    ):
         self.neurons = neurons
         self.precision, self._slack = precision, SLACK[precision]
         self.top, self.copies = top, top if copies is None else copies

@@ -105,9 +105,17 @@ def trigger_examples(
 
 
 def run_batch(
-    decoder: LanguageModel, corpus: Corpus, prefixes: Prefixes, part: batching.Plan, best: TopTriggers, low: int,
-    high: int, per_sentence: str, columns: "list[AllKeys] | list[SomeKeys]", space: ScratchBuffer,
-) -> None:  # fmt: skip
+    decoder: LanguageModel,
+    corpus: Corpus,
+    prefixes: Prefixes,
+    part: batching.Plan,
+    best: TopTriggers,
+    low: int,
+    high: int,
+    per_sentence: str,
+    columns: "list[AllKeys] | list[SomeKeys]",
+    space: ScratchBuffer,
+) -> None:
     """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate.
 
     Add the number of prefixes on which each key fires only when the whole batch is done: a batch may start again.

@@ -24,9 +24,8 @@ KEYS = 128  # counted at once
 
 
 def tables(
-    decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, n: int, positions: str, seed: int,
-    batch_tokens: int,
-) -> tuple[pl.DataFrame, pl.DataFrame]:  # fmt: skip
+    decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, n: int, positions: str, seed: int, batch_tokens: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables `histogram` and `samples` of the keys that have triggers.
 
     Args:
@@ -139,9 +138,15 @@ def _samples(layer: int, keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, 
         own = np.flatnonzero((fires > 0) & (first != before))
         coefficient, prefix = at[own], first[own]
         parts.append(
-            _of_layer(layer, key=keys[own], percentile=np.full(len(own), percentile), coefficient=coefficient,
-                      sentence=sentence[prefix], position=position[prefix])
-        )  # fmt: skip
+            _of_layer(
+                layer,
+                key=keys[own],
+                percentile=np.full(len(own), percentile),
+                coefficient=coefficient,
+                sentence=sentence[prefix],
+                position=position[prefix],
+            )
+        )
         before = first
     return pl.concat(parts)
 

@@ -82,9 +82,14 @@ def prefix_coefficients(
 
 
 def _read(
-    decoder: LanguageModel, sentences: list[np.ndarray], depth: int, read: dict[str, np.ndarray], first: int,
-    starts: np.ndarray, out: np.ndarray,
-) -> None:  # fmt: skip
+    decoder: LanguageModel,
+    sentences: list[np.ndarray],
+    depth: int,
+    read: dict[str, np.ndarray],
+    first: int,
+    starts: np.ndarray,
+    out: np.ndarray,
+) -> None:
     """Run sentences up to layer ``depth`` and put the coefficients of their triggers' keys where they belong."""
     batch = decoder.pack(sentences)
     begin = np.concatenate([[0], np.cumsum([len(s) + 1 for s in sentences])[:-1]])

@@ -53,9 +53,12 @@ def halved(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def retry_smaller(
-    run: Callable[[Part], None], part: Part, size: int, halves: Callable[[Part], tuple[Part, Part]],
+    run: Callable[[Part], None],
+    part: Part,
+    size: int,
+    halves: Callable[[Part], tuple[Part, Part]],
     unit: str = "sentence",
-) -> None:  # fmt: skip
+) -> None:
     """Run a batch; where memory runs out, run its halves one after the other.
 
     Args:

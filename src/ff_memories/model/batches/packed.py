@@ -38,9 +38,16 @@ def over(rows: Batch | Level) -> Iterator[None]:
 
 
 def packed_attention(
-    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any,
-    scaling: float | None = None, dropout: float = 0.0, softcap: float | None = None, **_: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
     """Return attention's output (1, rows, heads, d_head) for (1, heads, rows, d_head); one call per length.
 
     No sentence is longer than a layer's sliding window: ``Transformer.max_tokens`` is at most that.

@@ -65,8 +65,14 @@ class PlainPaths:
         depth: how many layers are read.
     """
 
-    def __init__(self, paths: list[np.ndarray], path: np.ndarray, position: np.ndarray, layer: np.ndarray,
-                 pack: Callable[[Sequence[np.ndarray]], Batch]):  # fmt: skip
+    def __init__(
+        self,
+        paths: list[np.ndarray],
+        path: np.ndarray,
+        position: np.ndarray,
+        layer: np.ndarray,
+        pack: Callable[[Sequence[np.ndarray]], Batch],
+    ):
         rows = np.array([len(p) + 1 for p in paths])
         order = np.argsort(rows, kind="stable")
         first = np.empty_like(rows)

@@ -82,8 +82,15 @@ class PrefixTree:
         row: (reads,) the row of each read.
     """
 
-    def __init__(self, paths: list[np.ndarray], path: np.ndarray, position: np.ndarray, layer: np.ndarray,
-                 device: torch.device | str = "cpu", start: int = EOS):  # fmt: skip
+    def __init__(
+        self,
+        paths: list[np.ndarray],
+        path: np.ndarray,
+        position: np.ndarray,
+        layer: np.ndarray,
+        device: torch.device | str = "cpu",
+        start: int = EOS,
+    ):
         lengths = np.array([len(p) + 1 for p in paths])
         shape = len(paths), -(-int(lengths.max()) // WIDTH) * WIDTH
         column = np.arange(shape[1])

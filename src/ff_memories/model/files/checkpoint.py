@@ -343,13 +343,22 @@ def _read(loaded: dict[str, Any], path: Path, unsafe: Any) -> tuple[Description,
                 f"{path}: NaN or infinite numbers in {name}", "the training diverged; use another checkpoint"
             )
     return Description(
-        layers=layers, model=d, keys=keys, heads=heads, vocab=vocab,
-        input_cutoffs=input_cutoffs, adaptive_input=bool(options.get("adaptive_input")),
-        output_cutoffs=output_cutoffs, adaptive_output=bool(options.get("adaptive_softmax_cutoff")),
-        learned_positions=learned, final_norm="final_norm.weight" in weights, max_positions=positions,
+        layers=layers,
+        model=d,
+        keys=keys,
+        heads=heads,
+        vocab=vocab,
+        input_cutoffs=input_cutoffs,
+        adaptive_input=bool(options.get("adaptive_input")),
+        output_cutoffs=output_cutoffs,
+        adaptive_output=bool(options.get("adaptive_softmax_cutoff")),
+        learned_positions=learned,
+        final_norm="final_norm.weight" in weights,
+        max_positions=positions,
         embedding_scale=1.0 if options.get("no_scale_embedding") else math.sqrt(d),
-        parameters=parameters, aliases=aliases,
-    ), weights  # fmt: skip
+        parameters=parameters,
+        aliases=aliases,
+    ), weights
 
 
 def _refuse_odd_tensors(state: Any, path: Path, what: str = "its 'model'") -> None:

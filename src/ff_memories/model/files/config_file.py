@@ -30,8 +30,13 @@ SIZES = {
     **dict.fromkeys((*VOCAB, *POSITIONS, "n_ctx", "seq_length"), 1 << 24),
 }
 EPSILON = re.compile(r".*(_|^)(eps|epsilon)")
-POSITIVE = ("rope_theta", "rotary_emb_base", "attn_logit_softcapping", "final_logit_softcapping",
-            "query_pre_attn_scalar")  # fmt: skip
+POSITIVE = (
+    "rope_theta",
+    "rotary_emb_base",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "query_pre_attn_scalar",
+)
 
 
 def read(folder: Path) -> dict[str, Any]:

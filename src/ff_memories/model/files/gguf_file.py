@@ -71,11 +71,15 @@ SCALED = (46, 62)  # layers of the two Gemmas of 27 B, whose attention is scaled
 # Tensors of each architecture: name in `transformers`, and shape by the letters of ``Header.sizes``.
 _LLAMA = {
     "attn_norm.weight": ("input_layernorm", "d"),
-    "attn_q.weight": ("self_attn.q_proj", "qd"), "attn_k.weight": ("self_attn.k_proj", "kd"),
-    "attn_v.weight": ("self_attn.v_proj", "kd"), "attn_output.weight": ("self_attn.o_proj", "dq"),
-    "ffn_norm.weight": ("post_attention_layernorm", "d"), "ffn_gate.weight": ("mlp.gate_proj", "fd"),
-    "ffn_up.weight": ("mlp.up_proj", "fd"), "ffn_down.weight": ("mlp.down_proj", "df"),
-}  # fmt: skip
+    "attn_q.weight": ("self_attn.q_proj", "qd"),
+    "attn_k.weight": ("self_attn.k_proj", "kd"),
+    "attn_v.weight": ("self_attn.v_proj", "kd"),
+    "attn_output.weight": ("self_attn.o_proj", "dq"),
+    "ffn_norm.weight": ("post_attention_layernorm", "d"),
+    "ffn_gate.weight": ("mlp.gate_proj", "fd"),
+    "ffn_up.weight": ("mlp.up_proj", "fd"),
+    "ffn_down.weight": ("mlp.down_proj", "df"),
+}
 _NORMED = {"attn_q_norm.weight": ("self_attn.q_norm", "h"), "attn_k_norm.weight": ("self_attn.k_norm", "h")}
 _GEMMA2 = _LLAMA | {
     "ffn_norm.weight": ("pre_feedforward_layernorm", "d"),
@@ -85,11 +89,15 @@ _GEMMA2 = _LLAMA | {
 _GPT2 = {
     f"{name}.{kind}": (module, shape if kind == "weight" else shape[:1])
     for name, (module, shape) in {
-        "attn_norm": ("ln_1", "d"), "attn_qkv": ("attn.c_attn", "td"), "attn_output": ("attn.c_proj", "dd"),
-        "ffn_norm": ("ln_2", "d"), "ffn_up": ("mlp.c_fc", "fd"), "ffn_down": ("mlp.c_proj", "df"),
+        "attn_norm": ("ln_1", "d"),
+        "attn_qkv": ("attn.c_attn", "td"),
+        "attn_output": ("attn.c_proj", "dd"),
+        "ffn_norm": ("ln_2", "d"),
+        "ffn_up": ("mlp.c_fc", "fd"),
+        "ffn_down": ("mlp.c_proj", "df"),
     }.items()
     for kind in ("weight", "bias")
-}  # fmt: skip
+}
 LAYER: dict[str, dict[str, tuple[str, str]]] = {
     "llama": _LLAMA,
     "qwen2": _LLAMA | {f"attn_{c}.bias": (f"self_attn.{c}_proj", s) for c, s in zip("qkv", "qkk", strict=True)},
@@ -105,11 +113,13 @@ _OUTSIDE = {
 }
 OUTSIDE = dict.fromkeys(LAYER, _OUTSIDE) | {
     "gpt2": {
-        "token_embd.weight": ("transformer.wte", "vd"), "position_embd.weight": ("transformer.wpe", "pd"),
-        "output_norm.weight": ("transformer.ln_f", "d"), "output_norm.bias": ("transformer.ln_f", "d"),
+        "token_embd.weight": ("transformer.wte", "vd"),
+        "position_embd.weight": ("transformer.wpe", "pd"),
+        "output_norm.weight": ("transformer.ln_f", "d"),
+        "output_norm.bias": ("transformer.ln_f", "d"),
         "output.weight": ("lm_head", "vd"),
     }
-}  # fmt: skip
+}
 
 
 class Length(int):
@@ -177,9 +187,15 @@ class Header:
         d, (heads, shared, h) = self.size("embedding_length"), self.heads
         types = self.size("vocab_size", int(self.metadata["tokenizer.ggml.tokens"]))
         return {
-            "d": d, "t": 3 * d, "f": self.size("feed_forward_length"), "q": heads * h, "k": shared * h, "h": h,
-            "v": types, "p": self.size("context_length"),
-        }  # fmt: skip
+            "d": d,
+            "t": 3 * d,
+            "f": self.size("feed_forward_length"),
+            "q": heads * h,
+            "k": shared * h,
+            "h": h,
+            "v": types,
+            "p": self.size("context_length"),
+        }
 
     def tensor(self, name: str) -> np.ndarray:
         """Return a tensor in float32, rows first, as the package `gguf` dequantises it."""

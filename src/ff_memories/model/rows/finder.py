@@ -115,11 +115,17 @@ class _Finder:
             raise refuse("it reads neither what its output is added to nor the layer's input (a norm behind the sum?)")
         reads = None if kinds == ["parallel"] else forward.up.name if norm is None else norm.name
         return {
-            "down": down.name, "up": forward.up.name, "activation": forward.activation, "reads": reads,
-            "norm": None if norm is None else norm.name, "gate": forward.gate, "fused": forward.fused,
-            "norm_after": None if after is None else after.name, "wiring": kinds[0],
+            "down": down.name,
+            "up": forward.up.name,
+            "activation": forward.activation,
+            "reads": reads,
+            "norm": None if norm is None else norm.name,
+            "gate": forward.gate,
+            "fused": forward.fused,
+            "norm_after": None if after is None else after.name,
+            "wiring": kinds[0],
             "transposed": isinstance(down.module, Conv1D),
-        }  # fmt: skip
+        }
 
     def feed_forwards(self, down: Part) -> Iterator[FeedForward]:
         """Yield the formulas that give what a matrix reads: f(up), f(gate) * up, or both from one matrix."""

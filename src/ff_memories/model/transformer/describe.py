@@ -71,12 +71,27 @@ def describe(
     positions = min([n for n in (*limits, window, longest) if n])
     unique = {p.data_ptr(): p.numel() for p in model.parameters()}
     return TransformerDescription(
-        layers=len(layers), model=head.shape[1], keys=size[0], heads=made.num_attention_heads, vocab=head.shape[0],
-        input_cutoffs=(head.shape[0],), adaptive_input=False, output_cutoffs=(head.shape[0],), adaptive_output=False,
-        learned_positions=family.positions is not None, final_norm=True, max_positions=positions,
-        embedding_scale=1.0, parameters=sum(unique.values()), aliases={}, model_type=config["model_type"], start=start,
-        gated=family.gated, signs=2 if both else 1, config=config,
-    )  # fmt: skip
+        layers=len(layers),
+        model=head.shape[1],
+        keys=size[0],
+        heads=made.num_attention_heads,
+        vocab=head.shape[0],
+        input_cutoffs=(head.shape[0],),
+        adaptive_input=False,
+        output_cutoffs=(head.shape[0],),
+        adaptive_output=False,
+        learned_positions=family.positions is not None,
+        final_norm=True,
+        max_positions=positions,
+        embedding_scale=1.0,
+        parameters=sum(unique.values()),
+        aliases={},
+        model_type=config["model_type"],
+        start=start,
+        gated=family.gated,
+        signs=2 if both else 1,
+        config=config,
+    )
 
 
 def feed_forward(model: Any, family: Family) -> dict[str, Any]:
@@ -89,8 +104,10 @@ def feed_forward(model: Any, family: Family) -> dict[str, Any]:
     layer = layers_of(model, model.config.num_hidden_layers)[1][0]
     function = layer.get_submodule(family.activation)
     below = torch.linspace(-8, -0.01, 100)
-    added = [getattr(module, "bias", None) for module in (
-        model.get_submodule(family.final_norm), model.get_output_embeddings())]  # fmt: skip
+    added = [
+        getattr(module, "bias", None)
+        for module in (model.get_submodule(family.final_norm), model.get_output_embeddings())
+    ]
     return {
         "activation": _activation_name(model.config, function),
         "inactive_memories": not family.gated and not bool(function(below).any()),

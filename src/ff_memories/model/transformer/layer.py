@@ -88,9 +88,14 @@ class Layer:
         return torch.cat([v, -v]) if self.signs == 2 else v
 
     def __call__(
-        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        self,
+        x: torch.Tensor,
+        batch: Batch | Level,
+        *,
+        last: bool = False,
+        needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen:  # fmt: skip
+    ) -> Seen:
         """Run the layer; arguments and result as of ``decoder.Layer``.
 
         A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
@@ -130,9 +135,14 @@ class PaddedLayer(Layer):
         super()._update(_, args, out.clone())  # Falcon adds attention to it in place
 
     def __call__(
-        self, x: torch.Tensor, batch: Batch | Level, *, last: bool = False, needed: int | None = None,
+        self,
+        x: torch.Tensor,
+        batch: Batch | Level,
+        *,
+        last: bool = False,
+        needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen:  # fmt: skip
+    ) -> Seen:
         """Run the layer; as ``Layer``."""
         parts = []
         for band, arguments in self.state.bands:

@@ -49,9 +49,12 @@ def load(
 
 
 def around(
-    model: Any, description: TransformerDescription, family: Family, device: str = "cpu",
+    model: Any,
+    description: TransformerDescription,
+    family: Family,
+    device: str = "cpu",
     precision: Precision = "float32",
-) -> Transformer:  # fmt: skip
+) -> Transformer:
     """Return the loop around a model that is loaded in float32."""
     kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
     return Transformer(model.to(device, kind), description, family, precision)
@@ -82,12 +85,27 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
     try:
         made = _class_config(config)
         model, told = getattr(transformers, architecture).from_pretrained(
-            folder, config=made, dtype=dtype, attn_implementation="eager", use_safetensors=True,
-            local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True,
+            folder,
+            config=made,
+            dtype=dtype,
+            attn_implementation="eager",
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
             generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
-        )  # fmt: skip
-    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, ArithmeticError,
-            SafetensorError, StrictDataclassError) as error:  # fmt: skip
+        )
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        SafetensorError,
+        StrictDataclassError,
+    ) as error:
         first = (str(error) or type(error).__name__).splitlines()[0][:300]
         raise UserError(f"{folder}: not a readable {config['model_type']} model ({first})") from None
     finally:
@@ -119,8 +137,15 @@ def _without_weights(config: dict[str, Any], architecture: str, where: str) -> A
     try:
         with torch.device("meta"):
             return getattr(transformers, architecture)._from_config(_class_config(config))
-    except (ValueError, RuntimeError, LookupError, TypeError, AttributeError, ArithmeticError,
-            StrictDataclassError) as error:  # fmt: skip
+    except (
+        ValueError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        StrictDataclassError,
+    ) as error:
         first = (str(error) or type(error).__name__).splitlines()[0][:300]
         raise UserError(f"{where}: not the config of a {config['model_type']} model ({first})") from None
 

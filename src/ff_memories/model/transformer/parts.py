@@ -16,9 +16,11 @@ def layers_of(model: nn.Module, depth: int) -> tuple[str, nn.ModuleList]:
     found = [
         (name, module)
         for name, module in model.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == depth and len({type(part) for part in module}) == 1
+        if isinstance(module, nn.ModuleList)
+        and len(module) == depth
+        and len({type(part) for part in module}) == 1
         and any(matrix(part) for part in module[0].modules())
-    ]  # fmt: skip
+    ]
     if not found:
         raise UserError(f"{type(model).__name__}: no list of {depth} layers in it")
     return found[-1]

@@ -40,8 +40,9 @@ class Transformer:
     Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
     """
 
-    def __init__(self, model: Any, description: TransformerDescription, family: Family,
-                 precision: Precision = "float32"):  # fmt: skip
+    def __init__(
+        self, model: Any, description: TransformerDescription, family: Family, precision: Precision = "float32"
+    ):
         self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
         self.source, self.start, self.signs = "", description.start, description.signs
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32

@@ -29,9 +29,12 @@ class Shallow:
     """
 
     def __init__(
-        self, types: Sequence[str], reference: Sequence[Prefix], pool: Sequence[Prefix],
+        self,
+        types: Sequence[str],
+        reference: Sequence[Prefix],
+        pool: Sequence[Prefix],
         rng_of: Callable[[int], np.random.Generator],
-    ):  # fmt: skip
+    ):
         self.types = types
         self._content: dict[int, bool] = {}
         classes = length_classes(reference)

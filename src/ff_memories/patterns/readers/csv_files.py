@@ -44,9 +44,10 @@ def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, 
         end = _ending(lines[reader.line_num - 1])
         if ending and end and end != ending and not mixed:
             problems.add(
-                place, f"this row ends in {end}, but earlier rows in {ending}: two files were joined",
+                place,
+                f"this row ends in {end}, but earlier rows in {ending}: two files were joined",
                 "open the file in a spreadsheet or an editor and save it with one kind of line ending",
-            )  # fmt: skip
+            )
             mixed = True
         ending = ending or end
         if header is None:
@@ -62,9 +63,10 @@ def rows(path: str | Path, problems: Problems) -> Iterator[tuple[str, dict[str, 
             curly = any(q in c for c in cells for q in QUOTES)
             why = " (CSV does not recognise typographic quotes)" if curly else ""
             problems.add(
-                place, f"{len(cells)} cells, but the header has {len(header)}{why}",
+                place,
+                f"{len(cells)} cells, but the header has {len(header)}{why}",
                 'put text with commas in plain double quotes: "',
-            )  # fmt: skip
+            )
             continue
         if len(cells) < len(header):
             cells = [*cells, *[""] * (len(header) - len(cells))]
@@ -209,10 +211,13 @@ def _block(path: str | Path, item: str, block: Rows, problems: Problems) -> list
 
 def form_csv(run: str, records: list[Pattern]) -> str:
     """Return records in the form's export format."""
-    return csv_text(COLUMNS, (
-        [run, r.annotator, r.item, r.pattern or "0", r.type or "none", r.description, " ".join(map(str, r.ranks))]
-        for r in records
-    ))  # fmt: skip
+    return csv_text(
+        COLUMNS,
+        (
+            [run, r.annotator, r.item, r.pattern or "0", r.type or "none", r.description, " ".join(map(str, r.ranks))]
+            for r in records
+        ),
+    )
 
 
 def distance_csv(run: str, judged: list[Judgement]) -> str:

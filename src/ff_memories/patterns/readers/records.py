@@ -77,9 +77,10 @@ def parse_ranks(text: str, place: str, problems: Problems) -> tuple[int, ...] | 
         return tuple(map(int, parts))
     if CONVERTED.search(text):
         problems.add(
-            place, f"{text!r} looks like a date, a time or a decimal that a spreadsheet made from numbers",
+            place,
+            f"{text!r} looks like a date, a time or a decimal that a spreadsheet made from numbers",
             "format the column as text, and separate the prefixes' numbers by spaces, as in 3 5 12",
-        )  # fmt: skip
+        )
     else:
         quotes = ", without typographic quotes" if any(q in text for q in QUOTES) else ""
         what = f"{', '.join(map(repr, odd))} is not a prefix number"
@@ -122,9 +123,10 @@ def check(records: list[Pattern], shown: Shown, problems: Problems) -> tuple[lis
             stale.append(record)
         elif record.item not in shown.prefixes:
             problems.add(
-                record.place, f"unknown item {record.item!r}",
+                record.place,
+                f"unknown item {record.item!r}",
                 "use this run's sheet, or move the file to its own run's folder",
-            )  # fmt: skip
+            )
             continue
         else:
             kept.append(record)
@@ -175,13 +177,15 @@ def _check_pattern(record: Pattern, prefixes: int | None, problems: Problems) ->
         problems.add(record.place, "a prefix is listed twice", "list it once")
     if not outside and len(set(record.ranks)) < FEWEST:
         problems.add(
-            record.place, f"a pattern in only {len(set(record.ranks))} of the prefixes",
+            record.place,
+            f"a pattern in only {len(set(record.ranks))} of the prefixes",
             f"a pattern needs at least {FEWEST}: tick the other prefixes that have it, or remove the pattern",
-        )  # fmt: skip
+        )
 
 
-def check_judgements(judged: list[Judgement], shown: Mapping[str, int], known: set[str], labels: Iterable[str],
-                     problems: Problems) -> tuple[list[Judgement], list[Judgement]]:  # fmt: skip
+def check_judgements(
+    judged: list[Judgement], shown: Mapping[str, int], known: set[str], labels: Iterable[str], problems: Problems
+) -> tuple[list[Judgement], list[Judgement]]:
     """Return the valid judgements of E14 and the stale ones; report problems.
 
     ``known``: the first parts of all names that compositions of this run's examples can have.

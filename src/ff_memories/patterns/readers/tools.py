@@ -145,10 +145,16 @@ def _patterns(
     for number in sorted({*spans, *types, *descriptions}):
         out.append(
             Pattern(
-                f"{place}, pattern {number}", path, annotator, data["item"], number, types.get(number, "(empty)"),
-                descriptions.get(number, "").strip(), tuple(sorted(spans.get(number, ()))),
+                f"{place}, pattern {number}",
+                path,
+                annotator,
+                data["item"],
+                number,
+                types.get(number, "(empty)"),
+                descriptions.get(number, "").strip(),
+                tuple(sorted(spans.get(number, ()))),
             )
-        )  # fmt: skip
+        )
     if not out:
         problems.add(place, f"{annotator} submitted {data['item']} without a mark", f"mark a pattern or {NOTHING!r}")
     return out

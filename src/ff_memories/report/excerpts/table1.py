@@ -1,18 +1,23 @@
 """Table 1: keys with a shallow and a semantic pattern, in lower and upper layers, with three triggers each."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
-from ff_memories.base import memories
-from ff_memories.base.annotators import TYPES, marks, preferred
+from ff_memories.base.annotators import TYPES, preferred
 from ff_memories.base.text.escaping import csv_text, escape_invisible
 from ff_memories.base.text.latex import latex, opened
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
 from ff_memories.report.excerpts.given import Given, Made
+from ff_memories.report.excerpts.keys import (
+    LabelledKey,
+    key_cells,
+    key_columns,
+    name_latex,
+    not_by_people,
+    passage_latex,
+)
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render
 
@@ -20,7 +25,7 @@ PREFIXES = 3
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(LabelledKey):
     """One key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have.
 
     ``neurons``: d_m where both signs of a coefficient count, else ``None``.
@@ -35,41 +40,6 @@ class Row:
     shown: int
     passages: tuple[Passage, ...]
     neurons: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the key as readers see it (``base.memories``)."""
-        return memories.shown(self.key, self.neurons)
-
-    @property
-    def mark(self) -> str:
-        """Return the mark of a pattern that no person found, or nothing."""
-        return said(self.annotator)
-
-
-def key_columns(rows: Iterable[Any]) -> list[str]:
-    """Return the CSV columns that name a key; with both signs, there are two. ``rows``: with ``neurons``."""
-    return ["key", "sign"] if any(row.neurons is not None for row in rows) else ["key"]
-
-
-def key_cells(memory: int, neurons: int | None) -> list[int]:
-    """Return the cells of ``key_columns``."""
-    return [memory] if neurons is None else list(memories.apart(memory, neurons))
-
-
-def name_latex(name: str) -> str:
-    """Return a key's name for LaTeX's math mode."""
-    return name.replace(memories.MINUS, "-")
-
-
-def said(annotator: str) -> str:
-    """Return the mark of an annotator who is not a person, or nothing."""
-    return ", ".join(marks([annotator])).lower()
-
-
-def not_by_people(mark: str, columns: int) -> list[str]:
-    """Return the LaTeX table row that names the annotator if the patterns were not found by people."""
-    return [f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{not labelled by people: {mark}}}}} \\\\"] if mark else []
 
 
 def files(given: Given) -> Made:
@@ -147,11 +117,25 @@ def to_csv(rows: list[Row], scope: str) -> str:
         "last_token",
         "scope",
     ]
-    return csv_text(header, (
-        [r.layer, *key_cells(r.key, r.neurons), r.pattern, r.type, r.mark or "people", r.covered, r.shown, p.plain,
-         p.marked, scope]
-        for r in rows for p in r.passages
-    ))  # fmt: skip
+    return csv_text(
+        header,
+        (
+            [
+                r.layer,
+                *key_cells(r.key, r.neurons),
+                r.pattern,
+                r.type,
+                r.mark or "people",
+                r.covered,
+                r.shown,
+                p.plain,
+                p.marked,
+                scope,
+            ]
+            for r in rows
+            for p in r.passages
+        ),
+    )
 
 
 def to_latex(rows: list[Row], scope: str) -> str:
@@ -163,7 +147,6 @@ def to_latex(rows: list[Row], scope: str) -> str:
     for row in rows:
         heads = [f"$\\mathbf{{k}}_{{{name_latex(row.name)}}}^{{{row.layer}}}$", f"{latex(row.pattern)} ({row.type})"]
         for passage in row.passages:
-            before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
-            lines.append(f"{heads[0]} & {heads[1]} & {before} \\textbf{{{latex(passage.marked)}}} \\\\")
+            lines.append(f"{heads[0]} & {heads[1]} & {passage_latex(passage)} \\\\")
             heads = ["", ""]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base import memories
 from ff_memories.base.text.escaping import csv_text
 from ff_memories.base.text.latex import latex, opened
 from ff_memories.claims.measures import predictive_values
@@ -14,7 +13,7 @@ from ff_memories.figures.other_types import SAID, other
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
 from ff_memories.report.excerpts.given import Given, Made
-from ff_memories.report.excerpts.table1 import key_cells, key_columns, name_latex
+from ff_memories.report.excerpts.keys import NamedKey, key_cells, key_columns, name_latex, passage_latex
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render
 
@@ -30,7 +29,7 @@ class Other:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(NamedKey):
     """One value, with its precision over its key's ``triggers`` (``None`` without any) and one trigger.
 
     ``other``: the same under the other choice of ``values.types``, if the `values` table has it; ``neurons``: d_m where
@@ -48,11 +47,6 @@ class Row:
     agrees: bool
     other: Other | None = None
     neurons: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the value as readers see it (``base.memories``)."""
-        return memories.shown(self.key, self.neurons)
 
 
 def files(given: Given) -> Made:
@@ -140,17 +134,44 @@ def _passage(texts: Texts, trigger: dict[str, Any], target: str) -> Passage:
 
 def to_csv(rows: list[Row], scope: str, types: str | None = None) -> str:
     """Return Table 2 as CSV, one line per value. Columns for the other choice of types end in its name."""
-    header = ["layer", *key_columns(rows), "prediction", "top_probability", "agreeing_triggers", "triggers",
-              "precision", "trigger", "token", "agrees", "scope"]  # fmt: skip
+    header = [
+        "layer",
+        *key_columns(rows),
+        "prediction",
+        "top_probability",
+        "agreeing_triggers",
+        "triggers",
+        "precision",
+        "trigger",
+        "token",
+        "agrees",
+        "scope",
+    ]
     more = ("prediction", "top_probability", "agreeing_triggers", "precision")
-    return csv_text([*header, *(f"{name}_{types}" for name in more if types)], (
-        [r.layer, *key_cells(r.key, r.neurons), r.prediction, f"{r.probability:.6g}", r.agreeing,
-         r.triggers, _share(r.precision), r.passage and r.passage.plain, r.passage and r.passage.marked,
-         str(r.agrees).lower(), scope,
-         *([r.other.prediction, f"{r.other.probability:.6g}", r.other.agreeing, _share(r.other.precision)]
-           if r.other else [])]
-        for r in rows
-    ))  # fmt: skip
+    return csv_text(
+        [*header, *(f"{name}_{types}" for name in more if types)],
+        (
+            [
+                r.layer,
+                *key_cells(r.key, r.neurons),
+                r.prediction,
+                f"{r.probability:.6g}",
+                r.agreeing,
+                r.triggers,
+                _share(r.precision),
+                r.passage and r.passage.plain,
+                r.passage and r.passage.marked,
+                str(r.agrees).lower(),
+                scope,
+                *(
+                    [r.other.prediction, f"{r.other.probability:.6g}", r.other.agreeing, _share(r.other.precision)]
+                    if r.other
+                    else []
+                ),
+            ]
+            for r in rows
+        ),
+    )
 
 
 def _share(precision: float | None) -> str | None:
@@ -168,12 +189,9 @@ def to_latex(rows: list[Row], scope: str, types: str | None = None) -> str:
         if row.other:
             known = "" if row.other.precision is None else f" ({_percent(row.other.precision)})"
             precision += f" & {latex(row.other.prediction)}{known}"
-        before = marked = ""
-        if row.passage:
-            before = " ".join(filter(None, [r"\dots" if row.passage.cut else "", latex(row.passage.before)]))
-            marked = f" \\textbf{{{latex(row.passage.marked)}}}" if row.passage.marked else ""
+        trigger = passage_latex(row.passage) if row.passage else ""
         value = f"$\\mathbf{{v}}_{{{name_latex(row.name)}}}^{{{row.layer}}}$"
-        lines.append(f"{value} & {latex(row.prediction)} & {precision} & {before}{marked} \\\\")
+        lines.append(f"{value} & {latex(row.prediction)} & {precision} & {trigger} \\\\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

@@ -4,20 +4,19 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ff_memories.base import memories
 from ff_memories.base.annotators import TYPES, preferred
 from ff_memories.base.text.escaping import csv_text, escape_invisible
 from ff_memories.base.text.latex import latex, opened
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
 from ff_memories.report.excerpts.given import Given, Made
-from ff_memories.report.excerpts.table1 import key_cells, key_columns, not_by_people, said
+from ff_memories.report.excerpts.keys import LabelledKey, key_cells, key_columns, not_by_people, passage_latex
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render
 
 
 @dataclass(frozen=True)
-class AnnotatedKey:
+class AnnotatedKey(LabelledKey):
     """One annotator's reading of a key: patterns as (number, description, type), and prefixes with their patterns.
 
     ``neurons``: d_m where both signs of a coefficient count, else ``None``.
@@ -29,16 +28,6 @@ class AnnotatedKey:
     patterns: tuple[tuple[int, str, str], ...]
     prefixes: tuple[tuple[int, tuple[int, ...], Passage], ...]
     neurons: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Return the key as readers see it (``base.memories``)."""
-        return memories.shown(self.key, self.neurons)
-
-    @property
-    def mark(self) -> str:
-        """Return the mark of a pattern that no person found, or nothing."""
-        return said(self.annotator)
 
 
 def files(given: Given) -> Made:
@@ -69,12 +58,16 @@ def annotated_key(
     held = [(row["pattern"], row["ranks"]) for row in mine.iter_rows(named=True)]
     rows = triggers.filter(one & (pl.col("rank") <= shown)).sort("rank").select("rank", "sentence", "position")
     return AnnotatedKey(
-        who["layer"], who["key"], who["annotator"],
-        tuple((n, escape_invisible(text), kind)
-              for n, text, kind in mine.select("pattern", "description", "type").iter_rows()),
+        who["layer"],
+        who["key"],
+        who["annotator"],
+        tuple(
+            (n, escape_invisible(text), kind)
+            for n, text, kind in mine.select("pattern", "description", "type").iter_rows()
+        ),
         tuple((r, tuple(n for n, ranks in held if r in ranks), texts.passage(s, p)) for r, s, p in rows.iter_rows()),
         neurons,
-    )  # fmt: skip
+    )
 
 
 def to_csv(found: AnnotatedKey | None, scope: str) -> str:
@@ -93,11 +86,23 @@ def to_csv(found: AnnotatedKey | None, scope: str) -> str:
     if found is None:
         return csv_text(header, [])
     named = {n: f"{text} ({kind})" for n, text, kind in found.patterns}
-    return csv_text(header, (
-        [found.layer, *key_cells(found.key, found.neurons), found.mark or "people", rank, " ".join(map(str, held)),
-         "; ".join(named[n] for n in held), p.plain, p.marked, scope]
-        for rank, held, p in found.prefixes
-    ))  # fmt: skip
+    return csv_text(
+        header,
+        (
+            [
+                found.layer,
+                *key_cells(found.key, found.neurons),
+                found.mark or "people",
+                rank,
+                " ".join(map(str, held)),
+                "; ".join(named[n] for n in held),
+                p.plain,
+                p.marked,
+                scope,
+            ]
+            for rank, held, p in found.prefixes
+        ),
+    )
 
 
 def to_latex(found: AnnotatedKey | None, scope: str) -> str:
@@ -109,7 +114,6 @@ def to_latex(found: AnnotatedKey | None, scope: str) -> str:
     lines += [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
     lines += [r"\midrule", r"Rank & Patterns & Trigger prefix \\", r"\midrule"]
     for rank, held, passage in prefixes:
-        before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
         numbers = ", ".join(map(str, held))
-        lines.append(f"{rank} & {numbers} & {before} \\textbf{{{latex(passage.marked)}}} \\\\")
+        lines.append(f"{rank} & {numbers} & {passage_latex(passage)} \\\\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

@@ -142,9 +142,7 @@ class _Similar:
 
     def __init__(self, material: Material):
         table, self.neurons = material.similar, material.neurons
-        self.rows = list(
-            zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True)
-        )  # fmt: skip
+        self.rows = list(zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True))
         self.bounds = material.neighbours.tolist()
         self.negative = (material.places % material.keys >= (self.neurons or material.keys)).tolist()
 

@@ -14,8 +14,17 @@ from ff_memories.report.passages import LONGEST, Texts
 
 KEYS_OF_A_PART = 64
 OF_SHOWN = (  # tables of which only the keys that the gallery shows are kept
-    "triggers", "values", "mutations", "annotations", "labels", "demoted", "firing", "levels", "histogram", "samples",
-)  # fmt: skip
+    "triggers",
+    "values",
+    "mutations",
+    "annotations",
+    "labels",
+    "demoted",
+    "firing",
+    "levels",
+    "histogram",
+    "samples",
+)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ Answer = tuple[str, list[str]]  # the short answer, and clauses with the numbers
 HOLDING, FAILING, OPEN = ("holds", "reproduced"), ("fails", "not_reproduced"), ("undecided",)
 SMALL = ("too_small",)
 JUDGED = HOLDING + SMALL + FAILING + OPEN
-DIFFERENT = ("higher", "lower")
 UNDEFINED = ("K18",)  # in models without inactive memories
 SIGNIFICANT = 0.05
 FEW, HALF = 0.1, 0.5  # bounds of a share
@@ -90,8 +89,9 @@ def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, i
         size.append(f"validation perplexity {number(perplexity)}")
     text = SOURCES.get(config.corpus.source, config.corpus.source)
     found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
-    tokens, sentences = (sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation"))
-                         for what in ("tokens", "sentences"))  # fmt: skip
+    tokens, sentences = (
+        sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation")) for what in ("tokens", "sentences")
+    )
     sized = f"({', '.join(size)})" + (", not the paper's model," if info["scope"] == "model" else "")
     tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} {sized}"
     much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
@@ -125,8 +125,11 @@ def _what_does_not(rows: Sequence[Row]) -> str:
     judged, failing, undecided = (_of(rows, names) for names in (JUDGED, FAILING, OPEN))
     if not judged:
         return "No claim fails, because none is judged."
-    said = [f"{_some_of(failing, judged)} {_verb(rows, len(failing), no=True)}: {_by_section(failing, judged)}"
-            if failing else "no judged claim fails"]  # fmt: skip
+    said = [
+        f"{_some_of(failing, judged)} {_verb(rows, len(failing), no=True)}: {_by_section(failing, judged)}"
+        if failing
+        else "no judged claim fails"
+    ]
     if undecided:
         said.append(f"{counted(len(undecided), 'is', 'are')} undecided ({_ids(undecided)})")
     return sentence("; ".join(said))
@@ -182,8 +185,10 @@ def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
         flips = list(dict.fromkeys(row["claim"] for row in choices["flips"]))
         which = f" ({listed(flips)})" if flips else ""
         tried = counted(choices["tried"], "alternative analysis choice", "alternative analysis choices")
-        said.append(f"{counted(len(flips), 'verdict', 'verdicts')}{which} {'flips' if len(flips) == 1 else 'flip'} "
-                    f"under at least one of {tried}")  # fmt: skip
+        said.append(
+            f"{counted(len(flips), 'verdict', 'verdicts')}{which} {'flips' if len(flips) == 1 else 'flip'} "
+            f"under at least one of {tried}"
+        )
     return f"How sure is this? {sentence('; '.join(said))}"
 
 

@@ -70,9 +70,15 @@ def methods(config: Settings, info: dict[str, Any], tested: bool = False, untrai
     last = f"{_composition(config)} {TESTS}" if tested else _composition(config)
     start = f"the token {info['start_token']}" if "start_token" in info else "one end-of-sentence token"
     both = info.get("signs", 1) > 1
-    return [_model(info), _corpus(config, start), _triggers(config, info, both), _keys(config, start),
-            _values(config, both), f"{last}{_read(info)}",
-            f"{JUDGED}{_untrained(info, untrained) if untrained else ''}"]  # fmt: skip
+    return [
+        _model(info),
+        _corpus(config, start),
+        _triggers(config, info, both),
+        _keys(config, start),
+        _values(config, both),
+        f"{last}{_read(info)}",
+        f"{JUDGED}{_untrained(info, untrained) if untrained else ''}",
+    ]
 
 
 def _untrained(info: dict[str, Any], models: int) -> str:
@@ -95,9 +101,10 @@ def _untrained(info: dict[str, Any], models: int) -> str:
 
 def _model(info: dict[str, Any]) -> str:
     extra = "".join(
-        f", {info[key]:,} {word}" for key, word in (("heads", "attention heads"), ("parameters", "parameters"))
+        f", {info[key]:,} {word}"
+        for key, word in (("heads", "attention heads"), ("parameters", "parameters"))
         if key in info
-    )  # fmt: skip
+    )
     width = f" of width {info['model']:,}" if "model" in info else ""
     keys = info.get("neurons", info["keys"])
     size = (

@@ -34,17 +34,21 @@ class PaperSection:
 
 
 SECTIONS = (
-    PaperSection("3.2", "Keys and their triggers",
-            "Do keys respond to patterns that people recognise? To which part of a prefix?",
-            ("table1", "table3")),
-    PaperSection("4", "Values and their predictions",
-            "Does a value, read as a distribution over the vocabulary, predict the token after its key's triggers?",
-            ("table2",)),
-    PaperSection("5.1", "Memories within a layer",
-            "Is a layer's prediction made by a single memory or by many?"),
-    PaperSection("5.2", "Predictions across layers",
-            "When does the residual stream settle on the model's output?"),
-)  # fmt: skip
+    PaperSection(
+        "3.2",
+        "Keys and their triggers",
+        "Do keys respond to patterns that people recognise? To which part of a prefix?",
+        ("table1", "table3"),
+    ),
+    PaperSection(
+        "4",
+        "Values and their predictions",
+        "Does a value, read as a distribution over the vocabulary, predict the token after its key's triggers?",
+        ("table2",),
+    ),
+    PaperSection("5.1", "Memories within a layer", "Is a layer's prediction made by a single memory or by many?"),
+    PaperSection("5.2", "Predictions across layers", "When does the residual stream settle on the model's output?"),
+)
 PROXY = "labelled by an automatic proxy"
 
 
@@ -71,8 +75,12 @@ def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
 
 def _needed(row: dict[str, Any], claim: Claim) -> str:
     """Return in words what a claim needs here; of a number of layers, the paper's is scaled to the model's."""
-    return needed(replace(claim.limit, low=row["limit"]) if claim.judged_unit == "number" and row["limit"] is not None
-                  and claim.limit.high is None else claim.limit, claim.judged_unit)  # fmt: skip
+    return needed(
+        replace(claim.limit, low=row["limit"])
+        if claim.judged_unit == "number" and row["limit"] is not None and claim.limit.high is None
+        else claim.limit,
+        claim.judged_unit,
+    )
 
 
 def section_of(claim: Claim) -> str:

@@ -42,20 +42,33 @@ def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper
     for place, position in enumerate(found["positions"]):
         own = cells[place * len(layers) : (place + 1) * len(layers)]
         following = found["positions"][place + 1]["id"] if place + 1 < len(found["positions"]) else None
-        rows.append({"token": shown(position["token"]), "unknown": position["unknown"], "next": following,
-                     "cells": [_cell(cell, following) for cell in own]})  # fmt: skip
+        rows.append(
+            {
+                "token": shown(position["token"]),
+                "unknown": position["unknown"],
+                "next": following,
+                "cells": [_cell(cell, following) for cell in own],
+            }
+        )
     return (
         environment("report.trace")
         .get_template("trace.html.j2")
         .render(
-            run=run, title=TITLES[scope], notice=NOTICES[scope], text=shown_text(found["text"]), rows=rows,
-            layers=layers, signs=found["model"]["signs"],
+            run=run,
+            title=TITLES[scope],
+            notice=NOTICES[scope],
+            text=shown_text(found["text"]),
+            rows=rows,
+            layers=layers,
+            signs=found["model"]["signs"],
             unknown=[shown(p.get("written", p["token"])) for p in found["positions"][1:] if p["unknown"]],
             kinds=[(kind, *said, sum(cell["kind"] == kind for cell in cells)) for kind, said in KINDS.items()],
-            data=_data(found, folder), script=script, policy=f"default-src 'none'; style-src 'unsafe-inline'; "
+            data=_data(found, folder),
+            script=script,
+            policy=f"default-src 'none'; style-src 'unsafe-inline'; "
             f"script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'",
         )
-    )  # fmt: skip
+    )
 
 
 def _cell(cell: dict[str, Any], following: int | None) -> dict[str, Any]:
@@ -81,11 +94,16 @@ def _data(found: dict[str, Any], folder: Path) -> Markup:
     pairs = lambda tops: [[words.setdefault(shown(t["token"]), len(words)), number(t["probability"], 3)] for t in tops]
     place = {(m["layer"], m["key"], m["sign"]): i for i, m in enumerate(found["memories"])}
     cells = [
-        [cell["kind"], *(pairs(cell[part]) for part in PARTS),
-         [[place[cell["layer"], m["key"], m["sign"]], number(m["coefficient"], 4), number(m["share"], 3)]
-          for m in cell["memories"]]]
+        [
+            cell["kind"],
+            *(pairs(cell[part]) for part in PARTS),
+            [
+                [place[cell["layer"], m["key"], m["sign"]], number(m["coefficient"], 4), number(m["share"], 3)]
+                for m in cell["memories"]
+            ],
+        ]
         for cell in found["cells"]
-    ]  # fmt: skip
+    ]
     own = [_memory(memory, pairs(memory["promotes"])) for memory in found["memories"]]
     gallery = found.get("gallery")
     data = {

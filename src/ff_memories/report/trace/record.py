@@ -18,9 +18,15 @@ PROMOTED = 5  # tokens that a value promotes
 
 
 def record(
-    decoder: LanguageModel, types: Types, tokens: np.ndarray, words: Sequence[str], layers: Sequence[LayerTrace], *,
-    values: Vocabulary, among: str = "all",
-) -> dict[str, Any]:  # fmt: skip
+    decoder: LanguageModel,
+    types: Types,
+    tokens: np.ndarray,
+    words: Sequence[str],
+    layers: Sequence[LayerTrace],
+    *,
+    values: Vocabulary,
+    among: str = "all",
+) -> dict[str, Any]:
     """Return a text's trace.
 
     Args:
@@ -43,11 +49,9 @@ def record(
         "projection": values.kind,
         "positions": positions,
         "layers": [layer.number for layer in layers],
-        "cells": [
-            _cell(decoder, types, layer, place) for place in range(len(positions)) for layer in layers
-        ],
+        "cells": [_cell(decoder, types, layer, place) for place in range(len(positions)) for layer in layers],
         "memories": [memory for own in found for memory in own],
-    }  # fmt: skip
+    }
 
 
 def _position(types: Types, token: int, place: int, word: str) -> dict[str, Any]:

@@ -12,13 +12,19 @@ USED: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
         "snakemake.workflow.Workflow": ("_prepare_dag", "_build_dag", "async_run", "dag", "persistence", "rules"),
         "snakemake.dag.DAG": ("dependencies", "depending", "jobs", "needrun_jobs", "reason", "toposorted"),
         "snakemake.persistence.file.FilePersistence": (
-            "_clear_cache", "_write_record", "cleanup_metadata", "code_changed", "finished", "locked", "metadata",
+            "_clear_cache",
+            "_write_record",
+            "cleanup_metadata",
+            "code_changed",
+            "finished",
+            "locked",
+            "metadata",
             "params_changed",
         ),
         "snakemake.rules.Rule": ("conda_env", "dependencies", "expand_input", "expand_output", "set_params"),
     },
     ("dvc", "3.67.1"): {"dvc.lock": ("LockError", "make_lock")},
-}  # fmt: skip
+}
 
 
 def read_dag(made: Any, forceall: bool) -> Any:

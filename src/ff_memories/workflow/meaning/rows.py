@@ -26,9 +26,13 @@ CLAIMS_OF = {
 
 
 def rows(
-    step: str, config: Config, sections: Collection[str], files: Iterable[str], folder: str | None,
+    step: str,
+    config: Config,
+    sections: Collection[str],
+    files: Iterable[str],
+    folder: str | None,
     shown: str | None = None,
-) -> UsedRows:  # fmt: skip
+) -> UsedRows:
     """Return the rows that a job uses.
 
     Args:

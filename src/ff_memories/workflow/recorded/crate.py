@@ -29,10 +29,17 @@ PROFILES = {
 }
 TERMS = {"md5": "https://w3id.org/ro/terms/workflow-run#md5"}
 TYPES = {
-    ".parquet": "application/vnd.apache.parquet", ".svg": "image/svg+xml", ".pdf": "application/pdf",
-    ".png": "image/png", ".html": "text/html", ".csv": "text/csv", ".json": "application/json",
-    ".md": "text/markdown", ".yaml": "application/yaml", ".lock": "application/yaml",
-}  # fmt: skip
+    ".parquet": "application/vnd.apache.parquet",
+    ".svg": "image/svg+xml",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".html": "text/html",
+    ".csv": "text/csv",
+    ".json": "application/json",
+    ".md": "text/markdown",
+    ".yaml": "application/yaml",
+    ".lock": "application/yaml",
+}
 
 
 def build(recorded: dict[str, Stage], run: Run, scope: str) -> ROCrate:
@@ -168,8 +175,14 @@ def _action(crate: ROCrate, stage: Stage, tool: Any, files: dict[str, Any], agen
     peaks = [job.peak_mib for job in stage.jobs if job.peak_mib is not None]
     about += [f"peak memory {max(peaks):.0f} MiB"] if peaks else []
     commands = [job.command for job in stage.jobs]
-    action = _add(crate, f"#run/{stage.name}", "CreateAction", name=f"run of {stage.name}",
-                  description="; ".join([*about, *commands]), actionStatus=COMPLETED)  # fmt: skip
+    action = _add(
+        crate,
+        f"#run/{stage.name}",
+        "CreateAction",
+        name=f"run of {stage.name}",
+        description="; ".join([*about, *commands]),
+        actionStatus=COMPLETED,
+    )
     action["instrument"], action["agent"] = tool, agent
     action["object"] = _one([files[path] for path in sorted(stage.inputs)])
     action["result"] = _one([files[path] for path in sorted(stage.outputs)])
@@ -186,18 +199,35 @@ COMPLETED = "http://schema.org/CompletedActionStatus"
 
 
 def _whole(
-    crate: ROCrate, recorded: dict[str, Stage], workflow: Any, controls: list[Any], files: dict[str, Any], agent: Any,
+    crate: ROCrate,
+    recorded: dict[str, Stage],
+    workflow: Any,
+    controls: list[Any],
+    files: dict[str, Any],
+    agent: Any,
     ended: list[str],
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Add the run as a whole: the workflow's own action, and Snakemake's action of ordering the steps."""
     made = {path for stage in recorded.values() for path in stage.outputs}
     read = {path for stage in recorded.values() for path in stage.inputs} - made
-    run = _add(crate, "#run", "CreateAction", name="run of the workflow", actionStatus=COMPLETED,
-               description="all steps, in the order that Snakemake gave them")  # fmt: skip
+    run = _add(
+        crate,
+        "#run",
+        "CreateAction",
+        name="run of the workflow",
+        actionStatus=COMPLETED,
+        description="all steps, in the order that Snakemake gave them",
+    )
     run["instrument"], run["agent"] = workflow, agent
     run["object"], run["result"] = _one([files[p] for p in sorted(read)]), [files[p] for p in sorted(made)]
-    engine = _add(crate, "#snakemake", "SoftwareApplication", name="Snakemake", url="https://snakemake.github.io",
-                  softwareVersion=version("snakemake"))  # fmt: skip
+    engine = _add(
+        crate,
+        "#snakemake",
+        "SoftwareApplication",
+        name="Snakemake",
+        url="https://snakemake.github.io",
+        softwareVersion=version("snakemake"),
+    )
     order = _add(crate, "#order", "OrganizeAction", name="Snakemake's order of the steps", actionStatus=COMPLETED)
     order["instrument"], order["agent"] = engine, agent
     order["object"], order["result"] = controls, run

@@ -69,13 +69,16 @@ def read(run: Run) -> dict[str, Stage]:
         else:  # never kept, or kept for an earlier state
             lock_of_environment = environment.digest()
         out[name] = Stage(
-            name, rule, about, jobs,
+            name,
+            rule,
+            about,
+            jobs,
             inputs=deps,
             outputs=outputs,
             params={key: value for file, keys in params.items() if file != does for key, value in keys.items()},
             code=next(iter(params.get(does, {}).values()), ""),
             environment=lock_of_environment,
-        )  # fmt: skip
+        )
     return out
 
 

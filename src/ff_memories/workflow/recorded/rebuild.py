@@ -73,11 +73,16 @@ def _derived(run: Run, sharded: bool = False) -> list[Task]:
     """Return a run's jobs that measure nothing."""
     with stages.workflow(run, forceall=True) as found:
         return [
-            Task(stages.stage_of(job), job.rule.name, list(map(str, job.input)), list(map(str, job.output)),
-                 next(map(str, job.log), None))
+            Task(
+                stages.stage_of(job),
+                job.rule.name,
+                list(map(str, job.input)),
+                list(map(str, job.output)),
+                next(map(str, job.log), None),
+            )
             for job in found.dag.jobs
             if job.output and job.params.get("code") and not measures(job) and (sharded or not gathers(job))
-        ]  # fmt: skip
+        ]
 
 
 @dataclass
@@ -118,10 +123,7 @@ def again(folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, c
     return out
 
 
-def make(
-    folder: Path, todo: list[Task], run: Run, cores: int = 1,
-    files: Mapping[str, Path] | None = None,
-) -> None:  # fmt: skip
+def make(folder: Path, todo: list[Task], run: Run, cores: int = 1, files: Mapping[str, Path] | None = None) -> None:
     """Run jobs again in an empty ``folder``; a job that fails leaves no output.
 
     ``files``: {path: the file to read in its place}, of a run that may lie elsewhere.

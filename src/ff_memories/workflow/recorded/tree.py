@@ -53,8 +53,9 @@ def _node(
     yield from (f"{rest}{bar}  {line}" for line in _told(stage, brief))
     for dep in inputs:
         last = dep == inputs[-1]
-        yield from _node(dep, made, read, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "),
-                         told, brief)  # fmt: skip
+        yield from _node(
+            dep, made, read, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), told, brief
+        )
 
 
 def _state(path: str, md5: str) -> str:

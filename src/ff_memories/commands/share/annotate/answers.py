@@ -23,15 +23,18 @@ MOST = 20  # problems to show
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument(
-        "--answers", required=True, type=Path,
+        "--answers",
+        required=True,
+        type=Path,
         help="folder of answers, each named as its prompt; or a file of JSON lines with item and answer",
-    )  # fmt: skip
+    )
     parser.add_argument("--annotator", required=True, metavar="NAME", help="the model's name")
     parser.add_argument(
-        "--lenient", action="store_true",
+        "--lenient",
+        action="store_true",
         help="drop lines that break a rule of the guide, such as a pattern in only two prefixes; leave out answers "
         "that cannot be read",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--out", required=True, type=Path, help="CSV file to write; it may replace only this model's own file"
     )

@@ -52,9 +52,12 @@ def run(args: argparse.Namespace) -> None:
         )
     truth = tables.read(args.annotations).filter(annotator=ANNOTATOR)
     cases = distance.compared(
-        distance.compositions(tables.read(args.refinement), config.seed), tables.read(args.examples),
-        store.read(args.corpus), read_types(args.dictionary), config.seed,
-    )  # fmt: skip
+        distance.compositions(tables.read(args.refinement), config.seed),
+        tables.read(args.examples),
+        store.read(args.corpus),
+        read_types(args.dictionary),
+        config.seed,
+    )
     label = dict(tables.read(args.distances).filter(annotator=ANNOTATOR).select("example", "label").iter_rows())
     judged = {case.item: label[case.example] for case in cases}
     for i, own in enumerate(zip(*(r * number if len(r) == 1 else r for r in rates), strict=True), 1):

@@ -32,10 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", required=True, type=Path, help="folder that `export texts` wrote")
     parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
     parser.add_argument(
-        "--projection", choices=["random", "adaptive", "flat", "head"], default="random",
+        "--projection",
+        choices=["random", "adaptive", "flat", "head"],
+        default="random",
         help="random: random softmax projections, as in the released script | adaptive: the checkpoint's own softmax "
         "| flat | head",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--projection-seed", type=whole(0), default=1, help="seed of the random projections and of the dropout"
     )

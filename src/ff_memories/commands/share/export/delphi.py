@@ -23,9 +23,13 @@ from ff_memories.workflow.runs.finished import refuse_unfinished
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument(
-        "--keys", required=True, nargs="+", action="extend", metavar="LAYER/KEY",
+        "--keys",
+        required=True,
+        nargs="+",
+        action="extend",
+        metavar="LAYER/KEY",
         help="keys by layer: 3/12; 3/17- is key 17's negative coefficients, in models that count both signs",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--others", type=whole(0), default=500, help="random sentences to add, as examples that do not activate a key"
     )

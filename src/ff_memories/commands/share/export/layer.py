@@ -23,10 +23,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", required=True, help="the run's table examples")
     parser.add_argument("--sentences", required=True, help="the run's table sentences; its text files must be here")
     parser.add_argument(
-        "--distributions", action="store_true",
+        "--distributions",
+        action="store_true",
         help="add output_dist_vals, the model's output over the whole vocabulary. This runs the model again, so give "
         "--weights, --description and --corpus. It takes four bytes per example and token type",
-    )  # fmt: skip
+    )
     parser.add_argument("--weights", type=Path, help="model.safetensors")
     parser.add_argument("--description", type=Path, help="model.json")
     parser.add_argument("--corpus", help="corpus.safetensors")
