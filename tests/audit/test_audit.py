@@ -410,6 +410,7 @@ def test_an_empty_table_is_not_said_to_match():
     assert ALL.statement(0, 0, 0, "rows of similar match") == "0 rows of similar match: there are none"
 
 
+@pytest.mark.slow
 def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     given = basis(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
     assert faults(given) == []

@@ -124,6 +124,7 @@ def test_the_hub_library_reads_the_card(exported):
     assert card.data.to_dict()["configs"][0]["config_name"] == "sentences"
 
 
+@pytest.mark.slow
 def test_datasets_reads_every_config(exported, tmp_path):
     library = pytest.importorskip("datasets", reason="pip install -c constraints.txt -e '.[dev]'")
     card, _ = head(exported[1])

@@ -15,6 +15,8 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.exports import neuronpedia
 
+pytestmark = pytest.mark.slow
+
 RESULTS, KEYS, LAYERS, BLANK = "results/small", 160, 3, "␣"
 
 # Columns of Neuronpedia's tables (apps/webapp/prisma/schema.prisma) and their types: a list's item type in a list.

@@ -15,6 +15,8 @@ from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["gpt2", "llama"])
 def results(request, tmp_path_factory):

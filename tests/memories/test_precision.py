@@ -145,6 +145,7 @@ def test_every_row_matches_the_exact_model_within_the_precision(rounded):
     assert max(f.largest_difference for f in found) > 10 * tolerances.of("float32").coefficient, "nothing was rounded"
 
 
+@pytest.mark.slow
 def test_every_measured_table_says_its_precision(rounded, exact):
     (precision, _), _, _, out = rounded
     found = {path.stem: tables.precision_of(path) for path in out.glob("*.parquet")}
@@ -167,6 +168,7 @@ def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, ch
 # -- never mixed -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compare_says_which_precisions_it_compares(rounded, exact, tmp_path):
     (precision, _), _, _, out = rounded
     for name, tables_ in (("a", exact), ("b", out)):
@@ -182,6 +184,7 @@ def test_compare_says_which_precisions_it_compares(rounded, exact, tmp_path):
     assert compare.data(found)["precisions"] == ("float32", precision)
 
 
+@pytest.mark.slow
 def test_a_run_of_two_precisions_is_refused(rounded, exact, tmp_path):
     _, _, _, out = rounded
     (tmp_path / "tables").mkdir()
@@ -192,6 +195,7 @@ def test_a_run_of_two_precisions_is_refused(rounded, exact, tmp_path):
         compare.compare(tmp_path, tmp_path / "other", None)
 
 
+@pytest.mark.slow
 def test_a_step_does_not_read_what_was_measured_in_another_precision(rounded, tmp_path, capsys):
     *_, out = rounded
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config()))

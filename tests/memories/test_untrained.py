@@ -42,6 +42,7 @@ def measured(run, model, where, device="cpu"):
     return {name: tables.read(where / f"{name}.parquet") for name in MADE}
 
 
+@pytest.mark.slow
 def test_the_runs_own_model_on_a_text_that_is_smaller_than_the_sample_gives_the_runs_tables(run, tmp_path):
     _, out = run
     made = measured(run, "same_sample", tmp_path)
@@ -62,6 +63,7 @@ def test_an_untrained_model_is_another_one_each_time_and_the_same_when_made_agai
     assert active["active"].is_between(0.3, 0.7).all()  # no bias, no training: half of all memories
 
 
+@pytest.mark.slow
 def test_the_config_says_how_much_of_a_baseline_is_measured(run, tmp_path):
     folder, _ = run
     sizes = {"models": 1, "sentences": 30, "keys_per_layer": 2, "examples": 7}

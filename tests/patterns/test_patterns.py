@@ -266,6 +266,7 @@ def test_words_of_a_shallow_pattern_are_no_topic(annotator):
     assert set(named_words(kinds["semantic"])) <= set(others)
 
 
+@pytest.mark.slow
 def test_a_common_word_is_no_pattern_where_it_is_as_common_as_anywhere(annotator):
     language, found = annotator
     common = max(range(4, 16), key=lambda t: language.weights[t - 4])

@@ -62,6 +62,7 @@ def test_a_page_without_its_place_or_its_atlas_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_picture_has_every_line_and_no_hidden_text(atlas, tmp_path):
     page = tmp_path / "atlas.md"
     page.write_text(f"{atlas_pictures.BEGIN}\n{atlas_pictures.END}\n", encoding="utf-8")

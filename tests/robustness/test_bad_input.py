@@ -584,6 +584,7 @@ def test_a_file_named_as_no_table_is(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_wants_no_more_is_no_error(unbuffered):
     env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}

@@ -83,6 +83,7 @@ def test_a_killed_shard_goes_on_and_comes_out_the_same(made, tmp_path, monkeypat
     assert not state.exists()
 
 
+@pytest.mark.slow
 def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_path, monkeypatch, capsys):
     from ff_memories.cli import main
     from ff_memories.memories.search import triggers

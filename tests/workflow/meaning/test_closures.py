@@ -79,6 +79,7 @@ def named(step, *types):
     return {p.name for p in step.parameters if p.passed and p.type in types}
 
 
+@pytest.mark.slow
 def test_what_makes_a_step_due_is_what_the_list_says():
     assert listing() == LIST.read_text(encoding="utf-8"), "make closures"
 
@@ -157,6 +158,7 @@ def test_a_command_names_what_the_rule_passes_and_no_more():
     )
 
 
+@pytest.mark.slow
 def test_snakemake_may_start_two_jobs_at_once():
     """Each of its threads parses a step; garbage collection in between lets another thread go on."""
     usual, interval = gc.get_threshold(), sys.getswitchinterval()
@@ -231,6 +233,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.slow
 def test_a_step_that_runs_no_model_and_merges_no_lists_does_without_torch():
     """Each of these starts in a fraction of a second; a run starts some twenty of them."""
     light = [s for s in STEPS if not HEAVY & {parameter.name for parameter in declaration.step(s).parameters}]

@@ -184,6 +184,7 @@ def test_what_no_step_reads_of_a_table_means_nothing(tmp_path):
     assert ("SAME",) not in before.rows["TABLES"]["one"].names
 
 
+@pytest.mark.slow
 def test_no_step_reads_what_its_digest_leaves_out_of_tables():
     assert {f.name for one in (Column, Schema) for f in dataclasses.fields(one)} >= reached.UNREAD
     found = set()
@@ -324,6 +325,7 @@ ALL = (
 )
 
 
+@pytest.mark.slow
 def test_an_installed_copy_has_the_same_digests(tmp_path):
     """Wherever it lies, whatever its times and line ends are, and however the interpreter is started."""
     shutil.copytree(ROOT / "src/ff_memories", tmp_path / "ff_memories", ignore=shutil.ignore_patterns("__pycache__"))
