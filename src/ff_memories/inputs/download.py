@@ -68,9 +68,7 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
         got.replace(target)
         _note(target).unlink(missing_ok=True)
         return Got(target, url, sha256(target), target.stat().st_size)
-    raise UserError(
-        f"{part.name}: every mirror failed\n    " + "\n    ".join(said), f"download the file yourself to {target}"
-    )
+    raise UserError(f"{part.name}: every mirror failed: {'; '.join(said)}", f"download the file yourself to {target}")
 
 
 def _note(target: Path) -> Path:
@@ -105,7 +103,8 @@ def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -
 
 
 def _short(error: Exception | None) -> str:
-    return f"{type(error).__name__}: {error}"[:160]
+    said = str(error)
+    return "no connection" if "Max retries exceeded" in said else f"{type(error).__name__}: {said}"[:160]
 
 
 def _known(target: Path) -> dict[str, str]:

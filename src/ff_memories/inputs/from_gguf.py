@@ -63,9 +63,8 @@ def convert(header: Header, digest: str, folder: Path) -> None:
 
 
 def said(header: Header) -> str:
-    """Return in a line what a file holds: architecture, types, and that a chat template is not used."""
-    template = ", a chat template, which is not used" if "tokenizer.chat_template" in header.metadata else ""
-    return f"a {header.architecture} model in {', '.join(header.types)}{template}"
+    """Return in a line what a file holds: architecture and types."""
+    return f"a {header.architecture} model in {', '.join(header.types)}"
 
 
 def model(header: Header) -> Model:
@@ -81,7 +80,12 @@ def model(header: Header) -> Model:
         lambda own: tensor(header, names[own]),
         tokenizer(header),
         special,
-        {"types": header.types, "bits": header.bits, "licence": header.metadata.get("general.license")},
+        {
+            "types": header.types,
+            "bits": header.bits,
+            "licence": header.metadata.get("general.license"),
+            "chat_template": "tokenizer.chat_template" in header.metadata,
+        },
         sum(prod(t.shape) for t in header.tensors.values()),
     )
 

@@ -34,7 +34,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "validation": "validation text files, on which the layers are observed (section 5)",
     }
     for split, about in texts.items():
-        parser.add_argument(f"--{split}", required=True, nargs="+", action="extend", help=about)
+        parser.add_argument(f"--{split}", nargs="+", action="extend", default=[], help=about)
+    parser.add_argument("--text", help="a text of `fetch --list`, such as enwik8, instead of --train and --validation")
     parser.add_argument(
         "--set",
         nargs="+",
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> None:
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder")
     data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
+    data["corpus"]["source"] = args.text
     data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     if args.model is None:
@@ -93,6 +95,13 @@ def _follow(data: dict[str, Any], given: set[str]) -> None:
 
 
 def _refuse_combinations(args: argparse.Namespace) -> None:
+    if args.text is not None and (args.train or args.validation):
+        raise UserError("--text: a run has one text", "leave out --text, or --train and --validation")
+    if args.text is not None:
+        registry.source(args.text, kind="text", key="--text")
+    elif not (args.train and args.validation):
+        lacking = " and ".join(f"--{split}" for split in ("train", "validation") if not getattr(args, split))
+        raise UserError(f"{lacking} missing: a run needs two texts", "name files of both, or a known text with --text")
     fairseq = [f"--{name}" for name in ("checkpoint", "dictionary") if getattr(args, name) is not None]
     if args.model is not None:
         if fairseq:
@@ -154,6 +163,8 @@ def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:
     told = model_folder.made_from(folder)
     if said := quantised(told):
         print(f"{name}: {said}")
+    if told.get("chat_template"):
+        print(f"{name}: its chat template is not used; the run reads plain text")
     return {"files": {name: told["sha256"]}, "licence": told.get("licence")}
 
 
