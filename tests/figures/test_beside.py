@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 import struct
 import zlib
@@ -10,7 +9,7 @@ import zlib
 import polars as pl
 import pytest
 import vl_convert
-from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts
+from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts, untrained
 from fontTools.ttLib import TTFont
 
 from ff_memories import tables
@@ -20,7 +19,7 @@ from ff_memories.figures import draw, font, other_types, render
 from ff_memories.figures.drawn import figure3
 from ff_memories.report.svg import inline
 
-MEASURES = {"figure4": "agreement", "figure7": "active", "figure8": "zero_agreement", "figure9": "residual_predicts"}
+BY_LAYER = ("figure4", "figure5", "figure7", "figure8", "figure9", "figure10")
 SHOWN = {"figure4": "mean", "figure5": "median", "figure6": "mean", "figure8": "mean"}
 
 
@@ -85,28 +84,28 @@ def test_an_interval_that_only_the_other_choice_fills_is_drawn_and_empty_of_the_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("figure", MEASURES)
-def test_untrained_models_of_several_seeds_are_a_faint_band_behind_the_bars(figure):
-    frames, measure = synthetic(), MEASURES[figure]
-    ends = {f"{measure}_low": pl.col(measure) / 2, f"{measure}_high": (1 + pl.col(measure)) / 2}
-    frames["control"] = frames["control"].with_columns(value.alias(name) for name, value in ends.items())
-    _, spec = made(figure, frames)
-    marks = [layer["mark"]["type"] for layer in spec["layer"]]
+@pytest.mark.parametrize("figure", BY_LAYER)
+def test_untrained_models_of_several_seeds_are_a_faint_band_and_the_runs_own_line_is_beside(figure):
+    context = looking(figure)
+    frame = draw.data(chosen(figure, synthetic()), Settings(SECTIONS), context, untrained())
+    spec = render.spec(draw.chart(frame, context))
     (band,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "area"]
-    assert [row["untrained_low"] for row in band["data"]["values"]] == (frames["control"][measure] / 2).to_list()
+    assert [row["untrained_low"] for row in band["data"]["values"]] == frame["untrained_low"].to_list()
     assert band["mark"]["opacity"] < 0.3
-    assert marks.index("area") < marks.index("bar", marks.index("area"))
-    assert "band: range over seeds" in texts(render.svg(spec, figure))
-    alone, line = made(figure, synthetic())
-    assert "area" not in json.dumps(line) and "untrained_low" not in alone.columns
-    assert "dashed: untrained model" in texts(render.svg(line, figure))
+    lines = {layer["encoding"]["y"]["field"]: layer["mark"] for layer in spec["layer"]
+             if layer["mark"]["type"] == "line"}  # fmt: skip
+    assert lines["untrained"]["strokeDash"] != lines["same_sentences"]["strokeDash"]
+    said = texts(render.svg(spec, figure))
+    assert "band: range over seeds" in said and "on the same sample" in said
 
 
 def test_an_untrained_model_without_agreement_leaves_a_gap_and_no_error():
-    frames = synthetic()
-    nothing = pl.lit(None, dtype=pl.Float64)
-    frames["control"] = frames["control"].with_columns(agreement=nothing, agreement_low=nothing, agreement_high=nothing)
-    assert "untrained" in texts(render.svg(made("figure4", frames)[1], "figure4"))
+    models = untrained()
+    for own in models.values():
+        own["values"] = own["values"].filter(pl.col("layer") != 1)
+    frame = draw.data(chosen("figure4", synthetic()), Settings(SECTIONS), looking("figure4"), models)
+    assert frame["untrained"][0] is None and frame["untrained"].null_count() == 1
+    assert "untrained" in texts(render.svg(render.spec(draw.chart(frame, looking("figure4"))), "figure4"))
 
 
 def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from drawings import KEYS, LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts
+from drawings import KEYS, LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts, untrained
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
@@ -425,17 +425,56 @@ def test_figure_6_starts_where_its_values_start():
     assert frame["left"].to_numpy().min() > 0
 
 
-@pytest.mark.parametrize("figure", [figure for figure, entry in FIGURES.items() if "control" in entry.tables])
-def test_an_untrained_model_is_a_faint_line_that_the_note_explains(figure):
-    frames = synthetic()
-    frame = draw.data(chosen(figure, frames), Settings(SECTIONS), looking(figure))
-    spec = render.spec(draw.chart(frame, looking(figure)))
-    lines = [layer for layer in spec["layer"] if layer["encoding"].get("y", {}).get("field") == "untrained"]
-    dashed = [layer for layer in lines if layer["mark"].get("strokeDash")]
-    assert len(dashed) == 1 and dashed[0]["mark"]["strokeWidth"] < 1
-    assert [row["untrained"] for row in dashed[0]["data"]["values"]] == frame["untrained"].to_list()
-    assert set(frame["untrained"]) <= {x for name in frames["control"].columns[2:] for x in frames["control"][name]}
-    assert "untrained model" in texts(render.svg(spec, figure))
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_shows_untrained_models_measured_as_the_run_is(figure):
+    given, settings, shown = chosen(figure, synthetic()), Settings(SECTIONS), FIGURES[figure].untrained
+    alone = draw.data(given, settings, looking(figure))
+    frame = draw.data(given, settings, looking(figure), untrained())
+    assert frame.select(alone.columns).equals(alone) and set(frame.columns) - set(alone.columns) == {
+        "untrained", "untrained_low", "untrained_high", "same_sentences"
+    }  # fmt: skip
+    if figure != "figure6":  # where the run sets the bins
+        each = [draw.data(chosen(figure, own), settings, looking(figure))[shown] for own in untrained().values()]
+        assert frame["same_sentences"].to_list() == each[0].to_list()
+        assert frame["untrained"].to_list() == pytest.approx(list(np.mean(each[1:], axis=0)))
+        assert frame["untrained_high"].to_list() == np.max(each[1:], axis=0).tolist()
+    assert "dashed: untrained models" in texts(render.svg(render.spec(draw.chart(frame, looking(figure))), figure))
+
+
+def test_the_lines_of_untrained_models_are_on_the_axis_of_the_runs_own():
+    context = replace(looking("figure5"), vocab=20_000)
+    frame = draw.data(chosen("figure5", synthetic()), Settings(SECTIONS), context, untrained())
+    spec = render.spec(draw.chart(frame, context))
+    fields = {layer["encoding"]["y"].get("field"): layer["data"]["values"]
+              for layer in spec["layer"] if "y" in layer["encoding"]}  # fmt: skip
+    for column in ("untrained", "same_sentences"):
+        shares = [row[column] for row in fields[column]]
+        assert shares == pytest.approx((frame[column] / 20_000).to_list())
+
+
+def test_the_edges_of_untrained_models_segments_are_drawn_over_the_stacks():
+    frame = draw.data(chosen("figure11", synthetic()), Settings(SECTIONS), looking("figure11"), untrained())
+    spec = render.spec(draw.chart(frame, looking("figure11")))
+    halo, line = [layer for layer in spec["layer"] if layer["encoding"].get("y", {}).get("field") == "untrained"]
+    first = [row["untrained"] for row in line["data"]["values"] if row["layer"] == 1]
+    shares = frame.filter(pl.col("layer") == 1)["untrained"].to_list()
+    assert first == pytest.approx(np.cumsum(shares)[:-1].tolist()) and halo["mark"]["stroke"] == "white"
+
+
+def test_another_models_values_are_counted_in_the_runs_own_intervals():
+    values = synthetic()["values"].with_columns(pl.lit(1.0, pl.Float32).alias("top_probability"))
+    low = values.with_columns(pl.lit(0.1, pl.Float32).alias("top_probability"), pl.lit(True).alias("agrees"))
+    models = {name: {"values": low} for name in untrained()}
+    both = pl.concat([values.filter(pl.col("key") > 0), low.filter(pl.col("key") == 0)])
+    frame = draw.data({"values": both}, Settings(SECTIONS), looking("figure6"), models)
+    assert frame["untrained"].to_list() == [1.0, None]
+
+
+def test_labels_by_people_are_not_compared_with_an_automatic_annotators():
+    given = chosen("figure2", synthetic())
+    people = given["pattern_labels"].with_columns(pl.lit("anna").alias("annotator"))
+    frame = draw.data({"pattern_labels": people}, Settings(SECTIONS), looking("figure2"), untrained())
+    assert frame["untrained"].null_count() == frame.height
 
 
 @pytest.mark.slow

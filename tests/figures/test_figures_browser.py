@@ -51,9 +51,6 @@ def everything(layers: int) -> dict[str, pl.DataFrame]:
     for name in ("values", "composition"):
         kinds = [n for n in tables.TABLES[name].optional if n.removesuffix("_trained") in frames[name].columns]
         frames[name] = frames[name].with_columns(pl.col(n.removesuffix("_trained")).alias(n) for n in kinds)
-    measures = [name for name, kind in tables.TABLES["control"].columns.items() if kind == pl.Float64]
-    ends = list(product(measures, ("low", "high")))
-    frames["control"] = frames["control"].with_columns(pl.col(m).alias(f"{m}_{end}") for m, end in ends)
     return frames
 
 
@@ -61,7 +58,8 @@ def drawn(figure: str, target: str = "next", vocab: int | None = 10_288, empty: 
     """Return a figure's specification, with all optional columns."""
     context = replace(looking(figure, **look), target=target, vocab=vocab)
     frames = {name: frame.clear() if empty else frame for name, frame in everything(context.layers).items()}
-    return render.spec(draw.chart(draw.data(chosen(figure, frames), Settings(SECTIONS), context), context))
+    models = {name: chosen(figure, frames) for name in ("same_sample", "untrained-1")}
+    return render.spec(draw.chart(draw.data(chosen(figure, frames), Settings(SECTIONS), context, models), context))
 
 
 def faults(driver, spec: dict, figure: str, folder) -> list[str]:

@@ -22,9 +22,9 @@ SECTIONS = {
 }
 
 
-def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]:
+def synthetic(layers: int = LAYERS, keys: int = KEYS, seed: int = 0) -> dict[str, pl.DataFrame]:
     """Return small random tables of every kind that figures read."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     cell = {"layer": np.repeat(np.arange(1, layers + 1), keys), "key": np.tile(np.arange(keys), layers)}
     n = layers * keys
     triggers = pl.DataFrame(cell).join(pl.DataFrame({"rank": [1, 2, 3]}), how="cross")
@@ -48,10 +48,6 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]
             active=pl.Series(rng.integers(0, keys + 1, n)), ffn_top=pl.lit(1), output_top=pl.lit(1),
             agreeing_memories=pl.Series(rng.integers(0, 2, n)),
         ),
-        "control": pl.DataFrame({"layer": np.arange(1, layers + 1), "keys": keys, "examples": 5}).with_columns(
-            pl.Series(measure, rng.random(layers))
-            for measure in ("agreement", "active", "zero_agreement", "residual_predicts")
-        ),
         "refinement": pl.DataFrame(case | tokens).with_columns(
             residual_probability=pl.Series(rng.random(n)), kind=pl.Series(rng.choice(measures.KINDS, n))
         ),
@@ -59,6 +55,12 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS) -> dict[str, pl.DataFrame]
     typed = {name: frame.select(pl.col(c).cast(t) for c, t in tables.TABLES[name].columns.items())
              for name, frame in frames.items()}  # fmt: skip
     return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in typed.items()}
+
+
+def untrained() -> dict[str, dict[str, pl.DataFrame]]:
+    """Return such tables of the baselines' models, by name."""
+    names = ("same_sample", "untrained-1", "untrained-2", "untrained-3")
+    return {name: synthetic(seed=seed) for seed, name in enumerate(names, start=1)}
 
 
 def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options) -> FigureContext:

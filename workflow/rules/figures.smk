@@ -5,6 +5,11 @@ rule figure:
     """Draw one figure, as PDF, SVG and PNG, with its specification and its data."""
     input:
         tables=lambda wildcards: run_.tables(*DRAWN[wildcards.figure].tables),
+        models=lambda wildcards: expand(
+            run_.path("baselines", "{model}", "{table}.parquet"),
+            model=MODELS if DRAWN[wildcards.figure].untrained else [],
+            table=DRAWN[wildcards.figure].tables,
+        ),
         info=rules.model.output.info,
     output:
         **{

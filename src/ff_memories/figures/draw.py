@@ -1,5 +1,6 @@
 """Turn tables into a figure's frame, and the frame into its chart, with the figure's own module."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -10,6 +11,8 @@ import polars as pl
 from ff_memories.base.errors import UserError
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.parts import controls
+from ff_memories.figures.registry import DRAWN
 
 
 def module(figure: str) -> ModuleType:
@@ -17,8 +20,13 @@ def module(figure: str) -> ModuleType:
     return import_module(f"ff_memories.figures.drawn.{figure}")
 
 
-def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def data(
+    tables: Tables, settings: Settings, context: FigureContext, models: Mapping[str, Tables] | None = None
+) -> pl.DataFrame:
     """Return the frame that the figure draws.
+
+    ``models``: the tables of the baselines' models, by name. They are measured as the run's are, by the module's
+    ``data``, or by its ``of_a_model`` if the run's frame sets the marks.
 
     Raises ``UserError`` if a table has layers that the run's model lacks.
     """
@@ -31,8 +39,13 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
                 f"table {name} has layer {max(others['layer'])}, but the model has layers 1 to {context.layers}",
                 "the table belongs to another run; remove it and run snakemake again",
             )
-    frame: pl.DataFrame = module(context.figure).data(tables, settings, context)
-    return frame
+    drawn = module(context.figure)
+    frame: pl.DataFrame = drawn.data(tables, settings, context)
+    if not models or frame.is_empty():
+        return frame
+    measure = getattr(drawn, "of_a_model", lambda frame, *given: drawn.data(*given))
+    measured = {name: measure(frame, own, settings, context) for name, own in models.items()}
+    return controls.with_models(frame, measured, DRAWN[context.figure].untrained)
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:

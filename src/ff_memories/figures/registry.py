@@ -26,6 +26,7 @@ class Figure:
         caption_last: the caption if values are compared with a trigger's last token (``values.target: last``).
         caption_effective: the caption for models whose memories are all active.
         tables: the tables it is drawn from; besides them, only the model info is read.
+        untrained: the column of its frame that is also drawn of untrained models, from their tables of the same names.
         sections: config sections it reads besides ``seed`` and its own ``figures.<name>``.
         options: keys of ``figures.<name>`` that apply here, besides size and ``paper_values``.
         wide: whether it spans the page's text width instead of one column.
@@ -41,6 +42,7 @@ class Figure:
 
     caption: str
     tables: tuple[str, ...]
+    untrained: str = ""
     section: str = ""
     place: int = 0
     sections: tuple[str, ...] = ()

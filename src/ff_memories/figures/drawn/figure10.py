@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.parts import overlay
+from ff_memories.figures.parts import controls, overlay
 from ff_memories.figures.parts.marks import box_note, boxes, counted, finish
 from ff_memories.figures.parts.phrases import both_ends, first_and_last
 from ff_memories.figures.registry import Figure
@@ -16,6 +16,7 @@ FIGURE = Figure(
     place=2,
     caption="Probability that the residual at each layer assigns to the model's final output.",
     tables=("refinement",),
+    untrained="median",
     paper={
         "read off the figure": (
             {"series": "median", "named": "median", "layers": (1, 7), "value": 0.0},
@@ -33,9 +34,10 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 10: boxes."""
     y = alt.Y("low:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=6))
-    notes = [counted(frame, context, "examples"), box_note()]
+    notes = [counted(frame, context, "examples"), box_note(), *controls.untrained(frame)]
     theirs = overlay.by_layer(context)
-    return finish(theirs.behind + boxes(frame, context, y) + theirs.above, context, frame, notes, headline)
+    marks = theirs.behind + boxes(frame, context, y) + controls.by_layer(frame, context) + theirs.above
+    return finish(marks, context, frame, notes, headline)
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:

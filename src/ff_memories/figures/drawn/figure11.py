@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.parts import overlay
+from ff_memories.figures.parts import controls, overlay
 from ff_memories.figures.parts.marks import EDGES, counted, finish, stacked, stacks
 from ff_memories.figures.parts.phrases import HALF, extremes
 from ff_memories.figures.registry import Figure
@@ -17,6 +17,7 @@ FIGURE = Figure(
     place=3,
     caption="Whether a layer's output follows the residual's prediction, the feed-forward's, both or neither.",
     tables=("refinement",),
+    untrained="mean",
     hatched=True,
     paper={
         "read off the figure": ({"series": "residual", "named": "residual", "layers": (1, 16), "range": (0.6, 0.85)},),
@@ -35,10 +36,12 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 11: stacked bars."""
-    notes = [counted(frame, context, "examples"), EDGES]
+    notes = [counted(frame, context, "examples"), EDGES, *controls.untrained(frame, own=False)]
     theirs = overlay.by_layer(context, covered=True)
     shown = stacks(frame, context, "examples", KIND_NAMES, KIND_COLOURS)
-    return finish(theirs.behind + shown + theirs.above, context, frame, notes, headline)
+    return finish(
+        theirs.behind + shown + controls.edges(frame, context) + theirs.above, context, frame, notes, headline
+    )
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -10,7 +10,7 @@ from ff_memories.claims.register import register
 from ff_memories.claims.statistics import average, by_layer
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.parts import overlay
+from ff_memories.figures.parts import controls, overlay
 from ff_memories.figures.parts.marks import EDGES, counted, finish, stacked, stacks, tag
 from ff_memories.figures.parts.phrases import extremes, percent
 from ff_memories.figures.registry import Figure
@@ -21,6 +21,7 @@ FIGURE = Figure(
     place=2,
     caption="Pattern types among the keys' top trigger examples, by layer: shallow, semantic, both or none.",
     tables=("pattern_labels",),
+    untrained="mean",
     address="?layer={layer}&label={series}",
     keys="?label=any",
     hatched=True,
@@ -47,11 +48,13 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 2: stacked bars."""
     who = marks(frame["annotators"][0].split(", ")) if frame.height else []
     whose = f"labels: {', '.join(who).lower() or 'people'}"
-    notes = [counted(frame, context, "trigger examples"), f"{EDGES}, over keys"]
+    notes = [counted(frame, context, "trigger examples"), f"{EDGES}, over keys", *controls.untrained(frame, own=False)]
     theirs = overlay.by_layer(context, covered=True)
     shown = stacks(frame, context, "trigger examples", LABEL_NAMES, LABEL_COLOURS)
     said = tag(whose) if frame.height else []
-    return finish(theirs.behind + shown + theirs.above + said, context, frame, notes, headline)
+    return finish(
+        theirs.behind + shown + controls.edges(frame, context) + theirs.above + said, context, frame, notes, headline
+    )
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:

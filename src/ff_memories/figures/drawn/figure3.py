@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.parts import overlay
+from ff_memories.figures.parts import controls, overlay
 from ff_memories.figures.parts.links import linked
 from ff_memories.figures.parts.marks import INTERVAL, counted, finish, layer_axis, share_axis, source, tooltips
 from ff_memories.figures.parts.phrases import both_ends
@@ -19,6 +19,7 @@ FIGURE = Figure(
     caption="Change in a key's memory coefficient after removing one token from its trigger examples: the "
     "first, the last, or a random one.",
     tables=("mutations",),
+    untrained="mean",
     sections=("mutations", "extraction"),
     address="?layer={layer}&mutated=1&sort={mutation}",
     keys="?mutated=1",
@@ -89,8 +90,10 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
         ),
     ]
     notes = [counted(frame, context, "keys"), f"bars: {INTERVAL} over keys", "ticks: medians", *off_axis(beyond)]
+    notes += controls.untrained(frame, own=False)
+    untrained = controls.by_series(frame, context, "mutation", MUTATION_COLOURS)
     theirs = overlay.by_layer(context, MUTATION_COLOURS)
-    return finish(theirs.behind + lines + theirs.above, context, frame, notes, headline)
+    return finish(theirs.behind + untrained + lines + theirs.above, context, frame, notes, headline)
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -17,7 +17,8 @@ FIGURE = Figure(
     place=1,
     caption="How often a value's most probable token is the token that follows its key's top trigger example.",
     caption_last="How often a value's most probable token is the last token of its key's top trigger example.",
-    tables=("values", "control"),
+    tables=("values",),
+    untrained="mean",
     sections=("values",),
     address="?layer={layer}&agrees=1",
     keys="?agrees=1",
@@ -32,7 +33,6 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
     """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers."""
     rates = measures.agreement(tables["values"], settings.seed)
     rates = controls.with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
-    rates = controls.with_untrained(rates, tables["control"], "agreement")
     return beside.with_other(
         rates, tables["values"], "agrees", "mean", lambda values: measures.agreement(values, settings.seed)
     )

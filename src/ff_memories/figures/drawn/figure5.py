@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.parts import beside, overlay, paper
+from ff_memories.figures.parts import beside, controls, overlay, paper
 from ff_memories.figures.parts.marks import box_note, boxes, counted, finish
 from ff_memories.figures.parts.phrases import first_and_last, percent
 from ff_memories.figures.registry import Figure
@@ -17,6 +17,7 @@ FIGURE = Figure(
     caption="Rank of the token that follows a key's top trigger example in the value's distribution (0 is the top).",
     caption_last="Rank of the last token of a key's top trigger example in the value's distribution (0 is the top).",
     tables=("values",),
+    untrained="median",
     sections=("values",),
     options=("rank_limit",),
     address="?layer={layer}&sort=rank",
@@ -58,13 +59,15 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     )
     drawn = frame.with_columns(
         pl.col(name).alias(name.removesuffix(SHARE)) for name in frame.columns if name.endswith(SHARE)
-    )
+    ).with_columns(pl.col("^(untrained.*|same_sentences)$") / size)
     notes = [counted(frame, context, "values"), box_note(f", axis cut at rank {limit:,}" if limit else "")]
     if context.vocab:
         notes.append("rank 0 is the top; random tokens have a median of 50\u00a0%")
     theirs = overlay.by_layer(context, scale=1 / paper.VOCABULARY if context.vocab else 1)
-    marks = theirs.behind + boxes(drawn, context, y) + beside.by_layer(drawn, "median", context) + theirs.above
-    return finish(marks, context, frame, notes + beside.note(frame, "median"), headline)
+    ours = boxes(drawn, context, y) + controls.by_layer(drawn, context)
+    marks = theirs.behind + ours + beside.by_layer(drawn, "median", context) + theirs.above
+    notes += [*controls.untrained(frame), *beside.note(frame, "median")]
+    return finish(marks, context, frame, notes, headline)
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -8,7 +8,7 @@ from ff_memories.claims.evidence import of_types
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
 from ff_memories.figures.other_types import other
-from ff_memories.figures.parts import beside, overlay
+from ff_memories.figures.parts import beside, controls, overlay
 from ff_memories.figures.parts.links import linked
 from ff_memories.figures.parts.marks import (
     INTERVAL,
@@ -33,6 +33,7 @@ FIGURE = Figure(
     "probability of the value's top token, over all layers. The number above each bar counts its "
     "values.",
     tables=("values",),
+    untrained="mean",
     sections=("values",),
     options=("bins",),
     address="?probability={left:.6g}..{bin:.6g}&sort=probability",
@@ -57,14 +58,26 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
     if types is None or frame.is_empty():
         return frame
     width, place = frame["bin"][0] - frame["left"][0], pl.col("place")
-    edge = pl.col("top_probability").cast(pl.Float64) / width
-    known = of_types(values, types).drop_nulls("agrees").with_columns(edge.ceil().clip(1).alias("place"))
-    rates = known.group_by("place").agg(pl.col("agrees").mean().alias(f"mean_{types}"), pl.len().alias(f"n_{types}"))
+    rates = _by_place(of_types(values, types), width).rename({"mean": f"mean_{types}", "n": f"n_{types}"})
     placed = frame.with_columns((pl.col("bin") / width).round().alias("place"))
     both = placed.join(rates, on="place", how="full", coalesce=True).filter(place <= context.bins).sort("place")
     return both.with_columns(
         pl.col("left").fill_null((place - 1) * width), pl.col("bin").fill_null(place * width), pl.col("n").fill_null(0)
     ).drop("place")
+
+
+def of_a_model(frame: pl.DataFrame, tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Return another model's agreement rate in the bins of the run's frame that have values of that model."""
+    width = frame["bin"][0] - frame["left"][0]
+    placed = frame.select("bin", (pl.col("bin") / width).round().alias("place"))
+    return placed.join(_by_place(tables["values"], width), on="place", maintain_order="left").select("bin", "mean")
+
+
+def _by_place(values: pl.DataFrame, width: float) -> pl.DataFrame:
+    """Return the agreement rate, ``mean``, and ``n`` in bins of a width, numbered from 1: ``place``."""
+    place = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1)
+    known = values.drop_nulls("agrees").with_columns(place.alias("place"))
+    return known.group_by("place").agg(pl.col("agrees").mean().alias("mean"), pl.len().alias("n"))
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
@@ -96,7 +109,7 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
         pl.max_horizontal("mean", "high").alias("upper"),
     )
     types = other(frame, "mean")
-    tops = [drawn["upper"], context.paper_values["high"], *([frame[f"mean_{types}"]] if types else [])]
+    tops = [context.paper_values["high"], *drawn.select("upper", pl.col(f"^(untrained_high|mean_{types})$"))]
     most = max((float(top) for values in tops for top in values.drop_nulls()), default=0) or 1
     y = share_axis("mean", "agreement rate", [0, 1.15 * most])
     base = alt.Chart(source(linked(drawn, context.figure)))
@@ -113,7 +126,9 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     notes = ["above each bar: n, its number of values", f"lines: {INTERVAL}; ticks: right edges of bins"]
     marks += beside.across(drawn, "mean", x("tick_from"))
     theirs = overlay.by_probability(context, x("from"))
-    return finish(theirs.behind + marks + theirs.above, context, frame, notes + beside.note(frame, "mean"), headline)
+    notes += [*controls.untrained(frame), *beside.note(frame, "mean")]
+    marks = [*theirs.behind, *marks, *controls.across(drawn, x("from")), *theirs.above]
+    return finish(marks, context, frame, notes, headline)
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:

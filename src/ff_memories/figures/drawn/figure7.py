@@ -17,7 +17,8 @@ FIGURE = Figure(
     caption="Share of a layer's memories that are active, that is, have a coefficient above zero.",
     caption_effective="Effective number of memories of a layer, (Σe)² / Σe² with e = (m‖v‖)². A share of active "
     "memories is not defined for this model: none of its coefficients is exactly zero.",
-    tables=("composition", "control"),
+    tables=("composition",),
+    untrained="median",
     paper={
         "stated": ({"series": "active", "named": "over layers", "layers": (1, 16), "range": (0.1, 0.5)},),
         "read off the figure": (
@@ -34,29 +35,28 @@ def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataF
     """Figure 7: quartiles of the share of active memories per layer; of effective ones if no memory is inactive."""
     if not context.active:
         return measures.effective_memories(tables["composition"])
-    return controls.with_untrained(
-        measures.active_memories(tables["composition"], context.keys), tables["control"], "active"
-    )
+    return measures.active_memories(tables["composition"], context.keys)
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 7: boxes."""
     if not context.active:
         said = ["effective: as many equal ones would add as much", *([] if frame.is_empty() else [box_note()])]
-        notes = [counted(frame, context, "examples"), *said]
-        shown = boxes(frame, context, alt.Y("low:Q", title="effective memories"))
+        notes = [counted(frame, context, "examples"), *said, *controls.untrained(frame)]
+        shown = boxes(frame, context, alt.Y("low:Q", title="effective memories")) + controls.by_layer(frame, context)
         return finish(shown, context, frame, notes, headline)
     notes = [
         counted(frame, context, "examples") + f", {context.keys:,} memories",
         box_note(),
-        f"dotted: random keys; {controls.untrained(frame)}",
+        "dotted: random keys",
+        *controls.untrained(frame),
     ]
     theirs = overlay.by_layer(context)
     marks = [
         *theirs.behind,
         *controls.level(RANDOM_KEYS),
-        *controls.by_layer(frame, context),
         *boxes(frame, context, share_axis("low", "active memories", [0, 1])),
+        *controls.by_layer(frame, context),
         *theirs.above,
     ]
     return finish(marks, context, frame, notes, headline)

@@ -16,7 +16,8 @@ FIGURE = Figure(
     section="5.2",
     place=1,
     caption="How often the residual before a layer's feed-forward already predicts the model's final output.",
-    tables=("refinement", "control"),
+    tables=("refinement",),
+    untrained="mean",
     paper={
         # The paper says "a third" for the lowest layers without naming them. We draw it over the first five. Our
         # reading of the bar at layer 1 contradicts it, so we leave that reading out.
@@ -29,8 +30,7 @@ FIGURE = Figure(
 def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 9: share of examples per layer whose residual predicts the model's output, and the ``chance`` level."""
     rates = measures.residual_predicts(tables["refinement"], settings.seed)
-    rates = controls.with_chance(rates, tables["refinement"], "residual_top", "model_top")
-    return controls.with_untrained(rates, tables["control"], "residual_predicts")
+    return controls.with_chance(rates, tables["refinement"], "residual_top", "model_top")
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
