@@ -309,6 +309,14 @@ def test_an_empty_file_in_a_tables_place_ends_in_one_line(two):
         compare.compare(a, b)
 
 
+def test_a_run_of_an_earlier_version_lacks_a_number_and_is_equal(two, monkeypatch):
+    a, b = two
+    for folder, held in ((a, '{"perplexity": 3.0}'), (b, '{"perplexity": 3.0, "in_windows": {"perplexity": 2.0}}')):
+        (folder / "baselines/untrained-1").mkdir(parents=True)
+        (folder / "baselines/untrained-1/perplexity.json").write_text(held)
+    assert told(monkeypatch, a, b).different == []
+
+
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]"])
 def test_a_damaged_file_of_numbers_is_different(two, content, monkeypatch):
     a, b = two

@@ -48,6 +48,8 @@ def test_what_was_run_is_counted():
     assert "30 claims" in said and "a stand-in model (16 layers, 1,234,567 parameters)" in said
     assert "1,000 tokens in 81 sentences of the run's own text files" in said
     assert "perplexity" not in said and "validation perplexity 48.3" in told(rows(), INFO | {"perplexity": 48.31})[0]
+    both = told(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2})[0]
+    assert "validation perplexity 31.2, 48.3 one sentence at a time)" in both
     assert "the paper's own model" in told(rows("paper"), INFO | {"scope": "paper"})[0]
 
 

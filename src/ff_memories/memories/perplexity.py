@@ -1,6 +1,8 @@
 """Measure how well the run's model predicts its validation text: read every claim with this number in mind."""
 
 import math
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,16 @@ import torch
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types
 from ff_memories.memories.search import batching
 from ff_memories.model.batches.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.vocabulary import Vocabulary
 
 SENTENCES = 2000  # validation sentences at most
+WINDOW = 1024  # tokens of a window at most
+IN_WINDOWS = "in_windows"  # the name of what `in_windows` returns, where both are recorded
+PASSED = 12  # tokens in windows for every sentence that is read by itself
 
 
 def perplexity(
@@ -36,15 +43,8 @@ def perplexity(
     nats, vocabulary = np.zeros(len(chosen)), decoder.vocabulary.reading("adaptive")
 
     def run(part: np.ndarray) -> None:
-        batch = decoder.pack([corpus.sentence(chosen[i]) for i in part])
-        x = decoder.embed(batch)
-        for layer in decoder.layers:
-            x = layer(x, batch).output
-        first = batch.positions == batch.positions[0]
-        inner = ~first.roll(-1)  # the last row of a sentence predicts its end
-        found = vocabulary.read(x[inner], batch.tokens.roll(-1)[inner], rank=False)
+        surprise = _surprise(decoder, vocabulary, [corpus.sentence(chosen[i]) for i in part])
         own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
-        surprise = -found.target_probability.double().log().cpu()
         nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()
 
     order = np.argsort(lengths, kind="stable")
@@ -53,10 +53,64 @@ def perplexity(
             retry_smaller(run, part, len(part), halved)
             progress.step(len(part))
     tokens = int(lengths.sum())
-    mean = math.fsum(nats) / tokens if tokens else None
     return {
-        "perplexity": None if mean is None else float(f"{math.exp(min(mean, 700)):.6g}"),
+        "perplexity": _perplexity(nats, tokens),
         "tokens": tokens,
         "sentences": len(chosen),
         "context": "validation sentences, each by itself",
     }
+
+
+def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int = SENTENCES) -> dict[str, Any]:
+    """Return the model's perplexity on running validation text, as it is usually reported: with context.
+
+    Validation sentences are joined by a blank, in the text's order. Windows of as many tokens as the model takes
+    (``WINDOW`` at most) begin at sentences spread evenly over the text. The second half of each counts, with the first
+    half and the start token as context.
+
+    Args:
+        types: what the model's tokens are: a joint is tokenised again.
+        sentences: how many ``perplexity`` reads at most: the number of windows follows.
+
+    Returns:
+        ``perplexity``, null without a token, and what it was measured on: ``tokens``, those that count; ``windows``;
+        ``window``, the tokens of one; ``context``.
+    """
+    vocabulary, begins = decoder.vocabulary.reading("adaptive"), corpus.offsets[corpus.train :]
+    length, total = min(WINDOW, decoder.max_tokens), int(begins[-1] - begins[0])
+    number = max(min(total, 1), min(total // length, PASSED * sentences // length))
+    places = begins[0] + np.linspace(0, max(0, total - length), number).astype(int)
+    nats, tokens = [], 0
+    with torch.inference_mode(), Progress(number, "windows", "perplexity") as progress:
+        for first in np.searchsorted(begins, places, side="right") - 1:
+            end = np.searchsorted(begins, begins[first] + length)
+            texts = (types.words(corpus.sentence(i)) for i in range(corpus.train + first, corpus.train + end))
+            window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]
+            counted = _surprise(decoder, vocabulary, [window])[len(window) // 2 :]
+            nats.append(counted.sum().item())
+            tokens += len(counted)
+            progress.step(1)
+    return {
+        "perplexity": _perplexity(nats, tokens),
+        "tokens": tokens,
+        "windows": number,
+        "window": length,
+        "context": "joined validation sentences; the second half of a window counts, with the first as context",
+    }
+
+
+def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequence[np.ndarray]) -> torch.Tensor:
+    """Return -log p (tokens,) in float64 of every token of sentences that are sorted by length."""
+    batch = decoder.pack(sentences)
+    x = decoder.embed(batch)
+    for layer in decoder.layers:
+        x = layer(x, batch).output
+    first = batch.positions == batch.positions[0]
+    inner = ~first.roll(-1)  # the last row of a sentence predicts its end
+    found = vocabulary.read(x[inner], batch.tokens.roll(-1)[inner], rank=False)
+    return -found.target_probability.double().log().cpu()
+
+
+def _perplexity(nats: Sequence[float] | np.ndarray, tokens: int) -> float | None:
+    """Return exp of the mean of sums of nats, to six digits."""
+    return float(f"{math.exp(min(math.fsum(nats) / tokens, 700)):.6g}") if tokens else None

@@ -76,6 +76,7 @@ FACTS = {
     "max_positions": "longest input (tokens)",
     "start_token": "first token of every sentence",
     "parameters": "parameters",
+    "in_windows": "validation perplexity, in windows of running text",
     "perplexity": "validation perplexity, one sentence at a time",
     "checkpoint_sha256": "SHA-256 of the checkpoint",
     "dictionary_sha256": "SHA-256 of the dictionary",

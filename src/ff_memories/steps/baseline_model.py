@@ -83,6 +83,7 @@ def run(
     mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens)
     read = untrained.predicted(model, sizes.sentences)
     said = perplexities.perplexity(decoder, text, config.seed, execution.batch_tokens, read)
+    said[perplexities.IN_WINDOWS] = perplexities.in_windows(decoder, text, types, read)
     drawn = compositions.sample_examples(
         text.lengths[text.train :], text.train, examples=min(options.examples, sizes.examples),
         sample=options.sample, positions=options.positions, seed=config.seed,

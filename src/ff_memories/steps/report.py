@@ -43,7 +43,7 @@ def run(
     judged, counts = schemas.read(claims), schemas.read(tables["counts"])
     more = {name: schemas.read(path) for name, path in tables.items() if path not in (claims, tables["counts"])}
     if perplexity is not None:
-        described = {**described, "perplexity": _perplexity(perplexity)}
+        described = {**described, **_perplexity(perplexity)}
     if set(judged["scope"]) - {described["scope"]}:
         raise UserError(f"{claims}: belongs to another model than {info}", "run snakemake again")
     drawn = {path.stem: path for path in figures}
@@ -80,12 +80,13 @@ def run(
         write_whole(summary, made.markdown)
 
 
-def _perplexity(path: Path) -> float | None:
+def _perplexity(path: Path) -> dict[str, float | None]:
+    """Return the perplexities in a file by their names; older runs have none in windows."""
     try:
-        found: float | None = json.loads(_text(path))["perplexity"]
-    except (ValueError, KeyError, TypeError) as error:
+        found = json.loads(_text(path))
+        return {"perplexity": found["perplexity"], "in_windows": found.get("in_windows", {}).get("perplexity")}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: has no perplexity ({error!r})", rebuild_hint(path)) from None
-    return found
 
 
 def _text(path: Path) -> str:

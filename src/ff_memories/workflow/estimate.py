@@ -206,7 +206,8 @@ def steps(
     section5 = layered(config.composition.examples) + others
     sizes, own = config.baselines, untrained.PREDICTED_SENTENCES
     again = min(looked, sizes.keys_per_layer * shape.layers) * untrained.MUTATED_TRIGGERS * 3 * sentence // 4
-    tokens_said = min(validation, (own * sizes.models + perplexity.SENTENCES) * sentence // (sizes.models + 1))
+    said = (own * sizes.models + perplexity.SENTENCES) / (sizes.models + 1)  # sentences of a model
+    tokens_said = min(validation, int(said * sentence)) + min(validation, int(said * perplexity.PASSED))
     baseline = min(train, sizes.sentences * sentence) * forward * 1.1 + again * forward
     baseline += tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes.examples))
     out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []

@@ -23,6 +23,7 @@ from ff_memories.audit.compare.sides import Side
 from ff_memories.audit.recompute import reading, tolerances
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
+from ff_memories.memories.perplexity import IN_WINDOWS
 from ff_memories.report.wording import counted
 from ff_memories.workflow.recorded import rebuild
 from ff_memories.workflow.runs.opening import run_of
@@ -231,8 +232,12 @@ def _alike(one: Path | None, other: Path | None) -> bool:
     if one is None or other is None:
         return False
     try:
-        return _near(*(json.loads(path.read_text(encoding="utf-8")) for path in (one, other)))
-    except ValueError:  # no JSON
+        first, second = (json.loads(path.read_text(encoding="utf-8")) for path in (one, other))
+        for newer, older in ((first, second), (second, first)):
+            if IN_WINDOWS not in older:  # a run of an earlier version
+                newer.pop(IN_WINDOWS, None)
+        return _near(first, second)
+    except (ValueError, TypeError, AttributeError):  # no JSON, or no mapping
         return False
 
 

@@ -194,17 +194,26 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
 def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
     """Measure a model's perplexity again."""
     settings, sentences = baseline.settings, untrained.predicted(baseline.name, baseline.settings.baselines.sentences)
+    limit = tolerances.of(settings.precision).probability
     again = perplexities.perplexity(baseline.model, baseline.corpus, settings.seed, BATCH, sentences)
-    limit = tolerances.of(baseline.settings.precision).probability
-    number = "perplexity"
-    results = [closeness.equal(name, recorded.get(name), value) for name, value in again.items() if name != number]
-    one, other = recorded.get(number), again[number]
-    if isinstance(one, float) and isinstance(other, float) and one > 0:  # limits are of log-probabilities
-        close = abs(np.log(one) - np.log(other)) <= limit * max(1.0, abs(float(np.log(other))))
-        results.append(Result() if close else Result(DIFFERS, f"perplexity is {one:g}, recomputed {other:g}"))
-    else:
-        results.append(closeness.equal(number, one, other))
+    results = _same(recorded, again, limit)
+    if isinstance(within := recorded.get(perplexities.IN_WINDOWS), dict):  # runs of earlier versions have none
+        again = perplexities.in_windows(baseline.model, baseline.corpus, baseline.types, sentences)
+        results += _same(within, again, limit)
     return closeness.together(results)
+
+
+def _same(recorded: Mapping[str, object], again: Mapping[str, object], limit: float) -> list[Result]:
+    """Compare a perplexity, and what it was measured on, with its recomputation; the limit is of log-probabilities."""
+    results = []
+    for name, other in again.items():
+        one = recorded.get(name)
+        if name == PERPLEXITY and isinstance(one, float) and isinstance(other, float) and one > 0:
+            close = abs(np.log(one) - np.log(other)) <= limit * max(1.0, abs(float(np.log(other))))
+            results.append(Result() if close else Result(DIFFERS, f"perplexity is {one:g}, recomputed {other:g}"))
+        else:
+            results.append(closeness.equal(name, one, other))
+    return results
 
 
 class Labels:

@@ -86,7 +86,8 @@ def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, i
     if parameters := info.get("parameters"):
         size.append(f"{parameters:,} parameters")
     if perplexity := info.get("perplexity"):
-        size.append(f"validation perplexity {number(perplexity)}")
+        alone = f", {number(perplexity)} one sentence at a time" if info.get("in_windows") else ""
+        size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
     text = SOURCES.get(config.corpus.source, config.corpus.source)
     found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
     tokens, sentences = (
