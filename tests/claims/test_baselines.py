@@ -6,11 +6,17 @@ import pytest
 
 from ff_memories import tables
 from ff_memories.base.bootstrap import resamples
+from ff_memories.claims import own_text
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging import baselines
 from ff_memories.claims.judging.verdicts import verdicts
 from ff_memories.claims.register import register
+from ff_memories.claims.shown.latex_table import to_latex
 from ff_memories.claims.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
+from ff_memories.report.markdown import markdown
+from ff_memories.report.sections import outline
+from ff_memories.report.sections.answers import answer
+from ff_memories.steps.claims import verdicts_of
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60
 
@@ -93,6 +99,22 @@ def test_a_random_type_agrees_one_time_in_v(run):
         rates.append(float(made["values"]["agrees"].drop_nulls().to_numpy().mean()))
     assert told(made["values"]) == followed(made["values"], triggers)
     assert np.mean(rates) == pytest.approx(1 / VOCAB, abs=0.01)
+
+
+def test_on_text_of_the_models_own_every_number_on_next_tokens_says_so(run):
+    evidence = Evidence(tables=run[0], layers=LAYERS, keys=KEYS, vocab=VOCAB)
+    plain, own = (verdicts(register(), evidence, "model", own=own) for own in (False, True))
+    told = own.filter(pl.col("reason").str.contains(own_text.SAID, literal=True))
+    assert set(told["claim"]) == {"K10", "K11", "K12", "K13", "K14", "K15", "K17"}
+    assert own.drop("reason").equals(plain.drop("reason"))
+    assert not plain["reason"].str.contains(own_text.SAID, literal=True).any()
+    found = verdicts_of(own, "4-bit weights")
+    assert found["K11"]["text"] == own_text.SAID and "text" not in found["K16"]
+    assert {row["weights"] for row in found.values()} == {"4-bit weights"}
+    assert to_latex(own, "model").count("on text sampled from the model") == len(told)
+    shown = outline.rows(own)
+    assert markdown("x", "model", [], [], shown).count(f"({outline.OWN_TEXT})") == len(told)
+    assert "next tokens are its own draws" in answer("4", shown) and "own draws" not in answer("3.2", shown)
 
 
 def test_the_table_has_mean_least_and_largest_of_all_draws(run):

@@ -198,3 +198,22 @@ def run(*arguments):
     with pytest.raises(SystemExit) as end:
         main(list(arguments))
     assert end.value.code == 0
+
+
+def test_a_text_is_traced_through_a_file_without_a_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    gguf_files.save("m.gguf", kind="Q8_0", change={"hidden_size": 64, "head_dim": 16, "intermediate_size": 96})
+    with pytest.raises(SystemExit) as end:
+        main(["trace", "The cat runs.", "--model", "m.gguf", "--json", "t.json", "--out", "t.html", "--top", "3"])
+    assert end.value.code == 0
+    found = json.loads(Path("t.json").read_text())
+    assert found["weights"] == "8-bit weights (Q8_0, F32): the model that people run, not the one that was trained"
+    assert found["weights"] in Path("t.html").read_text() and found["scope"] == "model"
+    with api.load_model("m.gguf") as model:
+        same = api.trace(model, "The cat runs.", top=3, projection="raw")
+    assert found["cells"] == json.loads(json.dumps(same))["cells"]
+    for more, said in ((["--configfile", "my.yaml"], "leave out one of them"), ([], "no such file")):
+        model = "m.gguf" if more else "no.gguf"
+        with pytest.raises(SystemExit) as end:
+            main(["trace", "The cat", "--model", model, *more])
+        assert end.value.code == 2 and said in capsys.readouterr().err

@@ -50,6 +50,8 @@ def test_what_was_run_is_counted():
     assert "perplexity" not in said and "validation perplexity 48.3" in told(rows(), INFO | {"perplexity": 48.31})[0]
     both = told(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2})[0]
     assert "validation perplexity 31.2, 48.3 one sentence at a time)" in both
+    quantised = {"types": {"Q4_K": 9, "F32": 2}, "bits": [4]}
+    assert "4-bit weights (Q4_K, F32): the model that people run, not" in told(rows(), INFO | quantised)[0]
     assert "the paper's own model" in told(rows("paper"), INFO | {"scope": "paper"})[0]
 
 

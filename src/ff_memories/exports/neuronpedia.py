@@ -182,15 +182,19 @@ def _flush(folder: Path, held: dict[int, list[Row]]) -> int:
     return sum(write_lines(folder / f"batch-{batch}.jsonl.gz", rows) for batch, rows in held.items())
 
 
-def write_source(folder: Path, names: Names, layer: int, sign: int, sizes: tuple[int, int], run: str) -> None:
+def write_source(folder: Path, names: Names, layer: int, sign: int, sizes: tuple[int, int], run: str,
+                 weights: str | None = None) -> None:  # fmt: skip
     """Write what a feature refers to: model.jsonl, release.jsonl, sourceset.jsonl and source.jsonl of one source.
 
-    ``sizes``: the model's layers and keys per layer.
+    Args:
+        sizes: the model's layers and keys per layer.
+        weights: what quantised weights are.
     """
     whose = {"creatorId": names.creator}
     release = f"{names.model}-{names.source_set}"
     which = "memories with negative coefficients, signs changed" if sign < 0 else "memories"
     about = f"Feed-forward {which} of the run {run}: keys by their triggers, values by the tokens they promote"
+    about += f"; {weights}" if weights else ""
     files = {
         "model": {
             "id": names.model,

@@ -9,7 +9,7 @@ from typing import TypedDict
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, write_whole
 from ff_memories.inputs import download as downloads
-from ff_memories.inputs import packages
+from ff_memories.inputs import packages, registry
 from ff_memories.inputs.registry import Download, Source
 from ff_memories.inputs.unpack import lines_of_parquet, unpack
 
@@ -55,6 +55,9 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     """
     if not (lacking := missing(source)):
         return
+    if source.sampled_from is not None:
+        _sample(name, source, offline)
+        return
     if not source.downloads:
         raise UserError(f"{name}: {', '.join(lacking)} is missing; it is built, not downloaded", "run snakemake")
     if offline and not any(all((DOWNLOADS / p.name).is_file() for p in d.parts) for d in source.downloads):
@@ -75,6 +78,18 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     if not missing(source):
         return
     raise UserError(f"{name}: not fetched: {'; '.join(said)}", by_hand(name, source))
+
+
+def _sample(name: str, source: Source, offline: bool) -> None:
+    """Let a model write a text; the model is fetched if needed."""
+    from ff_memories.inputs import sampled  # torch and transformers take seconds to load
+
+    writer = registry.source(str(source.sampled_from))
+    fetch(str(source.sampled_from), writer, offline)
+    with alone(Path(source.folder)):
+        if missing(source):  # another run may have made it meanwhile
+            sampled.make(source, Path(writer.folder))
+            print(f"{name}: {source.folder}, sampled from {source.sampled_from} ({source.licence})", file=sys.stderr)
 
 
 def _by(way: Download, source: Source) -> None:

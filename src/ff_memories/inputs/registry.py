@@ -69,6 +69,7 @@ class Source(Row):
     unpacked_bytes: int  # approximate; an archive that unpacks to more than twice as much is refused
     licence: str
     citation: str
+    sampled_from: Name | None = None  # the model that writes the text (``inputs.sampled``)
     inside: Below | None = None
     golden: Name | None = None
     tokens: dict[str, int] = {}  # number of tokens in each split of a text

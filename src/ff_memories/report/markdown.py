@@ -8,7 +8,7 @@ from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.shown import summary
 from ff_memories.model.scope import ABOUT
-from ff_memories.report.sections.outline import PROXY
+from ff_memories.report.sections.outline import OWN_TEXT, PROXY
 from ff_memories.report.wording import listed
 
 COLUMNS = (
@@ -51,7 +51,8 @@ def markdown(
     for row in rows:
         interval = spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
-        what = row["measured_as"] + (f" ({PROXY})" if row["proxy"] else "")
+        marks = {PROXY: row["proxy"], OWN_TEXT: row["own_text"]}
+        what = row["measured_as"] + "".join(f" ({mark})" for mark, holds in marks.items() if holds)
         cells = [row["claim"], what, row["paper_value"], here]
         for name in ("sample", "baseline"):
             interval = spread(row[f"{name}_low"], row[f"{name}_high"], row["unit"])

@@ -11,6 +11,7 @@ from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
+from ff_memories.claims import own_text
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging.verdicts import verdicts
 from ff_memories.claims.numbers import measured
@@ -18,7 +19,7 @@ from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
 from ff_memories.claims.shown.latex_table import to_latex
 from ff_memories.config import Settings
-from ff_memories.model.info import read_info
+from ff_memories.model.info import quantised, read_info
 
 
 def run(
@@ -51,11 +52,11 @@ def run(
     described = read_info(info)
     evidence = Evidence.of_run(config, described, dictionary, read_tables(tables))
     beside = None if baselines is None else schemas.read(baselines)
-    judged = verdicts(register(), evidence, described["scope"], beside)
     gathered = merge_counts(counts)
+    judged = verdicts(register(), evidence, described["scope"], beside, own_text.is_own(gathered))
     schemas.write(judged, claims)
     schemas.write(gathered, out_counts)
-    found = verdicts_of(judged)
+    found = verdicts_of(judged, quantised(described))
     write_whole(metrics, json.dumps(found, indent=1) + "\n")
     for claim in register():
         _, number = natural(claim.id)
@@ -87,12 +88,17 @@ def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
         raise UserError(f"counts: {error} in {', '.join(map(str, files))}") from None
 
 
-def verdicts_of(claims: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return each claim's measured value, to six significant digits, and its verdict, in natural order."""
+def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return each claim's measured value, to six significant digits, and its verdict, in natural order.
+
+    ``weights``: what quantised weights are; it stands beside every number, as does a text's being the model's own.
+    """
     return {
         row["claim"]: {
             "measured": None if row["measured"] is None else float(f"{row['measured']:.6g}"),
             "verdict": row["verdict"],
+            **({"weights": weights} if weights else {}),
+            **({"text": own_text.SAID} if own_text.SAID in (row["reason"] or "") else {}),
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     }

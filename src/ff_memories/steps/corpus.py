@@ -7,12 +7,14 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
+from ff_memories.claims import own_text
 from ff_memories.config import CorpusSection, Settings
 from ff_memories.corpus import store, text
 from ff_memories.corpus.splitting import cuts as recorded
 from ff_memories.corpus.splitting import moses
 from ff_memories.corpus.splitting.segment import Segmenter, segmenter
 from ff_memories.corpus.types import read_types
+from ff_memories.inputs import registry
 from ff_memories.model.info import read_info
 
 
@@ -36,6 +38,7 @@ def run(
         cuts: shards of recorded cuts, if cut-shard ran before
     """
     keys, split_files = config.corpus, {"train": train, "validation": validation}
+    described = read_info(info)
     files = [*train, *validation]
     if keys.sha256 is not None and (found := _digest(files)) != keys.sha256:
         raise UserError(
@@ -43,7 +46,7 @@ def run(
         )
     options = {
         "dictionary": read_types(dictionary),
-        "max_tokens": read_info(info)["max_positions"] - 1,
+        "max_tokens": described["max_positions"] - 1,
         "headings": keys.headings,
         "too_long": keys.too_long,
         "tokenize": moses.tokenizer() if keys.tokenizer == "moses" else None,
@@ -58,6 +61,9 @@ def run(
     store.write(splits["train"], splits["validation"], corpus)
     reasons = {f"{split}_{reason}": n for split, part in splits.items() for reason, n in part.counts.items()}
     reasons |= {f"{split}_sentences": len(part) for split, part in splits.items()}
+    source = registry.sources().get(keys.source or "")
+    if source is not None and source.sampled_from is not None and source.sampled_from == described.get("source"):
+        reasons[own_text.COUNT] = sum(map(len, (part.tokens for part in splits.values())))
     tables.write_counts("corpus", reasons, counts)
     tables.write(pl.concat(frames), sentences)
 

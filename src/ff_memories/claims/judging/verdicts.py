@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from ff_memories.claims import own_text
 from ff_memories.claims.checks import composition, mutations, patterns, refinement, values
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.judging import training
@@ -74,12 +75,17 @@ def _lacks(claim: Claim, found: Measurement) -> bool:
 
 
 def verdicts(
-    claims: Iterable[Claim], evidence: Evidence, scope: str, baselines: pl.DataFrame | None = None
+    claims: Iterable[Claim],
+    evidence: Evidence,
+    scope: str,
+    baselines: pl.DataFrame | None = None,
+    own: bool = False,
 ) -> pl.DataFrame:
     """Measure and judge every claim; return the ``claims`` table.
 
     Args:
         baselines: the table; without it, nothing is said of training.
+        own: whether the text was sampled from the model (``own_text``).
     """
     rows: list[dict[str, Any]] = []
     beside = evidence.beside()
@@ -92,6 +98,8 @@ def verdicts(
             verdict, reason, shows = judge(claim, found, scope)
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
                 reason = _joined(reason or "", _beside(claim, found, *beside))
+            if own and claim.check in own_text.CHECKS:
+                reason = _joined(reason or "", own_text.SAID)
         except Missing as missing:
             found, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
         rows.append(

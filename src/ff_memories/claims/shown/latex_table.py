@@ -3,6 +3,7 @@
 import polars as pl
 
 from ff_memories.base.text.latex import latex, opened
+from ff_memories.claims import own_text
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
@@ -23,7 +24,8 @@ def to_latex(claims: pl.DataFrame, scope: str) -> str:
     for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
         unit, interval = units[row["claim"]], spread(row["low"], row["high"], units[row["claim"]])
         found = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
-        cells = [row["claim"], row["statement"], row["paper_value"], found]
+        own = " (on text sampled from the model)" if own_text.SAID in (row["reason"] or "") else ""
+        cells = [row["claim"], row["statement"] + own, row["paper_value"], found]
         cells += ["–" if row["n"] is None else f"{row['n']:,}"]
         cells += [measured(row[column], unit) for column in ("sample", "baseline")]
         cells += [word(row["verdict"]), TRAINING.get(row["training"], "–")]

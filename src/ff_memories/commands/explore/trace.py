@@ -8,19 +8,25 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from ff_memories import api
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.options import whole
 from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.config import TransformersModel
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.corpus.splitting import moses
-from ff_memories.model.info import read_info
+from ff_memories.inputs import from_gguf, model_folder, registry
+from ff_memories.inputs.fetch import fetch
+from ff_memories.model.files import gguf_file
+from ff_memories.model.info import quantised, read_info
 from ff_memories.report.trace.lines import lines
 from ff_memories.report.trace.page import page
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import refuse_unfinished
+from ff_memories.workflow.runs.run import Run
 
 DASH = "-"  # standard input or output
 
@@ -28,6 +34,9 @@ DASH = "-"  # standard input or output
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", metavar="TEXT", help="the text, in quotes")
     opening.argument(parser)
+    parser.add_argument(
+        "--model", help="a model without a run: a GGUF file, a folder of `transformers`, or a name of `fetch --list`"
+    )
     parser.add_argument("--file", type=Path, help="read the text from this file; - reads standard input")
     parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write; - is standard output")
     parser.add_argument(
@@ -53,39 +62,61 @@ def run(args: argparse.Namespace) -> None:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
-    refuse_unfinished(run_ := opening.opened(args.configfile))
-    weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
-    if not weights.exists():
-        raise UserError(f"{weights}: no such file", f"run snakemake {weights}{run_.option}")
-    chosen = run_.resolved
-    if chosen["corpus"]["tokenizer"] == "moses":
-        text = " ".join(moses.tokenizer()(text))
-    values, name = chosen["values"], run_.config.run
-    found = api.trace(
-        api.load_model(weights, run_.dictionary),
-        text,
-        layers=args.layer,
-        top=args.top,
-        predictions=args.tokens,
-        projection=values["projection"],
-        projection_seed=values["projection_seed"],
-        types=values["types"],
-        residual=chosen["composition"]["residual"],
-        results=run_.results,
-    )
-    found = {"format": found.pop("format"), "run": name, "scope": read_info(info)["scope"], **found}
+    shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens}
+    if args.model is not None:
+        name, scope, weights, found = _of_model(args, text, shown)
+    else:
+        name, scope, weights, found = _of_run(opening.opened(args.configfile), text, shown)
+    told = {"weights": weights} if weights else {}
+    found = {"format": found.pop("format"), "run": name, "scope": scope, **told, **found}
     unknown = [p.get("written", p["token"]) for p in found["positions"][1:] if p["unknown"]]
     if unknown:
         print(f"the model does not know: {' '.join(map(escape_invisible, dict.fromkeys(unknown)))}", file=sys.stderr)
     if args.json is not None:
         _write(args.json, json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     if args.out is not None:
-        _write(args.out, page(found, args.out.parent, name, found["scope"]))
+        _write(args.out, page(found, args.out.parent, name, scope))
     if DASH not in map(str, outputs):
         for path in outputs:
             print(f"wrote {path}")
     if not outputs:
         print("\n".join(lines(found)))
+
+
+def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str | None, dict[str, Any]]:
+    """Return a run's name and scope, what quantised weights are, and the trace of a text through its model."""
+    refuse_unfinished(run_)
+    weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
+    if not weights.exists():
+        raise UserError(f"{weights}: no such file", f"run snakemake {weights}{run_.option}")
+    chosen = run_.resolved
+    if chosen["corpus"]["tokenizer"] == "moses":
+        text = " ".join(moses.tokenizer()(text))
+    values, described = chosen["values"], read_info(info)
+    found = api.trace(
+        api.load_model(weights, run_.dictionary), text, **shown, projection=values["projection"],
+        projection_seed=values["projection_seed"], types=values["types"], residual=chosen["composition"]["residual"],
+        results=run_.results,
+    )  # fmt: skip
+    return run_.config.run, described["scope"], quantised(described), found
+
+
+def _of_model(
+    args: argparse.Namespace, text: str, shown: dict[str, Any]
+) -> tuple[str, str, str | None, dict[str, Any]]:
+    """Return the same of a model that has no run, with values read as a run's config would have it."""
+    if args.configfile != opening.DEFAULT:
+        raise UserError("--model and --configfile: a text goes through one model", "leave out one of them")
+    source = registry.sources().get(args.model)
+    folder = Path(args.model).expanduser()
+    if source is not None and source.form in registry.MODELS:
+        fetch(args.model, source)
+        folder = Path(source.folder)
+    elif gguf_file.looks_like(folder):
+        folder = from_gguf.folder(folder)
+    with api.load_model(folder) as model:
+        found = api.trace(model, text, **shown, projection=TransformersModel.auto["values.projection"])
+    return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), found
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import polars as pl
 
+from ff_memories.claims import own_text
 from ff_memories.claims.numbers import measured, number
 from ff_memories.claims.shown import summary
 from ff_memories.config import Settings
+from ff_memories.model.info import quantised
 from ff_memories.report.sections.methods import SOURCES
 from ff_memories.report.sections.outline import PROXY, SECTIONS
 from ff_memories.report.wording import counted, listed, looked_at, sentence
@@ -59,7 +61,8 @@ def answer(section: str, rows: Sequence[Row], most: int | None = None) -> str:
     own = [row for row in rows if row["section"] == section]
     short, clauses = _answer(section, rows)
     told = ": ".join(filter(None, [short, "; ".join(list(filter(None, clauses))[:most])]))
-    return " ".join(sentence(text) for text in (told, _tally(own)) if text)
+    drawn = own_text.SAID if any(row["own_text"] for row in own) else ""
+    return " ".join(sentence(text) for text in (told, drawn, _tally(own)) if text)
 
 
 def in_short(section: str, rows: Sequence[Row]) -> str:
@@ -97,7 +100,9 @@ def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, i
     tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} {sized}"
     much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
-    said = f"{tested} and {much}{text}." + (f" It looks at the triggers of {some}." if some else "")
+    notes = [quantised(info), own_text.SAID if own_text.is_own(counts) else None]
+    said = f"{tested} and {much}{text}." + "".join(f" {sentence(note)}" for note in notes if note)
+    said += f" It looks at the triggers of {some}." if some else ""
     if info["scope"] != "model":
         return said
     return f"{said} It says whether the same is seen here, and nothing about the paper's numbers."

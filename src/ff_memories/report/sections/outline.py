@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from ff_memories.base.annotators import ANNOTATOR
+from ff_memories.claims import own_text
 from ff_memories.claims.numbers import needed
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
@@ -50,6 +51,7 @@ SECTIONS = (
     PaperSection("5.2", "Predictions across layers", "When does the residual stream settle on the model's output?"),
 )
 PROXY = "labelled by an automatic proxy"
+OWN_TEXT = "on text sampled from the model"
 
 
 def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
@@ -68,6 +70,7 @@ def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
             "section": section_of(known[row["claim"]]),
             "part": part_of(known[row["claim"]]),
             "proxy": ANNOTATOR in (row["reason"] or ""),
+            "own_text": own_text.SAID in (row["reason"] or ""),
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     ]

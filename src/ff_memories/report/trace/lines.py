@@ -11,6 +11,8 @@ SHOWN = 3  # memories per layer
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
     """Yield a line per layer: kind, what residual, update and output predict, and the memories with most share."""
+    if "weights" in found:
+        yield found["weights"]
     last = found["positions"][-1]
     yield f"after {escape_invisible(last['token'])} (position {last['position']}), token and probability:"
     yield f"{'layer':>5}  {'kind':<11}  {'residual':<20}  {'update':<20}  {'output':<20}  memories, share of the update"

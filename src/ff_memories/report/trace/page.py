@@ -56,7 +56,7 @@ def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper
         .render(
             run=run,
             title=TITLES[scope],
-            notice=NOTICES[scope],
+            notice=" ".join(filter(None, (NOTICES[scope], found.get("weights")))),
             text=shown_text(found["text"]),
             rows=rows,
             layers=layers,

@@ -309,13 +309,14 @@ class Run:
     def fetched(self, kind: str) -> dict[str, Any]:
         """Return what a fetching rule needs: the source's name, its files, and the digests in the registry."""
         source = self.source(kind)
-        if source is None or not source.downloads:
+        if source is None or not (source.downloads or source.sampled_from):
             return {"name": "none", "files": [], "row": ""}
         corpus = self.config.corpus
         pipeline = corpus.segmenter.removeprefix("spacy:")
         name = {"text": corpus.source, "model": self.config.model.source, "pipeline": pipeline}[kind]
         sums = sorted(part.sha256 or "" for way in source.downloads for part in way.parts)
         sums = [source.sha256] if source.sha256 else sums  # of the file that every download makes
+        sums = [source.sampled_from] if source.sampled_from else sums
         return {"name": name, "files": source.paths, "row": " ".join(sums).strip()}
 
     @property

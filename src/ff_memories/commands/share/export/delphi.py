@@ -15,7 +15,7 @@ from ff_memories.base.options import whole
 from ff_memories.corpus import store
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import delphi
-from ff_memories.model.info import read_info
+from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import refuse_unfinished
 
@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> None:
     sentences = delphi.contexts(own, corpus, args.others, run_.config.seed)
     if not len(own):
         raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
-    context = delphi.tokens(sentences, corpus, read_info(run_.path("model", "info.json"))["start"])
+    info = read_info(run_.path("model", "info.json"))
+    context = delphi.tokens(sentences, corpus, info["start"])
     config = delphi.config(
         str(run_.pinned_on_hub.name if run_.pinned_on_hub else run_.model_folder),
         run_.config.corpus.source or run_.config.run,
@@ -82,3 +83,5 @@ def run(args: argparse.Namespace) -> None:
             places, values = delphi.entries(flat, starts, keys, len(sentences))
             delphi.write(folder / "latents" / delphi.module(layer, sign), places, values, context, shape.keys, config)
     print(f"wrote {len(wanted)} keys and {len(sentences)} contexts to {args.out}")
+    if weights := quantised(info):
+        print(weights)

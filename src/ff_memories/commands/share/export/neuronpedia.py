@@ -17,7 +17,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import neuronpedia
-from ff_memories.model.info import neurons, read_info
+from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import corpus_of, refuse_unfinished
 from ff_memories.workflow.runs.run import Run
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
                 if not len(rows := values_.filter(here).sort("key")):
                     continue
                 source = folder / name / names.source(layer, sign)
-                neuronpedia.write_source(source, names, layer, sign, sizes, run_.config.run)
+                neuronpedia.write_source(source, names, layer, sign, sizes, run_.config.run, quantised(info))
                 found = neuronpedia.features(rows, others, half, texts, names)
                 made[0] += neuronpedia.write_batches(source / "features", found)
                 acts = neuronpedia.activations(shown_.filter(here), along.filter(here), corpus, half, texts, names)

@@ -1,0 +1,118 @@
+"""A text that a model of the registry writes: its draws against the library's own probabilities, and what is said."""
+
+import json
+from pathlib import Path
+
+import gguf_files
+import numpy as np
+import polars as pl
+import pytest
+import tiny
+import torch
+import yaml
+from factories import words
+from pipeline import config, step, write_inputs
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.claims import own_text
+from ff_memories.inputs import fetch, from_gguf, registry, sampled
+
+
+def test_every_token_is_the_one_that_its_draw_falls_on():
+    model = tiny.model("llama", torch.float64).eval()
+    uniform = np.random.default_rng(0).random((4, 12))
+    found = sampled.sample(model, uniform)
+    first, ends = model.config.bos_token_id, {model.config.bos_token_id, model.config.eos_token_id}
+    for text, draws in zip(found, uniform, strict=True):
+        for place, token in enumerate(text):
+            said = model(torch.tensor([[first, *text[:place]]])).logits[0, -1].softmax(-1).cumsum(-1)
+            assert (said[token - 1] if token else 0) <= draws[place] < said[token] + 1e-9
+        assert not ends & set(text) and len(text) <= 12
+
+
+def test_a_text_ends_where_the_model_ends_it():
+    model = tiny.model("llama", torch.float64).eval()
+    model.config.eos_token_id = sampled.sample(model, np.full((1, 12), 0.5))[0][3]
+    assert len(sampled.sample(model, np.full((1, 12), 0.5))[0]) <= 3
+
+
+def test_a_story_is_cut_behind_its_last_whole_sentence():
+    assert sampled.whole('Tim ran. "Stop!" she said. Then he') == 'Tim ran. "Stop!" she said.'
+    assert sampled.whole('He said, "No." It cost 3.50 and') == 'He said, "No."'
+    assert sampled.whole("nothing ends") == ""
+
+
+REGISTRY = """
+[text]
+kind = "text"
+sampled_from = "it"
+folder = "data/text"
+files = { train = "a.txt", validation = "b.txt" }
+unpacked_bytes = 100
+licence = "none"
+citation = "nobody"
+downloads = []
+
+[it]
+kind = "model"
+form = "gguf"
+sha256 = "SHA"
+bytes = 1
+folder = "data/it"
+unpacked_bytes = 100
+licence = "none"
+citation = "nobody"
+[[it.downloads]]
+format = "joined"
+parts = [{ name = "x.gguf", urls = ["http://127.0.0.1:9/x.gguf"], sha256 = "SHA" }]
+"""
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch):
+    """A registry with a text and the model that writes it, in an empty project."""
+    monkeypatch.chdir(tmp_path)
+    Path("registry.toml").write_text(REGISTRY.replace("SHA", "0" * 64))
+    monkeypatch.setattr(registry, "OWN", Path("registry.toml"))
+    monkeypatch.setattr(sampled, "STORIES", {"train": 6, "validation": 3})
+    registry.sources.cache_clear()
+    yield
+    registry.sources.cache_clear()
+
+
+def test_the_text_is_written_once_and_the_same_again(known, monkeypatch):
+    gguf_files.save("m.gguf")
+    from_gguf.make(Path("m.gguf"), registry.source("it"))
+    monkeypatch.setattr(sampled, "whole", lambda story: story)  # words of a random model end nowhere
+    fetch.fetch("text", registry.source("text"))
+    first = [Path(f"data/text/{name}.txt").read_text() for name in "ab"]
+    assert all(first) and first[0] != first[1]
+    Path("data/text/b.txt").unlink()
+    fetch.fetch("text", registry.source("text"))
+    assert [Path(f"data/text/{name}.txt").read_text() for name in "ab"] == first
+
+
+def test_without_its_model_there_is_no_text(known):
+    with pytest.raises(UserError, match=r"it: missing data/it/config\.json"):
+        fetch.fetch("text", registry.source("text"), offline=True)
+
+
+@pytest.mark.parametrize("model", ["it", "another"])
+def test_the_corpus_counts_tokens_that_are_the_runs_own_models(known, model):
+    write_inputs(Path(), words(44), decoder_layers=2)
+    made = config()
+    made["corpus"] |= {"source": "text", "train": {"files": [], "max_sentences": None}, "validation": {"files": []}}
+    Path("my.yaml").write_text(yaml.safe_dump(made))
+    options = ["--config", "my.yaml", "--dictionary", "dict.txt", "--info", "info.json"]
+    given = config()
+    Path("plain.yaml").write_text(yaml.safe_dump(given))
+    step("model", "--config", "plain.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--weights",
+         "m.safetensors", "--description", "m.json", "--info", "info.json")  # fmt: skip
+    Path("info.json").write_text(json.dumps(json.loads(Path("info.json").read_text()) | {"source": model}))
+    step("corpus", *options, "--train", "train.txt", "--validation", "validation.txt", "--sentences",
+         "sentences.parquet", "--corpus", "c.safetensors", "--counts", "counts/corpus.parquet")  # fmt: skip
+    counts = pl.read_parquet("counts/corpus.parquet")
+    assert own_text.is_own(counts) == (model == "it")
+    own = counts.filter(reason=own_text.COUNT)["n"].to_list()
+    assert own == ([tables.read("sentences.parquet")["tokens"].sum()] if model == "it" else [])
