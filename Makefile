@@ -14,7 +14,7 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs models pull publish closures docs docs-pages gpu-campaign
+.PHONY: demo quick test test-all newest setup inputs models pull publish generated closures docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, demo-gpt2 or demo-llama;
 # `make demo` also takes smollm2 and stories15m, which are fetched and take hours or minutes
@@ -85,6 +85,11 @@ docs-pages: .venv/.tests
 # run everything that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes, in parts that can be resumed
 gpu-campaign: .venv/.tests inputs
 	$(BIN)/python -m campaigns.gpu
+
+# rewrite all that follows from the code: dvc.yaml of the recorded runs, what steps can reach, generated pages
+generated: models closures docs-pages
+	$(BIN)/ff-memories dvc-yaml
+	for run in demo-gpt2 demo-llama; do $(BIN)/ff-memories dvc-yaml --configfile config/$$run.yaml || exit 1; done
 
 # write which modules each step can reach; tests/workflow/meaning/test_closures.py compares
 closures: .venv/.tests

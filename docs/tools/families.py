@@ -1,13 +1,15 @@
 """Write the table of families in docs/transformers.md: what each row of families.py says, and how exact it is.
 
-``--measure`` first measures docs/data/parity.csv again (a minute): tiny random models of every row, through this
-package and, one sentence at a time, through the eager attention of `transformers`.
+Errors are in docs/data/parity.csv; of a new row they are measured first, and ``--measure`` measures all again (a
+minute): tiny random models, through this package and, one sentence at a time, through the eager attention of
+`transformers`.
 """
 
 import csv
 import io
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +27,17 @@ LENGTHS = (1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, 59)
 PRECISIONS = ("float32", "float64")
 
 
-def measure() -> str:
-    """Return the errors of all families as CSV, relative to the largest number of each kind."""
+def measure(names: Collection[str]) -> list[dict[str, str]]:
+    """Return the errors of families, relative to the largest number of each kind."""
     import numpy as np
     import tiny
     import torch
 
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(("model", "precision", *PARTS))
+    rows = []
     drawn = np.random.default_rng(0)
     sentences = [drawn.integers(2, tiny.TYPES, n) for n in LENGTHS]
     off = lambda ours, theirs: float((ours - theirs).abs().max() / theirs.abs().max())
-    for name in tiny.CONFIGS:
+    for name in names:
         for precision in PRECISIONS:
             made = tiny.model(name, getattr(torch, precision))
             ours = tiny.analysed(made)
@@ -51,11 +51,27 @@ def measure() -> str:
             read = ours.vocabulary.log_probabilities(ours.vocabulary.output(last), whole=True)
             truth = torch.log_softmax(torch.cat([logits for _, logits in alone]), -1)
             found["logits"] = off(read, truth)
-            table.writerow((name, precision, *(f"{value:.1e}" for value in found.values())))
-    return out.getvalue()
+            rows.append(
+                {"model": name, "precision": precision} | {part: f"{value:.1e}" for part, value in found.items()}
+            )
+    return rows
 
 
-def table(kept: str) -> str:
+def completed(kept: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the errors of all families, and keep them in the file; those that are not known yet are measured."""
+    import tiny
+
+    kept = kept + measure(tiny.CONFIGS.keys() - {row["model"] for row in kept})
+    kept = [row for name in tiny.CONFIGS for row in kept if row["model"] == name]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, ("model", "precision", *PARTS), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(kept)
+    write_whole(KEPT, out.getvalue())
+    return kept
+
+
+def table(kept: list[dict[str, str]]) -> str:
     """Return the page's table from the errors and from the rows of families.py."""
     import tiny
 
@@ -64,10 +80,10 @@ def table(kept: str) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     errors: dict[str, dict[str, float]] = {}
-    for row in csv.DictReader(io.StringIO(kept)):
+    for row in kept:
         errors.setdefault(row["model"], {})[row["precision"]] = max(float(row[part]) for part in PARTS)
     if errors.keys() != tiny.CONFIGS.keys():
-        raise ValueError(f"{KEPT} lacks or has too many of {sorted(errors.keys() ^ tiny.CONFIGS)}: use --measure")
+        raise ValueError(f"{KEPT} lacks or has too many of {sorted(errors.keys() ^ tiny.CONFIGS)}: run make docs-pages")
     for name, found in errors.items():
         lines.append(f"| {name} | {_said(tiny.family(name))} | {found['float32']:.0e} | {found['float64']:.0e} |")
     rows = sum(map(len, FAMILIES.values()))
@@ -98,12 +114,13 @@ def renewed(text: str, made: str) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     parser = options(__doc__, PAGE)
-    parser.add_argument("--measure", action="store_true", help="measure docs/data/parity.csv first")
+    parser.add_argument("--measure", action="store_true", help="measure all of docs/data/parity.csv again")
     args: Any = parser.parse_args(argv)
-    if args.measure:
-        write_whole(KEPT, measure())
+    kept = [] if args.measure else list(csv.DictReader(KEPT.read_text(encoding="utf-8").splitlines()))
+    if not args.check:
+        kept = completed(kept)
     text = Path(PAGE).read_text(encoding="utf-8")
-    renew(args.out, renewed(text, table(KEPT.read_text(encoding="utf-8"))), args.check)
+    renew(args.out, renewed(text, table(kept)), args.check)
 
 
 if __name__ == "__main__":
