@@ -35,6 +35,8 @@ localrules:
 
 rule all:
     default_target: True
+    message:
+        "All results of the run are there."
     input:
         rules.claims.output,
         rules.report.output,

@@ -15,11 +15,13 @@ from ff_memories.config import Settings
 from ff_memories.report.markdown import markdown
 from ff_memories.report.page import MEANINGS
 from ff_memories.report.sections import outline
-from ff_memories.report.sections.answers import answer, five, in_short
+from ff_memories.report.sections.answers import answer, verdicts
+from ff_memories.report.sections.findings import first_lines
 from ff_memories.report.sections.sensitivity import choices_section
 
 N, BY_SECTION = len(register()), sorted(register(), key=outline.section_of)
 INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
+PAPER = INFO | {"scope": "paper"}
 COUNTS = tables.counts(
     "corpus", {"train_tokens": 900, "train_sentences": 80, "validation_tokens": 100, "validation_sentences": 1}
 )
@@ -30,8 +32,8 @@ def rows(scope="surrogate", measured=0.25, columns=(), **verdicts):
     return outline.rows(table.with_columns(**dict(columns)))
 
 
-def told(shown, info=INFO, choices=None):
-    return five(shown, COUNTS, Settings.from_argument(json.dumps(CONFIG)), info, choices)
+def first(shown, info=INFO, models=3):
+    return first_lines(shown, COUNTS, Settings.from_argument(json.dumps(CONFIG)), info, models)
 
 
 def known(**values):
@@ -44,53 +46,125 @@ def known(**values):
 
 
 def test_what_was_run_is_counted():
-    said = told(rows(K1="holds"))[0]
+    said = first(rows(K1="holds")).run
     assert f"{N} claims" in said and "a stand-in model (16 layers, 1,234,567 parameters)" in said
     assert "1,000 tokens in 81 sentences of the run's own text files" in said
-    assert "perplexity" not in said and "validation perplexity 48.3" in told(rows(), INFO | {"perplexity": 48.31})[0]
-    both = told(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2})[0]
+    assert "perplexity" not in said and "validation perplexity 48.3" in first(rows(), INFO | {"perplexity": 48.31}).run
+    both = first(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2}).run
     assert "validation perplexity 31.2, 48.3 one sentence at a time)" in both
     quantised = {"types": {"Q4_K": 9, "F32": 2}, "bits": [4]}
-    assert "4-bit weights (Q4_K, F32): the model that people run, not" in told(rows(), INFO | quantised)[0]
-    assert "the paper's own model" in told(rows("paper"), INFO | {"scope": "paper"})[0]
+    assert "4-bit weights (Q4_K, F32): the model that people run, not" in first(rows(), INFO | quantised).run
+    assert "the paper's own model" in first(rows("paper"), INFO | {"scope": "paper"}).run
 
 
 @pytest.mark.parametrize(
-    "verdicts, training, holds, fails, little",
+    "given, holds, fails",
     [
-        ({}, {}, "No claim is judged.", "No claim fails, because none is judged.", f"{N} claims were not attempted"),
-        ({"K1": "holds"}, {}, "The one judged claim holds: 1 of 1 on keys and their triggers (K1).",
-         "No judged claim fails.", "no untrained model"),
-        ({"K1": "holds"}, {"K1": "higher"}, "The one judged claim holds: 1 of 1 on keys", "No judged claim fails.",
-         "Of 1 number compared with untrained models on the same sentences, training changes 1 (raises K1); "
-         f"{N - 1} claims"),
-        ({"K1": "fails"}, {}, "The one judged claim does not hold.",
-         "The one judged claim does not hold: 1 of 1 on keys and their triggers (K1).", f"{N - 1} claims were"),
-        ({"K1": "holds", "K12": "fails", "K14": "fails"}, {},
-         "1 of the 3 judged claims holds: 1 of 1 on keys and their triggers (K1).",
-         "2 of the 3 judged claims do not hold: 2 of 2 on values and their predictions (K12 and K14).",
-         f"{N - 3} claims were"),
-        ({"K1": "holds", "K2": "too_small", "K3": "undecided"}, {"K1": "lower", "K2": "same", "K3": "undecided"},
-         "1 of the 3 judged claims holds: 1 of 3 on keys and their triggers (K1); 1 more shows the direction, but less",
-         "No judged claim fails; 1 is undecided (K3).",
-         "training changes 1 (lowers K1); K2 is the same untrained; for 1, these models do not tell; "
-         f"{N - 3} claims"),
-        ({"K1": "undecided"}, {}, "The one judged claim is undecided.", "No judged claim fails; 1 is undecided",
-         f"{N - 1}"),
-        ({"K10": "measured", "K11": "not_applicable"}, {}, "No claim is judged.", "none is judged",
-         "2 claims are measured, not judged, because only the paper's own model could confirm"),
+        ({}, "No claim is judged.", "No claim fails, because none is judged."),
+        ({"K1": "holds"}, "The one judged claim holds: 1 of 1 on keys and their", "No judged claim fails."),
+        (
+            {"K1": "fails"},
+            "The one judged claim does not hold.",
+            "The one judged claim does not hold: 1 of 1 on keys and their triggers (K1).",
+        ),
+        (
+            {"K1": "holds", "K12": "fails", "K14": "fails"},
+            "1 of the 3 judged claims holds: 1 of 1 on keys and their triggers (K1).",
+            "2 of the 3 judged claims do not hold: 2 of 2 on values and their predictions (K12 and K14).",
+        ),
+        (
+            {"K1": "holds", "K2": "too_small", "K3": "undecided"},
+            "1 of the 3 judged claims holds: 1 of 3 on keys and their triggers (K1); 1 more shows",
+            "No judged claim fails; 1 is undecided (K3).",
+        ),
+        ({"K1": "undecided"}, "The one judged claim is undecided.", "No judged claim fails; 1 is undecided"),
+        ({"K10": "measured", "K11": "not_applicable"}, "No claim is judged.", "none is judged"),
     ],
-)  # fmt: skip
-def test_what_holds_and_what_does_not_follow_the_verdicts(verdicts, training, holds, fails, little):
-    said = told(rows(columns=known(training=training, baseline=dict.fromkeys(training, 0.1)), **verdicts))
-    assert len(said) == 5 and said[1].startswith(holds) and fails in said[2] and little in said[3].replace("No ", "no ")
+)
+def test_what_holds_and_what_does_not_follow_the_verdicts(given, holds, fails):
+    said = verdicts(rows(**given))
+    assert len(said) == 3 and said[0].startswith(holds) and fails in said[1]
+
+
+def due(training, **numbers):
+    columns = known(training=training, baseline=dict.fromkeys(training, 0.1), sample=dict.fromkeys(training, 0.4))
+    return first(rows(columns=columns, **dict.fromkeys(training, "measured"), **numbers)).training
+
+
+def test_what_training_changes_is_said_with_both_numbers_of_the_same_sentences():
+    said = due({"K6": "higher", "K18": "lower", "K24": "same", "K20": "undecided"})
+    assert said.startswith("Training changes 2 of 4 numbers, all on the same sentences. It raises the share of")
+    assert "at least one pattern: 40 %, untrained 10 % (K6). It lowers the median share" in said
+    assert said.endswith("K24 is the same in untrained models. 3 untrained models do not tell for the other 1.")
+
+
+def test_training_that_changes_nothing_is_not_said_to_raise_or_lower_anything():
+    said = due({"K6": "same", "K18": "undecided"})
+    assert said.startswith("Training changes 0 of 2 numbers") and "raises" not in said and "lowers" not in said
+
+
+def test_many_changes_are_named_by_their_claims_alone():
+    said = due(dict.fromkeys(["K6", "K7", "K8", "K10", "K11", "K12", "K13"], "higher"))
+    assert "It raises K6, K7, K8, K10, K11, K12 and K13." in said
+
+
+def test_without_untrained_models_nothing_is_said_of_training():
+    assert "says nothing about training" in first(rows(K1="holds")).training
+
+
+@pytest.mark.parametrize(
+    "claims, number, lead",
+    [
+        (("K1", "K2"), -0.4, "Keys respond mostly to the last token of a prefix"),
+        (("K1", "K2"), 0.4, "Keys respond not mostly to the last token of a prefix"),
+        (("K11",), 0.02, "Values rarely predict the token after their keys’ triggers"),
+        (("K11",), 0.7, "Values mostly predict the token after their keys’ triggers"),
+        (("K16",), 0.97, "The most predictive values are mostly in the upper layers"),
+        (("K16",), 0.33, "The most predictive values are partly in the upper layers"),
+        (("K20",), 0.6, "A layer's prediction is rarely made by a single memory"),
+        (("K20",), 0.1, "In at least one layer, a single memory usually makes the prediction"),
+        (("K24",), 0.81, "The last layer's residual already predicts the output for most examples"),
+        (("K24",), 0.47, "The last layer's residual already predicts the output for few examples"),
+    ],
+)
+def test_a_findings_words_follow_its_number(claims, number, lead):
+    ((said, told),) = first(rows(measured=number, **dict.fromkeys(claims, "holds"))).findings
+    assert said == lead and f"({claims[0]} holds; paper: " in told
+    same = known(training=dict.fromkeys(claims, "same"))
+    assert first(rows(measured=number, columns=same, **dict.fromkeys(claims, "holds"))).findings[0][0] != lead
+
+
+def test_every_finding_has_its_number_beside_the_papers_and_the_untrained_models():
+    never = {"K17": "x; 48 % without the types that are never trained"}
+    columns = known(baseline={"K17": 0.1}, sample={"K17": 0.4}, reason=never)
+    findings = first(rows(columns=columns, **{claim.id: "measured" for claim in register()})).findings
+    assert len(findings) == 5
+    said = findings[2][1]
+    assert "(K17 not judged; paper: 46 of 100; same sentences: 40 %, untrained 10 %; 48 % without the types" in said
+
+
+def test_what_the_run_leaves_open_is_said():
+    columns = known(training={"K1": "undecided"}, low={"K1": 0.1}, high={"K1": 0.3}, resampled={"K1": "keys"})
+    said = first(rows(columns=columns, K1="undecided", K2="holds")).open
+    for part in (
+        "another model",
+        "shows K1: the interval",
+        "for 1 number",
+        "from other keys alone",
+        f"{N - 2} claims, not",
+    ):
+        assert part in said, part
+    assert "another model" not in first(rows("paper", K1="reproduced"), PAPER).open
+    assert (
+        first(rows("paper", **{claim.id: "reproduced" for claim in register()}), PAPER).open == "Nothing was left open."
+    )
 
 
 def test_on_the_papers_model_claims_are_reproduced_or_not():
-    said = told(rows("paper", K1="reproduced", K2="reproduced", K12="not_reproduced"), INFO | {"scope": "paper"})
-    assert said[1].startswith("2 of the 3 judged claims are reproduced: 2 of 2 on keys")
-    assert said[2].startswith("1 of the 3 judged claims is not reproduced: 1 of 1 on values")
-    assert "measured" not in answer("3.2", rows("paper", K1="reproduced")) and "only the paper's" not in said[3]
+    said = verdicts(rows("paper", K1="reproduced", K2="reproduced", K12="not_reproduced"))
+    assert said[0].startswith("2 of the 3 judged claims are reproduced: 2 of 2 on keys")
+    assert said[1].startswith("1 of the 3 judged claims is not reproduced: 1 of 1 on values")
+    assert "measured" not in answer("3.2", rows("paper", K1="reproduced"))
 
 
 def test_how_sure_it_is_counts_intervals_tests_and_flips():
@@ -101,7 +175,7 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
         p_holm={"K1": 0.02, "K24": 0.2},
     )
     shown = rows(columns=columns, K1="holds", K24="fails")
-    said = told(shown)[4]
+    said = verdicts(shown)[2]
     assert (
         "2 of 2 numbers have a 95 % interval, from resampling examples or keys, not from training more models" in said
     )
@@ -110,9 +184,9 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
     own = claims_table(K1="holds").head(1)
     other = sensitivity.rows(claims_table(K1="fails").head(1), "values.target", "last")
     table = pl.concat([sensitivity.rows(own), other])
-    said = told(shown, choices=choices_section(table, None))[4]
+    said = verdicts(shown, choices_section(table, None))[2]
     assert said.endswith("1 verdict (K1) flips under at least one of 1 alternative analysis choice.")
-    assert "test" not in told(rows(K1="holds"))[4] and told(rows())[4].endswith("Nothing was measured.")
+    assert "test" not in verdicts(rows(K1="holds"))[2] and verdicts(rows())[2].endswith("Nothing was measured.")
 
 
 @pytest.mark.parametrize("verdict", tables.VERDICTS)
@@ -146,26 +220,30 @@ def test_a_sections_words_follow_its_numbers(section, number, words):
     every = {claim.id: "measured" for claim in register()}
     shown = rows(measured=number, **every)
     assert answer(section, shown).startswith(words)
-    assert words.startswith(in_short(section, shown).rstrip(".")) and in_short(section, rows()) == ""
 
 
 @pytest.mark.parametrize(
     "section, training, alike",
-    [("3.2", {"K1": "same", "K2": "same"}, True), ("3.2", {"K1": "same", "K2": "higher"}, False),
-     ("4", {"K11": "same"}, True), ("4", {"K11": "undecided"}, False), ("5.1", {}, False),
-     ("5.2", {"K24": "same"}, True)],
-)  # fmt: skip
+    [
+        ("3.2", {"K1": "same", "K2": "same"}, True),
+        ("3.2", {"K1": "same", "K2": "higher"}, False),
+        ("4", {"K11": "same"}, True),
+        ("4", {"K11": "undecided"}, False),
+        ("5.1", {}, False),
+        ("5.2", {"K24": "same"}, True),
+    ],
+)
 def test_the_few_words_say_where_an_untrained_model_does_the_same(section, training, alike):
     every = {claim.id: "measured" for claim in register()}
-    said = in_short(section, rows(columns=known(training=training), **every))
-    assert said and said.endswith(", as in an untrained model.") == alike
+    said = answer(section, rows(columns=known(training=training), **every))
+    assert (", as in an untrained model: " in said) == alike
 
 
 def test_a_section_names_what_holds_what_is_small_and_what_is_open():
     columns = known(baseline=dict.fromkeys(["K24", "K25", "K26"], 0.2), sample={"K24": 0.3})
     said = answer("5.2", rows(columns=columns, K24="too_small", K25="holds", K26="fails", K27="undecided"))
     assert "1 of the 4 judged claims holds; 1 less than stated (K24); 1 does not hold (K26); 1 undecided (K27)" in said
-    assert "(K24 smaller than stated; 30 % on the same sentences as untrained: 20 %)" in said
+    assert "(K24 smaller than stated; same sentences: 30 %, untrained 20 %)" in said
 
 
 @pytest.mark.slow
@@ -174,7 +252,7 @@ def test_a_figure_says_what_it_shows_in_this_run_where_its_specification_does(tm
         (tmp_path / f"{name}.vl.json").write_text(json.dumps(held))
     specs = ["--specs", *(f"{tmp_path}/{name}.vl.json" for name in ("figure2", "figure3"))]
     html = made_report(tmp_path, more=specs)[1].read_text()
-    assert "<strong>Figure 2. Half &lt;b&gt;of all.</strong>" in html and "<strong>Figure 3.</strong>" in html
+    assert "Half &lt;b&gt;of all.</span></strong>" in html and "<strong>Figure 3.</strong>" in html
 
 
 def test_numbers_by_the_proxys_labels_say_so_where_they_stand(tmp_path):
@@ -203,7 +281,7 @@ def test_each_word_for_a_verdict_is_explained_once_before_it_is_needed(tmp_path)
     html = made_report(tmp_path, judged=claims_table(**given))[1].read_text()
     for verdict, meaning in MEANINGS.items():
         assert html.count(f": {meaning}</li>") == (verdict in {*given.values(), "not_attempted"}), verdict
-    assert html.index(MEANINGS["fails"]) < html.index("<table")
+    assert html.index(MEANINGS["fails"]) < html.index('<table class="claims')
 
 
 def test_claims_stand_in_their_sections_in_natural_order(tmp_path):
@@ -252,11 +330,9 @@ def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
     assert "Surrogate" not in (tmp_path / "summary.md").read_text()
 
 
-def test_a_finished_run_says_its_answers_in_eight_lines_and_only_of_its_own_verdicts():
-    shown, heading = rows(K1="holds"), f"my_run (surrogate): 1 hold, {N - 1} not attempted"
-    sections = [(section.title, answer(section.number, shown, most=1)) for section in outline.SECTIONS]
-    text = markdown(heading, "surrogate", told(shown), sections, shown)
-    lines = summary.last_lines(text, heading, "results/my_run/report/report.html")
-    assert len(lines) == 8 and lines[0] == told(shown)[0] and "\\" not in "".join(lines)
-    assert lines[3].endswith("Report: results/my_run/report/report.html") and lines[4].startswith("Keys and their")
-    assert summary.last_lines(text, heading.replace("1 hold", "1 fail"), "report.html") is None
+def test_a_finished_run_says_its_first_lines_and_only_of_its_own_verdicts():
+    shown, heading = rows(K1="holds", K2="holds"), f"my_run (surrogate): 2 hold, {N - 2} not attempted"
+    text = markdown(heading, "surrogate", first(shown).lines, verdicts(shown), shown)
+    lines = summary.first_lines(text, heading)
+    assert lines == first(shown).lines and len(lines) == 4 and lines[1].startswith("Keys respond")
+    assert summary.first_lines(text, heading.replace("2 hold", "2 fail")) is None

@@ -11,6 +11,13 @@ browsing = pytest.importorskip("browsing", reason="pip install -c constraints.tx
 pytestmark = pytest.mark.browser
 RENDERED = "return document.querySelectorAll('figure[data-live]').length"
 
+SIZES = """
+return [...document.querySelectorAll('figure svg text')].filter((text) => text.checkVisibility()).map((text) => {
+  const drawing = text.ownerSVGElement, box = drawing.viewBox.baseVal;
+  return parseFloat(getComputedStyle(text).fontSize) * drawing.getBoundingClientRect().width / box.width;
+})
+"""
+
 
 @pytest.fixture(scope="module")
 def report(planted_run, tmp_path_factory):
@@ -87,7 +94,7 @@ def test_it_opens_at_once_and_stays_small(report, driver):
 def test_it_is_short_on_a_phone_and_on_paper(report, driver):
     driver.get(report.as_uri())
     printed = driver.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
-    assert 3 < len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))) <= 12
+    assert 3 < len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"]))) <= 18
     browsing.phone(driver)
     driver.get(report.as_uri())
     assert driver.execute_script("return document.documentElement.scrollHeight") <= 12_000
@@ -104,7 +111,7 @@ def test_a_link_opens_what_is_folded(report, driver):
     browsing.until(lambda: driver.execute_script(shown, "K30"))
 
 
-def test_figures_stand_side_by_side_where_there_is_room_and_slide_on_a_phone(report, driver):
+def test_figures_stand_side_by_side_where_there_is_room_and_stack_on_a_phone(report, driver):
     places = (
         "return [...document.querySelectorAll('.figures')].map((f) => [...f.children].slice(0, 2))"
         ".map((pair) => pair.map((f) => f.getBoundingClientRect())).map(([a, b]) => [a.right <= b.left, b.right])"
@@ -114,4 +121,38 @@ def test_figures_stand_side_by_side_where_there_is_room_and_slide_on_a_phone(rep
     assert len(wide) == 4 and all(beside and right <= 1280 for beside, right in wide)
     browsing.phone(driver)
     driver.get(report.as_uri())
-    assert all(beside and right > 390 for beside, right in driver.execute_script(places))
+    assert not any(beside or right > 390 for beside, right in driver.execute_script(places))
+    enliven(driver)
+    sizes = driver.execute_script(SIZES)
+    assert len(sizes) > 100 and min(sizes) >= 11
+
+
+def test_the_first_screens_say_what_was_found_before_any_figure(report, driver):
+    driver.get(report.as_uri())
+    order = driver.execute_script(
+        "return [...document.querySelectorAll('.ran, ol.answers, dl.answers, .figures, #ledger, table.claims')]"
+        ".map((part) => part.id || part.className)"
+    )
+    assert order[:4] == ["ran", "answers", "answers", "figures"]
+    assert order.index("ledger") > max(place for place, what in enumerate(order) if what == "figures")
+    first = "return document.querySelector('ol.answers').getBoundingClientRect().bottom"
+    assert 200 < driver.execute_script(first) <= 900
+
+
+def test_dark_figures_have_no_ground_of_their_own(report, driver):
+    browsing.media(driver, prefers_color_scheme="dark")
+    driver.get(report.as_uri())
+    enliven(driver)
+    grounds = driver.execute_script(
+        "return [...document.querySelectorAll('figure svg')].map((f) => [getComputedStyle(f).backgroundColor,"
+        " ...[...f.children].filter((part) => part.tagName === 'rect').map((part) => getComputedStyle(part).fill)])"
+    )
+    assert len(grounds) >= 10 and {colour for each in grounds for colour in each} <= {"rgba(0, 0, 0, 0)", "none"}
+
+
+def test_it_is_printed_with_its_tables_and_all_claims(report, driver):
+    driver.get(report.as_uri())
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = "return [...document.querySelectorAll(arguments[0])].every((e) => e.checkVisibility() && e.offsetHeight)"
+    for what in ("#K1", "table.claims tbody tr", "#table1 table", "#table2 table", "#methods p"):
+        assert driver.execute_script(shown, what), what

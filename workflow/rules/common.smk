@@ -14,6 +14,7 @@ from ff_memories.workflow.runs.lacking import said, when_nothing_is_done
 from ff_memories.workflow.engines.processes import STARTED_BY
 from ff_memories.workflow.engines.records import refuse_edited
 from ff_memories.workflow.engines.stages import only_read
+from ff_memories.workflow.engines.terminal import brief
 from ff_memories.workflow.runs.run import (
     Run,
     find_producers_by_path,
@@ -23,6 +24,8 @@ from ff_memories.workflow.runs.run import (
 )
 from ff_memories.workflow.runs.run_names import doubts, keep, refuse_taken
 from snakemake.exceptions import WorkflowError
+
+logger.addFilter(brief)
 
 if workflow.config_settings.config:
     raise WorkflowError(

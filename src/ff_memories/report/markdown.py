@@ -24,19 +24,15 @@ COLUMNS = (
 
 
 def markdown(
-    heading: str,
-    scope: str,
-    answers: Sequence[str],
-    sections: Sequence[tuple[str, str]],
-    rows: Sequence[dict[str, Any]],
+    heading: str, scope: str, first: Sequence[str], judged: Sequence[str], rows: Sequence[dict[str, Any]]
 ) -> str:
     """Return ``summary.md``.
 
     Args:
         heading: the run and its verdicts, on one line.
         scope: whose results these are (``model.scope``).
-        answers: the five sentences about the whole run.
-        sections: each section's title and answer.
+        first: the run's first lines, as bullets; a finished run prints them on the terminal.
+        judged: the sentences on its verdicts.
         rows: all claims, from ``outline.rows``.
     """
     lines = [f"# {_plain(heading)}", ""]
@@ -44,10 +40,16 @@ def markdown(
         lines += [f"**{ABOUT[scope].capitalize()}.**", ""]
     elif scope == "surrogate":
         lines += ["**Surrogate model: not the paper's.** Nothing here confirms or refutes the paper's own numbers.", ""]
-    lines += [f"{summary.BULLET}{_plain(sentence)}" for sentence in answers]
-    lines += ["", "## Section by section", ""]
-    lines += [f"{summary.BULLET}{_plain(f'{title}: {sentence}')}" for title, sentence in sections]
-    lines += ["", "## Claim by claim", "", "| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines += [f"{summary.BULLET}{_plain(sentence)}" for sentence in first]
+    lines += [
+        "",
+        "## Claim by claim",
+        "",
+        _plain(" ".join(judged)),
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+    ]
     for row in rows:
         interval = spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")

@@ -26,7 +26,8 @@ from ff_memories.report.markdown import markdown
 from ff_memories.report.rendering import render
 from ff_memories.report.sections import outline
 from ff_memories.report.sections.annotation import annotation_section
-from ff_memories.report.sections.answers import answer, five, in_short, named
+from ff_memories.report.sections.answers import answer, verdicts
+from ff_memories.report.sections.findings import first_lines, named
 from ff_memories.report.sections.methods import methods
 from ff_memories.report.sections.sensitivity import choices_section, influence
 from ff_memories.report.svg import inline
@@ -132,8 +133,9 @@ def report(
         row | _more(row, choices, baselines) | {"definition": definition(row["claim"], info, memories)}
         for row in outline.rows(claims)
     ]
-    sections = [_section(section, parts, rows, figures, choices) for section in outline.SECTIONS]
-    answers = five(rows, counts, config, info, choices)
+    sections = [_section(section, parts, rows, choices) for section in outline.SECTIONS]
+    models = _models(baselines)
+    first, judged = first_lines(rows, counts, config, info, models), verdicts(rows, choices)
     script = interactive.script() if specifications else None
     tally = Counter(row["verdict"] for row in rows)
     html = render(
@@ -145,7 +147,8 @@ def report(
         about=ABOUT[info["scope"]],
         model=_model(config, info),
         facts=_facts(config, info),
-        answers=answers,
+        first=first,
+        judged=judged,
         tally=[(verdict, tally[verdict]) for verdict in MARKS if tally[verdict]],
         marks=MARKS,
         meanings=MEANINGS,
@@ -158,7 +161,7 @@ def report(
         sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
-        methods=methods(config, dict(info), bool(claims["p_holm"].count()), _models(baselines)),
+        methods=methods(config, dict(info), bool(claims["p_holm"].count()), models),
         some_keys=config.looked_at is not None,
         claims_command=_command(configfile, targets.get("claims")),
         font=Markup(font.face()),
@@ -168,8 +171,7 @@ def report(
         compared=any(row["baseline"] is not None for row in rows),
     )
     heading = summary.line(config.run, info["scope"], Counter(claims["verdict"]))
-    short = [(f"{s.title} (section {s.number})", answer(s.number, rows, most=1)) for s in outline.SECTIONS]
-    return Report(html, markdown(heading, info["scope"], answers, short, rows))
+    return Report(html, markdown(heading, info["scope"], first.lines, judged, rows))
 
 
 def _parts(
@@ -208,23 +210,18 @@ def _section(
     section: outline.PaperSection,
     parts: Mapping[str, dict[str, Any]],
     rows: Sequence[dict[str, Any]],
-    figures: Mapping[str, str],
     choices: dict[str, Any] | None,
 ) -> dict[str, Any]:
     shown = [parts[name] for name in section.parts if name in parts]
     own = [row for row in rows if row["section"] == section.number]
-    picture = next((name for name in section.parts if name in figures), None)
     return {
         "section": section,
         "answer": answer(section.number, rows),
-        "short": in_short(section.number, rows),
         "figures": [part for part in shown if "svg" in part],
         "tables": [part for part in shown if "table" in part],
         "parts": [part for part in shown if part["target"]],
         "rows": own,
         "influence": choices and influence(choices["strongest"], [row["claim"] for row in own]),
-        # a copy: the script may replace the figure itself
-        "picture": picture and Markup(inline(figures[picture], f"small-{picture}", title(picture))),
     }
 
 

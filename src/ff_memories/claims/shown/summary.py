@@ -42,19 +42,14 @@ def shown(verdict: str, measured: float | None) -> str:
     return "measured" if verdict == "not_applicable" and measured is not None else verdict
 
 
-def last_lines(markdown: str, heading: str, report: str) -> list[str] | None:
-    """Return a finished run's last lines on the terminal: the bullets of its ``summary.md``, and the report's path.
-
-    The sentences on what does not hold and on what says little share a line, as do the last sentence and the path.
+def first_lines(markdown: str, heading: str) -> list[str] | None:
+    """Return a run's first lines, the bullets of its ``summary.md``, as text for a terminal.
 
     Args:
         markdown: the file's text.
         heading: ``line`` of the run's current verdicts. If the file's heading differs, it is stale: return ``None``.
-        report: the report's path.
     """
     text = re.sub(r"\\(.)", r"\1", markdown)
     if not text.startswith(f"# {heading}\n"):
         return None
-    bullets = [line.removeprefix(BULLET) for line in text.splitlines() if line.startswith(BULLET)]
-    what, holds, fails, little, sure, *sections = bullets
-    return [what, holds, f"{fails} {little}", f"{sure} Report: {report}", *sections]
+    return [line.removeprefix(BULLET) for line in text.splitlines() if line.startswith(BULLET)]

@@ -83,13 +83,13 @@ def _by_place(values: pl.DataFrame, width: float) -> pl.DataFrame:
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Figure 6: a bar for each bin with its n above, and ticks at the right edges."""
     edges = frame["bin"].to_list() or [1.0]
-    crowded = context.width / context.bins < 22
+    crowded = context.width / context.bins < 26
     first = pl.concat([frame["left"], context.paper_values["left"]]).to_frame().min().item() or 0.0
     limits = alt.Scale(domain=[first, edges[-1]], nice=False)
     ticks = alt.Axis(
         values=edges,
         format=".1e",
-        labelFontSize=6,
+        labelFontSize=7,
         labelOverlap=False,
         labelFlush=False,
         labelAngle=-90 if crowded else 0,
@@ -119,7 +119,7 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
             x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame), href="href:N"
         ),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(x=x("middle"), y="low:Q", y2="high:Q"),
-        base.mark_text(fontSize=6, color=INK, **count).encode(
+        base.mark_text(fontSize=7, color=INK, **count).encode(
             x=x("middle"), y="upper:Q", text=alt.Text("n:Q", format=",")
         ),
     ]

@@ -1,18 +1,14 @@
-"""Write a run's answers in sentences from its verdicts and numbers: five for the whole run, one for each section."""
+"""Write a run's verdicts in sentences: how many claims hold in the whole run, and an answer for each section."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
 from ff_memories.claims import own_text
-from ff_memories.claims.numbers import measured, number
+from ff_memories.claims.judging.verdicts import TYPES
+from ff_memories.claims.numbers import measured
 from ff_memories.claims.shown import summary
-from ff_memories.config import Settings
-from ff_memories.model.info import quantised
-from ff_memories.report.sections.methods import SOURCES
 from ff_memories.report.sections.outline import PROXY, SECTIONS
-from ff_memories.report.wording import counted, listed, looked_at, sentence
+from ff_memories.report.wording import counted, listed, sentence
 
 Row = dict[str, Any]  # of ``outline.rows``
 Found = Mapping[str, Row]  # a section's claims that were measured
@@ -25,50 +21,28 @@ SIGNIFICANT = 0.05
 FEW, HALF = 0.1, 0.5  # bounds of a share
 
 
-def five(
-    rows: Sequence[Row],
-    counts: pl.DataFrame,
-    config: Settings,
-    info: Mapping[str, Any],
-    choices: Mapping[str, Any] | None = None,
-) -> list[str]:
-    """Return five sentences: what was run, what holds, what does not, what is due to training, and how certain it is.
+def verdicts(rows: Sequence[Row], choices: Mapping[str, Any] | None = None) -> list[str]:
+    """Return three sentences: how many claims hold, how many do not, and how certain this is.
 
     Args:
         rows: all claims, from ``outline.rows``.
-        counts: the table.
-        config: the run's settings.
-        info: the run's model info.
         choices: from ``sensitivity.choices_section``, if the run measured it.
     """
-    return [
-        _what_was_run(rows, counts, config, info),
-        _what_holds(rows),
-        _what_does_not(rows),
-        _what_is_due_to_training(rows),
-        _how_sure(rows, choices),
-    ]
+    return [_what_holds(rows), _what_does_not(rows), _how_sure(rows, choices)]
 
 
-def answer(section: str, rows: Sequence[Row], most: int | None = None) -> str:
+def answer(section: str, rows: Sequence[Row]) -> str:
     """Return a section's answer: a short answer, the numbers behind it, and how many of its claims hold.
 
     Args:
         section: its number in the paper.
         rows: all claims, from ``outline.rows``.
-        most: the largest number of clauses to give.
     """
     own = [row for row in rows if row["section"] == section]
     short, clauses = _answer(section, rows)
-    told = ": ".join(filter(None, [short, "; ".join(list(filter(None, clauses))[:most])]))
+    told = ": ".join(filter(None, [short, "; ".join(filter(None, clauses))]))
     drawn = own_text.SAID if any(row["own_text"] for row in own) else ""
     return " ".join(sentence(text) for text in (told, drawn, _tally(own)) if text)
-
-
-def in_short(section: str, rows: Sequence[Row]) -> str:
-    """Return a section's short answer, or nothing if its numbers are missing."""
-    short, _ = _answer(section, rows)
-    return sentence(short) if short else ""
 
 
 def _answer(section: str, rows: Sequence[Row]) -> Answer:
@@ -83,52 +57,20 @@ def _not_defined(row: Row) -> str:
     return "" if defined else f"{row['reason']} ({row['claim']} not applicable)"
 
 
-def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
-    whose = named(info)
-    size = [f"{info['layers']} layers"]
-    if parameters := info.get("parameters"):
-        size.append(f"{parameters:,} parameters")
-    if perplexity := info.get("perplexity"):
-        alone = f", {number(perplexity)} one sentence at a time" if info.get("in_windows") else ""
-        size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
-    text = SOURCES.get(config.corpus.source, config.corpus.source)
-    found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
-    tokens, sentences = (
-        sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation")) for what in ("tokens", "sentences")
-    )
-    sized = f"({', '.join(size)})" + (", not the paper's model," if info["scope"] == "model" else "")
-    tested = f"This run tests {counted(len(rows), 'claim', 'claims')} of the paper on {whose} {sized}"
-    much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
-    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
-    notes = [quantised(info), own_text.SAID if own_text.is_own(counts) else None]
-    said = f"{tested} and {much}{text}." + "".join(f" {sentence(note)}" for note in notes if note)
-    said += f" It looks at the triggers of {some}." if some else ""
-    if info["scope"] != "model":
-        return said
-    return f"{said} It says whether the same is seen here, and nothing about the paper's numbers."
-
-
-def named(info: Mapping[str, Any]) -> str:
-    """Return whose results a run's are: a model of `transformers` by its name on the hub, or else by its family."""
-    if info["scope"] != "model":
-        return "the paper's own model" if info["scope"] == "paper" else "a stand-in model"
-    return str(info.get("hub") or info.get("source") or f"a model of the family {info['model_type']}")
-
-
 def _what_holds(rows: Sequence[Row]) -> str:
-    judged, holding, small = (_of(rows, names) for names in (JUDGED, HOLDING, SMALL))
+    judged, holding, small = (of(rows, names) for names in (JUDGED, HOLDING, SMALL))
     if not judged:
         return "No claim is judged."
     said = [_holding(rows) + (f": {_by_section(holding, judged)}" if holding else "")]
     if small:
         said.append(
-            f"{counted(len(small), 'more shows', 'more show')} the direction, but less than stated ({_ids(small)})"
+            f"{counted(len(small), 'more shows', 'more show')} the direction, but less than stated ({ids(small)})"
         )
     return sentence("; ".join(said))
 
 
 def _what_does_not(rows: Sequence[Row]) -> str:
-    judged, failing, undecided = (_of(rows, names) for names in (JUDGED, FAILING, OPEN))
+    judged, failing, undecided = (of(rows, names) for names in (JUDGED, FAILING, OPEN))
     if not judged:
         return "No claim fails, because none is judged."
     said = [
@@ -137,40 +79,8 @@ def _what_does_not(rows: Sequence[Row]) -> str:
         else "no judged claim fails"
     ]
     if undecided:
-        said.append(f"{counted(len(undecided), 'is', 'are')} undecided ({_ids(undecided)})")
+        said.append(f"{counted(len(undecided), 'is', 'are')} undecided ({ids(undecided)})")
     return sentence("; ".join(said))
-
-
-def _what_is_due_to_training(rows: Sequence[Row]) -> str:
-    said = []
-    if compared := [row for row in rows if row["training"] is not None]:
-        higher, lower = _trained(rows, "higher"), _trained(rows, "lower")
-        told = (
-            f"of {counted(len(compared), 'number', 'numbers')} compared with untrained models on the same sentences, "
-        )
-        told += f"training changes {len(higher) + len(lower)}"
-        if changed := [f"raises {_ids(higher)}" if higher else "", f"lowers {_ids(lower)}" if lower else ""]:
-            told += f" ({' and '.join(filter(None, changed))})" if higher or lower else ""
-        if same := _trained(rows, "same"):
-            told += f"; {_ids(same)} {'is' if len(same) == 1 else 'are'} the same untrained"
-        if undecided := _trained(rows, "undecided"):
-            told += f"; for {len(undecided)}, these models do not tell"
-        said.append(told)
-    elif not any(row["baseline"] is not None for row in rows):
-        said.append("this run has no untrained model to compare with")
-    if number_only := _of(rows, ("measured",)):
-        why = ", because only the paper's own model could confirm the stated sizes"
-        what = counted(len(number_only), "claim is", "claims are")
-        said.append(f"{what} measured, not judged{why if rows[0]['scope'] != 'paper' else ''}")
-    if nothing := _of(rows, ("not_applicable",)):
-        said.append(f"{counted(len(nothing), 'claim has', 'claims have')} nothing to measure here")
-    if later := _of(rows, ("not_attempted",)):
-        said.append(f"{counted(len(later), 'claim was', 'claims were')} not attempted")
-    return sentence("; ".join(said) or "no number could be compared with untrained models")
-
-
-def _trained(rows: Sequence[Row], answer: str) -> list[Row]:
-    return [row for row in rows if row["training"] == answer]
 
 
 def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
@@ -203,19 +113,19 @@ def _keys(found: Found) -> Answer:
     short = ""
     if "K1" in found and "K2" in found:
         above_all = found["K1"]["measured"] < 0 and found["K2"]["measured"] < 0
-        short = f"{'' if above_all else 'not '}mostly to the last token{_alike(found, 'K1', 'K2')}"
+        short = f"{'' if above_all else 'not '}mostly to the last token{alike(found, 'K1', 'K2')}"
     return short, [
-        _clause(found, "K1", lowers, ("more", "less")),
-        _clause(found, "K5", "in layer 1, removing the last token changes the coefficient by {value}"),
-        _clause(found, "K6", "{value} of the annotated keys have a pattern"),
+        clause(found, "K1", lowers, ("more", "less")),
+        clause(found, "K5", "in layer 1, removing the last token changes the coefficient by {value}"),
+        clause(found, "K6", "{value} of the annotated keys have a pattern"),
     ]
 
 
 def _values(found: Found) -> Answer:
-    return _degree(found, "K11", "rarely", "sometimes", "mostly"), [
-        _clause(found, "K11", "in the best upper layer, {value} of the values agree with their key's top trigger"),
-        _clause(found, "K12", "mean agreement in the upper layers is {value} that in the lower half"),
-        _clause(
+    return degree(found, "K11", "rarely", "sometimes", "mostly"), [
+        clause(found, "K11", "in the best upper layer, {value} of the values agree with their key's top trigger"),
+        clause(found, "K12", "mean agreement in the upper layers is {value} that in the lower half"),
+        clause(
             found, "K17", "{value} of the 100 most predictive values agree with at least one of their key's triggers"
         ),
     ]
@@ -224,10 +134,10 @@ def _values(found: Found) -> Answer:
 def _memories(found: Found) -> Answer:
     alone = "in every layer, for at least {value} of the examples, no active memory makes the layer's prediction"
     single = "in at least one layer, a single memory usually makes the layer's prediction"
-    return _degree(found, "K20", single, single, "rarely by a single memory"), [
-        _clause(found, "K20", alone),
-        _clause(found, "K18", "the median share of active memories is {value}"),
-        _clause(found, "K21", "{value} of the layer predictions that a memory agrees with are stop words"),
+    return degree(found, "K20", single, single, "rarely by a single memory"), [
+        clause(found, "K20", alone),
+        clause(found, "K18", "the median share of active memories is {value}"),
+        clause(found, "K21", "{value} of the layer predictions that a memory agrees with are stop words"),
     ]
 
 
@@ -237,52 +147,56 @@ def _predictions(found: Found) -> Answer:
     if "K23" in found and "K24" in found:
         early, late = found["K23"]["measured"] >= HALF, found["K24"]["measured"] >= HALF
         where = "early" if early else "late" if late else "for most examples, not even in the last layer"
-        short = f"{where}{_alike(found, 'K24')}"
+        short = f"{where}{alike(found, 'K24')}"
     return short, [
-        _clause(found, "K24", f"the last layer's {predicts}"),
-        _clause(found, "K23", f"the lowest layers' {predicts}"),
-        _clause(found, "K28", "{value} of changed predictions are compositions (a third token)"),
+        clause(found, "K24", f"the last layer's {predicts}"),
+        clause(found, "K23", f"the lowest layers' {predicts}"),
+        clause(found, "K28", "{value} of changed predictions are compositions (a third token)"),
     ]
 
 
 ANSWERS = {"3.2": _keys, "4": _values, "5.1": _memories, "5.2": _predictions}
 
 
-def _degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
+def degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
     """Return the word for a claim's share, ``few``, ``some`` or ``most``; nothing if it was not measured."""
     if claim not in found:
         return ""
     share = found[claim]["measured"]
-    return (most if share >= HALF else some if share >= FEW else few) + _alike(found, claim)
+    return (most if share >= HALF else some if share >= FEW else few) + alike(found, claim)
 
 
-def _alike(found: Found, *claims: str) -> str:
+def alike(found: Found, *claims: str) -> str:
     """Say so if untrained models have the same numbers."""
     return ", as in an untrained model" if all(found[claim]["training"] == "same" for claim in claims) else ""
 
 
-def _clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", "")) -> str:
+def clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", ""), paper: bool = False) -> str:
     """Return a clause with a claim's number, its verdict, and that number and untrained models' on one text.
 
     Nothing if it was not measured.
 
     Args:
-        found: the section's claims that have a number.
+        found: the claims that have a number.
         claim: its id.
         text: a template with ``{value}``, or with ``{size}`` (the value without its sign) and ``{how}``.
         how: the words for a negative or zero number, and for a positive one.
+        paper: whether to give the paper's value too.
     """
     if claim not in found:
         return ""
     row = found[claim]
     said = [f"{claim} {'not judged' if row['verdict'] == 'measured' else summary.word(row['verdict'])}"]
+    if paper:
+        said.append(f"paper: {row['paper_value'].replace(';', ',')}")
     if row["baseline"] is not None:
         text_of = lambda column: ("{size} {how}" if how[0] else "{value}").format(**_fields(row, column, how))
-        here = "" if row["sample"] is None else f"{text_of('sample')} on the same sentences as "
-        said.append(f"{here}untrained: {text_of('baseline')}")
+        here = "" if row["sample"] is None else f"same sentences: {text_of('sample')}, "
+        said.append(f"{here}untrained {text_of('baseline')}")
     guessed = {other["baseline"]: other["measured"] for other in row.get("baselines", ())}.get("unigram")
-    if guessed is not None:
+    if guessed is not None and not paper:
         said.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
+    said += [part for part in (row["reason"] or "").split("; ") if part.endswith(tuple(TYPES.values()))]
     if row["proxy"]:
         said.append(PROXY)
     return f"{text.format(**_fields(row, 'measured', how))} ({'; '.join(said)})"
@@ -294,22 +208,22 @@ def _fields(row: Row, column: str, how: tuple[str, str]) -> dict[str, str]:
 
 
 def _tally(rows: Sequence[Row]) -> str:
-    judged, small, failing, undecided = (_of(rows, names) for names in (JUDGED, SMALL, FAILING, OPEN))
+    judged, small, failing, undecided = (of(rows, names) for names in (JUDGED, SMALL, FAILING, OPEN))
     if not judged:
-        return "no claim here is judged" if _of(rows, ("measured",)) else "nothing here was measured"
+        return "no claim here is judged" if of(rows, ("measured",)) else "nothing here was measured"
     said = [_holding(rows)]
     if small:
-        said.append(f"{len(small)} less than stated ({_ids(small)})")
+        said.append(f"{len(small)} less than stated ({ids(small)})")
     if failing and len(failing) < len(judged):
-        said.append(f"{len(failing)} {_verb(rows, len(failing), no=True)} ({_ids(failing)})")
+        said.append(f"{len(failing)} {_verb(rows, len(failing), no=True)} ({ids(failing)})")
     if undecided and len(undecided) < len(judged):
-        said.append(f"{len(undecided)} undecided ({_ids(undecided)})")
+        said.append(f"{len(undecided)} undecided ({ids(undecided)})")
     return "; ".join(said)
 
 
 def _holding(rows: Sequence[Row]) -> str:
     """Return how many of the judged claims hold."""
-    judged, holding = _of(rows, JUDGED), _of(rows, HOLDING)
+    judged, holding = of(rows, JUDGED), of(rows, HOLDING)
     if holding:
         return f"{_some_of(holding, judged)} {_verb(rows, len(holding))}"
     if len(judged) == 1:
@@ -319,7 +233,7 @@ def _holding(rows: Sequence[Row]) -> str:
     return f"none of the {len(judged)} judged claims {_verb(rows, 1)}"
 
 
-def _of(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
+def of(rows: Sequence[Row], verdicts: Sequence[str]) -> list[Row]:
     return [row for row in rows if row["verdict"] in verdicts]
 
 
@@ -344,9 +258,9 @@ def _by_section(rows: Sequence[Row], judged: Sequence[Row]) -> str:
         if own:
             among = sum(row["section"] == section.number for row in judged)
             about = section.title[0].lower() + section.title[1:]
-            said.append(f"{len(own)} of {among} on {about} ({_ids(own)})")
+            said.append(f"{len(own)} of {among} on {about} ({ids(own)})")
     return listed(said)
 
 
-def _ids(rows: Sequence[Row]) -> str:
+def ids(rows: Sequence[Row]) -> str:
     return listed([row["claim"] for row in rows])

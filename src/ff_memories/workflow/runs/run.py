@@ -17,14 +17,17 @@ from ff_memories import config as configs
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import require_file
 from ff_memories.base.hardware import gpu_locks
+from ff_memories.base.progress import duration
 from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import hub, model_folder, registry
+from ff_memories.report.cost import costs
 from ff_memories.workflow.meaning import reached, rows
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
+SLOWEST = 5  # rules whose time a finished run says
 
 
 class Run:
@@ -156,19 +159,29 @@ class Run:
         return Path(self.path("logs")).is_dir()
 
     def outcome(self) -> str | None:
-        """Return the run's answers, or else one line with its verdicts; ``None`` if there are none yet."""
+        """Return what a finished run says: its first lines or else its verdicts, its times, and where to look.
+
+        ``None`` if it has no verdicts yet.
+        """
         try:
             claims = json.loads(Path(self.path("claims.json")).read_text(encoding="utf-8"))
             scope = json.loads(Path(self.path("model", "info.json")).read_text(encoding="utf-8"))["scope"]
         except (OSError, ValueError, LookupError):
             return None
-        verdicts, report = summary.line(self.config.run, scope, summary.counts(claims)), self.path("report/report.html")
+        verdicts = summary.line(self.config.run, scope, summary.counts(claims))
         try:
-            written = Path(self.path("summary.md")).read_text(encoding="utf-8")
-            lines = summary.last_lines(written, verdicts, report)
+            lines = summary.first_lines(Path(self.path("summary.md")).read_text(encoding="utf-8"), verdicts)
         except (OSError, ValueError):
             lines = None
-        return "\n".join(lines or [verdicts])
+        spent = costs([str(path) for path in Path(self.path("logs")).rglob("*.tsv")])
+        if spent:
+            slowest = ", ".join(f"{cost.rule} {duration(cost.seconds)}" for cost in spent[:SLOWEST])
+            total = duration(sum(cost.seconds for cost in spent))
+            lines = [*(lines or [verdicts]), f"Time of all jobs, one after the other: {total}; the most: {slowest}."]
+        look = {"report": "report/report.html", "gallery": "gallery/index.html", "time and memory": "report/cost.html"}
+        known = [f"{what} {self.path(file)}" for what, file in look.items() if Path(self.path(file)).is_file()]
+        where = f"Where to look: {', '.join(known)}." if known else ""
+        return "\n".join(filter(None, [*(lines or [verdicts]), where]))
 
     @property
     def measures_choices(self) -> bool:

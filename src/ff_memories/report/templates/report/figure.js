@@ -1,6 +1,6 @@
 // Fit the figure to its panel's width and the window's height. The text keeps its size at every width.
 const place = document.getElementById("figure");
-const ZOOM = 2, ROUND = 24, HEAD = 110; // pixels per point; the panel's padding; points taken by title and axis
+const ZOOM = 2, ROUND = 0, HEAD = 110; // pixels per point; the panel's padding; points taken by title and axis
 
 function sized() {
   const width = Math.max(spec.width, (place.clientWidth - ROUND) / ZOOM);

@@ -1,0 +1,169 @@
+"""Write a run's first lines from its claims: what was run and found, what is due to training, what cannot be said."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from ff_memories.claims import own_text
+from ff_memories.claims.numbers import measured, number
+from ff_memories.config import Settings
+from ff_memories.model.info import quantised
+from ff_memories.report.sections.answers import FEW, HALF, OPEN, Found, Row, alike, clause, degree, ids, of
+from ff_memories.report.sections.methods import SOURCES
+from ff_memories.report.wording import counted, listed, looked_at, sentence
+
+SHOWN = 6  # numbers that training changes, said in full; of more, only the claims
+Finding = tuple[str, str]  # what was found in a few words, and the numbers behind it
+
+
+@dataclass(frozen=True)
+class FirstLines:
+    """What a reader learns first of a run, on its page and on the terminal.
+
+    Attributes:
+        run: what was run.
+        findings: what was found, as far as it was measured.
+        training: what is due to training.
+        open: what the run cannot say.
+    """
+
+    run: str
+    findings: list[Finding]
+    training: str
+    open: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Return all of it as lines of text."""
+        found = [f"{lead}: {told}" for lead, told in self.findings]
+        return [self.run, *found, f"Due to training: {self.training}", f"What cannot be said: {self.open}"]
+
+
+def first_lines(
+    rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any], models: int = 0
+) -> FirstLines:
+    """Return a run's first lines.
+
+    Args:
+        rows: all claims, from ``outline.rows``.
+        counts: the table.
+        config: the run's settings.
+        info: the run's model info.
+        models: the number of untrained models that were measured.
+    """
+    found = {row["claim"]: row for row in rows if row["measured"] is not None}
+    findings = [(lead, sentence("; ".join(filter(None, told)))) for lead, told in _found(found) if lead and any(told)]
+    return FirstLines(
+        _what_was_run(rows, counts, config, info), findings, _training(rows, models), _open(rows, info["scope"])
+    )
+
+
+def named(info: Mapping[str, Any]) -> str:
+    """Return whose results a run's are: a model of `transformers` by its name on the hub, or else by its family."""
+    if info["scope"] != "model":
+        return "the paper's own model" if info["scope"] == "paper" else "a stand-in model"
+    return str(info.get("hub") or info.get("source") or f"a model of the family {info['model_type']}")
+
+
+def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
+    size = [f"{info['layers']} layers"]
+    if parameters := info.get("parameters"):
+        size.append(f"{parameters:,} parameters")
+    if perplexity := info.get("perplexity"):
+        alone = f", {number(perplexity)} one sentence at a time" if info.get("in_windows") else ""
+        size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
+    text = SOURCES.get(config.corpus.source, config.corpus.source)
+    found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
+    tokens, sentences = (
+        sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation")) for what in ("tokens", "sentences")
+    )
+    tested = f"{counted(len(rows), 'claim', 'claims')} of the paper, on {named(info)} ({', '.join(size)})"
+    much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
+    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
+    notes = [quantised(info), own_text.SAID if own_text.is_own(counts) else None]
+    said = f"{tested} and {much}{text}." + "".join(f" {sentence(note)}" for note in notes if note)
+    return said + (f" It looks at the triggers of {some}." if some else "")
+
+
+def _found(found: Found) -> list[tuple[str, list[str]]]:
+    """Return each finding: its words follow from the numbers of the claims in it."""
+    value = lambda claim: found[claim]["measured"]
+    tell = lambda claim, text, how=("", ""): clause(found, claim, text, how, paper=True)
+    keys = values = predictive = residual = ""
+    if {"K1", "K2"} <= found.keys():
+        mostly = "mostly" if value("K1") < 0 and value("K2") < 0 else "not mostly"
+        keys = f"Keys respond {mostly} to the last token of a prefix{alike(found, 'K1', 'K2')}"
+    if often := degree(found, "K11", "rarely", "sometimes", "mostly"):
+        values = f"Values {often.replace(',', ' predict the token after their keys’ triggers,', 1)}"
+        values += "" if "," in often else " predict the token after their keys’ triggers"
+    if "K16" in found:
+        where = "mostly" if value("K16") >= HALF else "partly" if value("K16") >= FEW else "rarely"
+        predictive = f"The most predictive values are {where} in the upper layers{alike(found, 'K16')}"
+    single = "In at least one layer, a single memory usually makes the prediction"
+    alone = degree(found, "K20", single, single, "A layer's prediction is rarely made by a single memory")
+    if "K24" in found:
+        settles = "for most examples" if value("K24") >= HALF else "for few examples"
+        residual = f"The last layer's residual already predicts the output {settles}{alike(found, 'K24')}"
+    lowers = "removing a trigger's last token lowers the key's coefficient by {size} {how} than removing its first"
+    return [
+        (keys, [tell("K1", lowers, ("more", "less"))]),
+        (values, [
+            tell("K11", "in the best upper layer, {value} agree with their key's top trigger"),
+            tell("K10", "in the best lower layer, {value}"),
+        ]),
+        (predictive, [
+            tell("K16", "{value} of the 100 values with the highest top probability"),
+            tell("K17", "{value} of them agree with at least one of their key's triggers"),
+        ]),
+        (alone, [tell("K20", "no active memory makes it for at least {value} of the examples, in every layer")]),
+        (residual, [
+            tell("K24", "for {value} of the examples"),
+            tell("K26", "in every layer, at least {value} of the predictions stay as they are"),
+        ]),
+    ]  # fmt: skip
+
+
+def _training(rows: Sequence[Row], models: int) -> str:
+    """Return what training changes, by the comparison with untrained models on the same sentences."""
+    compared = [row for row in rows if row["training"] is not None]
+    if not compared:
+        return "no number could be compared with untrained models, so this run says nothing about training."
+    answers = {answer: [row for row in compared if row["training"] == answer] for answer in
+               ("higher", "lower", "same", "undecided")}  # fmt: skip
+    changed = len(answers["higher"]) + len(answers["lower"])
+    said = [f"training changes {changed} of {counted(len(compared), 'number', 'numbers')}, all on the same sentences"]
+    for answer, does in (("higher", "it raises"), ("lower", "it lowers")):
+        if own := answers[answer]:
+            said.append(f"{does} " + ("; ".join(map(_against, own)) if changed <= SHOWN else ids(own)))
+    if same := answers["same"]:
+        said.append(f"{ids(same)} {'is' if len(same) == 1 else 'are'} the same in untrained models")
+    if undecided := answers["undecided"]:
+        who = counted(models, "untrained model does", "untrained models do") if models else "the untrained models do"
+        said.append(f"{who} not tell for the other {len(undecided)}")
+    return " ".join(map(sentence, said))
+
+
+def _against(row: Row) -> str:
+    here, untrained = (measured(row[column], row["unit"]) for column in ("sample", "baseline"))
+    return f"the {row['measured_as']}: {here}, untrained {untrained} ({row['claim']})"
+
+
+def _open(rows: Sequence[Row], scope: str) -> str:
+    """Return what the run's numbers leave open."""
+    said = []
+    if scope != "paper":
+        said.append("whether the paper's own numbers are right: this is another model")
+    if undecided := of(rows, OPEN):
+        said.append(f"whether the model shows {ids(undecided)}: the interval covers the limit, or the values are few")
+    if untold := [row for row in rows if row["training"] == "undecided"]:
+        said.append(f"whether training makes a difference for {counted(len(untold), 'number', 'numbers')}")
+    if proxied := [row for row in rows if row["proxy"]]:
+        said.append(f"what people would find: an automatic proxy labelled what {ids(proxied)} count")
+    if kinds := sorted({row["resampled"] for row in rows if row["low"] is not None and row["resampled"]}):
+        said.append(f"how numbers differ between training runs: intervals come from other {listed(kinds, 'or')} alone")
+    missing = of(rows, ("not_attempted", "not_applicable"))
+    if missing:
+        said.append(f"anything on {ids(missing) if len(missing) <= SHOWN else f'{len(missing)} claims'}, not measured")
+    return sentence("; ".join(said) or "nothing was left open")
