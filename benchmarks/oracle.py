@@ -85,10 +85,20 @@ class Oracle:
         return self.model.lm_head(self.model.model.norm(h))
 
     @torch.inference_mode()
-    def _tops(self, layer: int) -> torch.Tensor:
-        """Return (2, d_m): the top token of every value, and of every value with its sign changed."""
-        parts = [(part @ self.words.T) for part in self.values[layer - 1].split(64)]
-        return torch.stack([torch.cat([(sign * p).argmax(1) for p in parts]) for sign in (1, -1)])
+    def _tops(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the top tokens (2, d_m) of every value, and of every value with its sign changed, and what ties them.
+
+        The second are the tokens behind them where both are too close to call, else the same tokens.
+        """
+        first, second = [], []
+        for sign in (1, -1):
+            for part in self.values[layer - 1].split(64):
+                logits = sign * (part @ self.words.T)
+                best = logits.topk(2)
+                tied = best.values[:, 0] - best.values[:, 1] <= TIE * logits.abs().amax(1) + STEP
+                first.append(best.indices[:, 0])
+                second.append(torch.where(tied, best.indices[:, 1], best.indices[:, 0]))
+        return torch.cat(first).view(2, -1), torch.cat(second).view(2, -1)
 
 
 def near(recorded: float, exact: float, scale: float = 0.0) -> str:
@@ -181,12 +191,16 @@ def examples(oracle: Oracle, row: Row) -> list[str]:
 
 def composition(oracle: Oracle, row: Row) -> list[str]:
     seen, at = oracle.layers(oracle.sentence(row["sentence"]))[row["layer"] - 1], row["position"]
-    m, tops = seen.m[at], oracle.tops(row["layer"])
-    says = row["ffn_top"]
-    agreeing = int(((tops[0] == says) & (m > 0)).sum() + ((tops[1] == says) & (m < 0)).sum())
+    m, (first, second) = seen.m[at], oracle.tops(row["layer"])
+    says, fires = row["ffn_top"], torch.stack([m > 0, m < 0])
+    found, may = (int((here & fires).sum()) for here in (first == says, (first == says) | (second == says)))
+    sure = int(((first == says) & (second == says) & fires).sum())
+    agreeing = (
+        EQUAL if row["agreeing_memories"] == found else NEAR if sure <= row["agreeing_memories"] <= may else DIFFERS
+    )
     energies = (m * oracle.values[row["layer"] - 1].norm(dim=1)).square()
     return [top(says, oracle.logits(seen.update[at])), top(row["output_top"], oracle.logits(seen.output[at])),
-            same(row["active"], int((m != 0).sum())), same(row["agreeing_memories"], agreeing),
+            same(row["active"], int((m != 0).sum())), agreeing,
             near(row["effective"], float(energies.sum() ** 2 / energies.square().sum()))]  # fmt: skip
 
 
