@@ -17,13 +17,13 @@ PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 .PHONY: demo quick test test-all newest setup inputs models pull publish generated closures docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, demo-gpt2 or demo-llama;
-# `make demo` also takes smollm2 and stories15m, which are fetched and take hours or minutes
+# `make demo` also takes smollm2, stories15m and stories15m-stories, which are fetched and take hours or minutes
 RUN ?= demo
 ifeq ($(RUN),demo)
   PIPELINE = dvc.yaml
   INPUTS = data/demo/model.pt.dvc data/demo/dict.txt.dvc
   READY = .venv/.ready
-else ifneq ($(filter $(RUN),smollm2 stories15m),)
+else ifneq ($(filter $(RUN),smollm2 stories15m stories15m-stories),)
   CONFIG = --configfile config/$(RUN).yaml
   READY = .venv/.wikipedia
 else

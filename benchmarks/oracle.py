@@ -3,7 +3,8 @@
 The library runs its own model in float64, one sentence at a time, with eager attention. Of the package this uses
 nothing: tables, corpus and model are read as files. It knows models whose layers are named as Llama's are. A row may
 differ only by rounding: coefficients and probabilities by 1e-4, predictions and counts where two candidates are that
-close, which is counted as a near-tie.
+close, which is counted as a near-tie. Counts over the whole text (`firing`, `histogram`) and what follows from other
+tables (`levels`, `similar`) are left to `ff-memories verify`.
 """
 
 import argparse

@@ -33,8 +33,8 @@ def test_all_rows_of_a_sound_run_agree(run):
 CHANGED = {
     "triggers": pl.col("coefficient") * 1.001, "mutations": pl.col("mutated") + 0.01, "values": pl.col("top_token") + 1,
     "promoted": pl.col("logit") * 1.01, "demoted": pl.col("token_rank") + 30, "shading": pl.col("coefficient") + 0.01,
-    "samples": pl.col("coefficient") * 1.01, "examples": pl.col("model_top") + 1, "composition": pl.col("agreeing_memories") + 30,
-    "refinement": pl.col("residual_probability") * 1.01,
+    "samples": pl.col("coefficient") * 1.01, "examples": pl.col("model_top") + 1,
+    "composition": pl.col("agreeing_memories") + 30, "refinement": pl.col("residual_probability") * 1.01,
 }  # fmt: skip
 
 
