@@ -3,12 +3,16 @@
 import struct
 import subprocess
 import sys
+import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 import gguf
 import gguf_files
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from running import ROOT
 
 from ff_memories.base.errors import UserError
@@ -180,3 +184,72 @@ def test_a_large_file_of_nonsense_takes_a_second_and_200_mb_at_most(kind, tmp_pa
     memory, seconds, said = done.stdout.split(" ", 2)
     assert int(memory) < 200 and float(seconds) < 3, done.stdout  # a second, on a machine that does nothing else
     assert "architecture" in said
+
+
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # by type
+SIZES = st.one_of(st.integers(0, 400), st.sampled_from([2**k + d for k in (8, 16, 31, 32, 60, 63) for d in (-1, 0)]))
+TEXTS = st.one_of(st.text(max_size=20), st.sampled_from(["llama", "gpt2", "gemma3", "none", "../x", "<0x41>", ""]))
+
+
+@st.composite
+def value(draw, depth=0):
+    """Return a value of metadata with its type in front, as a file has it, or one that says more than it holds."""
+    kind = draw(st.sampled_from([*NUMBERS, 8, 9, 13, 2**31]))
+    if kind == 9 and depth < 3:
+        inner = draw(st.lists(value(depth + 1), max_size=4))
+        own = struct.unpack_from("<I", inner[0])[0] if inner else draw(st.sampled_from([*NUMBERS, 8]))
+        count = draw(st.sampled_from([len(inner), 0, HUGE]))
+        return struct.pack("<IIQ", 9, own, count) + b"".join(one[4:] for one in inner)
+    if kind == 8:
+        return struct.pack("<I", 8) + text(draw(TEXTS))
+    if kind not in NUMBERS:
+        return struct.pack("<I", kind) + draw(st.binary(max_size=24))
+    form = NUMBERS[kind]
+    if form in "fd":
+        given = draw(st.floats(width=32))
+    else:
+        given = draw(SIZES) & ((1 << 8 * struct.calcsize(form) - (form.islower())) - 1)
+    return struct.pack(f"<I{form}", kind, given)
+
+
+@cache
+def parts():
+    """Return a small file in parts: the name and the bytes of each value of metadata, the tensors' table, the data."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "m.gguf")
+        gguf_files.save(path)
+        raw, there = path.read_bytes(), gguf.GGUFReader(path)
+        own = [field for field in there.fields.values() if not field.name.startswith("GGUF.")]
+        ends = [field.offset + sum(part.nbytes for part in field.parts) for field in own]
+        values = [(f.name, raw[f.offset + 8 + len(f.name) : end]) for f, end in zip(own, ends, strict=True)]
+        first = there.tensors[0].field.offset
+        last = there.tensors[-1].field
+        table = raw[first : last.offset + sum(part.nbytes for part in last.parts)]
+        return len(there.tensors), values, table, raw[there.data_offset :]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_metadata_of_any_kind_is_read_or_refused_in_a_line(data):
+    """Values are replaced by others of any type, left out, doubled or added, and the table of tensors is spoilt."""
+    count, values, table, content = parts()
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(values) - 1))
+        name = data.draw(st.sampled_from([values[at][0], values[at][0] + ".x", "general.alignment", ""]))
+        more = data.draw(st.sampled_from([[], [(name, data.draw(value()))], 2 * [values[at]]]))
+        values = [*values[:at], *more, *values[at + 1 :]]
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(table)))
+        table = table[:at] + data.draw(st.binary(max_size=8)) + table[at + data.draw(st.integers(0, 8)) :]
+    told = data.draw(st.sampled_from([count, count, count - 1, HUGE]))
+    head = begin(told, len(values), *(text(name) + held for name, held in values), table)
+    with tempfile.TemporaryDirectory() as folder:
+        path, began = Path(folder, "m.gguf"), time.monotonic()
+        path.write_bytes(head + bytes(-len(head) % 32) + content)
+        try:
+            header = gguf_file.read(path)
+            from_gguf.config(header)
+            from_gguf.tokenizer(header)
+        except UserError as error:
+            assert str(path) in str(error) and len(str(error)) < 1000
+        assert time.monotonic() - began < 5
