@@ -93,7 +93,7 @@ generated: models closures docs-pages
 
 # write which modules each step can reach; tests/workflow/meaning/test_closures.py compares
 closures: .venv/.tests
-	PYTHONPATH=tests/tools $(BIN)/python tests/workflow/meaning/test_closures.py > tests/data/closures.txt
+	PYTHONPATH=tests/tools/runs $(BIN)/python tests/workflow/meaning/test_closures.py > tests/data/closures.txt
 
 # get a run's model from the DVC remote inside the repository
 inputs: $(READY)

@@ -7,4 +7,4 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "tools"), str(ROOT / "tests" / "robustness")]
+sys.path[:0] = [*map(str, (ROOT / "tests" / "tools").iterdir()), str(ROOT / "tests" / "robustness")]

@@ -152,7 +152,7 @@ def run(folder: Path, files: list[str], *plugins: object) -> int:
     from hypothesis import settings
 
     os.chdir(folder)
-    sys.path[:0] = [str(folder / "src"), str(folder / "tests" / "tools")]
+    sys.path[:0] = [str(folder / "src"), *map(str, (folder / "tests" / "tools").iterdir())]
     os.environ["PYTHONPATH"] = str(folder / "src")
     settings.register_profile("the same in every run", database=None, derandomize=True)
     settings.load_profile("the same in every run")

@@ -16,7 +16,7 @@ from pages import ROOT
 
 from ff_memories.base.files import write_whole
 
-sys.path.insert(0, str(ROOT / "tests" / "tools"))
+sys.path.insert(0, str(ROOT / "tests" / "tools" / "servers"))
 import browsing
 
 MODEL = Path("results/demo/model/model.safetensors")

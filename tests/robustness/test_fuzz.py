@@ -80,13 +80,12 @@ def test_ten_minutes_of_guided_fuzzing_find_nothing(reader, tmp_path):
     assert not found, said[-4000:]
 
 
-def test_guided_fuzzing_finds_a_fault(tmp_path, monkeypatch):
+def test_guided_fuzzing_finds_a_fault(tmp_path):
     """The same with a reader that has one."""
     pytest.importorskip("atheris", reason="pip install -c constraints.txt -e '.[dev]' (Linux)")
     script = Path(fuzzing.__file__)
     faulty = script.read_text().replace("    Dictionary.read(path)", r'    assert b"\0" not in path.read_bytes()')
     (tmp_path / "fuzzing.py").write_text(faulty)
-    monkeypatch.setenv("PYTHONPATH", str(script.parent), prepend=os.pathsep)
     _, found, said = fuzzing.guided("dictionary", 20, tmp_path / "out", script=tmp_path / "fuzzing.py")
     assert "AssertionError" in said
     assert [path for path in found if b"\0" in path.read_bytes()]

@@ -3,19 +3,19 @@
 import csv
 import io
 import json
+import os
 import re
 import resource
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import polars as pl
 import pytest
 from factories import words, write_dictionary
 from planted_run import TYPES, prepare
 from polars.testing import assert_frame_equal
-from running import snakemake
+from running import TOOLS, snakemake
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.text.escaping import cell, escape_invisible
@@ -285,7 +285,7 @@ def test_a_million_sentences_of_one_token_pass_through_the_engine(tmp_path):
     code += "run_steps(Path(sys.argv[1]), json.loads(sys.argv[2]))"
     child = subprocess.Popen(
         [sys.executable, "-c", code, tmp_path, json.dumps(settings)],
-        cwd=Path(__file__).parents[1] / "tools",
+        env={**os.environ, "PYTHONPATH": TOOLS},
         stderr=subprocess.PIPE,
     )
     _, said = child.communicate()

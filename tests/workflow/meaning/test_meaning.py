@@ -24,7 +24,7 @@ from ff_memories.workflow.meaning.rows import rows
 
 STEPS = [name.replace("-", "_") for name in declaration.names()]
 BESIDE = {"workflow/engines/processes.py"}  # ends a step whose parent was killed
-WATCHING = ROOT / "tests" / "tools" / "watching"
+WATCHING = ROOT / "tests" / "tools" / "sources" / "watching"
 
 
 # ------------------------------------------------------------------------------------------------------- made modules

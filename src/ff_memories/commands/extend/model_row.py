@@ -3,7 +3,7 @@
     ff-memories model-row FOLDER
 
 The folder holds config.json and safetensors. The row says where the memories are; paste it into
-``src/ff_memories/model/rows/families.py`` and give the type a model in ``tests/tools/tiny.py``.
+``src/ff_memories/model/rows/families.py`` and give the type a model in ``tests/tools/models/tiny.py``.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """What is fuzzed: every reader of a file that somebody else made, and what it may say of one.
 
-A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. ``python tests/fuzzing.py READER
---seconds 600`` looks for one with atheris, guided by coverage; what it finds belongs into tests/data/fuzz/READER/.
-``python campaigns/fuzz.py`` does it for all readers.
+A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. ``python -m campaigns.fuzz`` looks
+for one with atheris, guided by coverage; what it finds belongs into tests/data/fuzz/READER/.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 
-FOUND = Path(__file__).parents[1] / "data" / "fuzz"
+FOUND = Path(__file__).parents[2] / "data" / "fuzz"
 
 
 def dictionary(path: Path) -> None:
@@ -150,15 +149,17 @@ def one(reader: str, content: bytes, folder: Path) -> None:
 def guided(
     reader: str, seconds: int, out: Path, seed: int = 1, script: str | Path = __file__
 ) -> tuple[int, list[Path], str]:
-    """FigureContext for faults of a reader for so long, in a process of its own, guided by coverage.
+    """Look for faults of a reader for so long, in a process of its own, guided by coverage.
 
     Returns how many inputs were tried, the files in ``out`` that hold the faults, and what was said.
     """
+    from running import TOOLS
+
     out.mkdir(parents=True, exist_ok=True)
     options = ["--seconds", str(seconds), "--seed", str(seed), "--out", str(out)]
     command = [sys.executable, script, reader, *options]
     done = subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": TOOLS})  # fmt: skip
     tried = re.search(r"^Done (\d+) runs", done.stdout, re.MULTILINE)
     found = sorted(path for path in out.iterdir() if path.is_file())
     if not (found if done.returncode else tried):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+TOOLS = os.pathsep.join(map(str, sorted((ROOT / "tests" / "tools").iterdir())))  # for PYTHONPATH
 BIN = Path(sys.executable).parent
 
 
