@@ -25,7 +25,7 @@ def run(tmp_path_factory):
 
 
 def test_all_rows_of_a_sound_run_agree(run):
-    found = oracle.check(*run, number=40)
+    found = oracle.check(run[0], run[1], number=40)
     assert found.keys() == oracle.CHECKS.keys()
     assert all(sum(counts.values()) > 20 and not counts[oracle.DIFFERS] for counts in found.values())
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import gguf_files
 import numpy as np
@@ -79,7 +80,8 @@ def test_in_windows_of_a_model_of_transformers_it_is_that_of_the_text_tokenised_
     found = perplexity.in_windows(made.decoder, store.Corpus(np.concatenate(cut), offsets, 0), made.dictionary, 1)
     whole = made.dictionary.encode(text[:56])[: found["window"]]
     made.close()  # the model is the library's own again
-    theirs = made.decoder.model.double()(torch.tensor([[made.decoder.start, *whole]])).logits[0].log_softmax(-1)
+    library: Any = made.decoder
+    theirs = library.model.double()(torch.tensor([[made.decoder.start, *whole]])).logits[0].log_softmax(-1)
     half = len(whole) // 2
     own = [-theirs[at, token].item() for at, token in enumerate(whole)][half:]
     assert found["perplexity"] == pytest.approx(math.exp(np.mean(own)), rel=1e-3)

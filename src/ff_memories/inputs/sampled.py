@@ -7,6 +7,7 @@ text. Next tokens in it are the model's own draws (``claims.own_text``).
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ def make(source: Source, model: Path) -> None:
 
 
 @torch.inference_mode()
-def sample(model: torch.nn.Module, uniform: np.ndarray) -> list[list[int]]:
+def sample(model: Any, uniform: np.ndarray) -> list[list[int]]:
     """Return the token ids of texts that a model writes, without the first and the last.
 
     Args:

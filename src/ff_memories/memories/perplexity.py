@@ -84,7 +84,7 @@ def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: 
     with torch.inference_mode(), Progress(number, "windows", "perplexity") as progress:
         for first in np.searchsorted(begins, places, side="right") - 1:
             end = np.searchsorted(begins, begins[first] + length)
-            texts = (types.words(corpus.sentence(i)) for i in range(corpus.train + first, corpus.train + end))
+            texts = (types.words(corpus.sentence(i).tolist()) for i in range(corpus.train + first, corpus.train + end))
             window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]
             counted = _surprise(decoder, vocabulary, [window])[len(window) // 2 :]
             nats.append(counted.sum().item())

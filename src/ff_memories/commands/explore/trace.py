@@ -26,7 +26,7 @@ from ff_memories.report.trace.lines import lines
 from ff_memories.report.trace.page import page
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import refuse_unfinished
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.runs.run import DEFAULT, Run
 
 DASH = "-"  # standard input or output
 
@@ -105,7 +105,7 @@ def _of_model(
     args: argparse.Namespace, text: str, shown: dict[str, Any]
 ) -> tuple[str, str, str | None, dict[str, Any]]:
     """Return the same of a model that has no run, with values read as a run's config would have it."""
-    if args.configfile != opening.DEFAULT:
+    if args.configfile != DEFAULT:
         raise UserError("--model and --configfile: a text goes through one model", "leave out one of them")
     source = registry.sources().get(args.model)
     folder = Path(args.model).expanduser()

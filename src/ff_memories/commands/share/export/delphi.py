@@ -83,5 +83,5 @@ def run(args: argparse.Namespace) -> None:
             places, values = delphi.entries(flat, starts, keys, len(sentences))
             delphi.write(folder / "latents" / delphi.module(layer, sign), places, values, context, shape.keys, config)
     print(f"wrote {len(wanted)} keys and {len(sentences)} contexts to {args.out}")
-    if weights := quantised(info):
-        print(weights)
+    if said := quantised(info):
+        print(said)
