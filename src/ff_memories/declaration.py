@@ -9,10 +9,10 @@
 
 gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
 ``command("values")``, the same line with Snakemake's placeholders. A parameter has the name of the rule's input or
-output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default; one
-with a default is for users. Users may omit a parameter of type ``Input | None``. A keyword-only parameter, behind
-``*``, is for Python alone, and no option. The signature is parsed, not imported, so a workflow can list its commands
-without loading torch or altair.
+output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default, and
+the shard; any other with a default is for users. Users may omit a parameter of type ``Input | None``. A keyword-only
+parameter, behind ``*``, is for Python alone, and no option. The signature is parsed, not imported, so a workflow can
+list its commands without loading torch or altair.
 """
 
 import argparse
@@ -55,6 +55,7 @@ KINDS = {
     "Tables": Kind(Path, "*", "{input.NAME:q}", "tables to read"),
     "Output": Kind(Path, None, "{output.NAME:q}", "file to write"),
     "Outputs": Kind(Path, "+", "{output.NAME:q}", "files to write"),
+    "EveryOutput": Kind(Path, "+", "{output:q}", "files to write"),
     "Wildcard": Kind(str, None, "{wildcards.NAME}"),
     "Shard": Kind(str, None, "{wildcards.scatteritem}", "the shard, such as 1-of-4"),
     "Param": Kind(str, None, "{params.NAME:q}"),
@@ -202,7 +203,7 @@ def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[st
         value = ast.literal_eval(default)
     except ValueError:
         raise ValueError(f"step {step}: {node.arg}: its default must be a literal") from None
-    return Parameter(node.arg, kind, says.get(node.arg, ""), False, False, value)
+    return Parameter(node.arg, kind, says.get(node.arg, ""), kind == "Shard", False, value)
 
 
 def _arguments(text: str) -> dict[str, str]:

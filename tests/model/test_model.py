@@ -204,26 +204,14 @@ def test_how_many_values_are_projected_at_once_decides_nothing(small, monkeypatc
         assert found.probability == pytest.approx(once[types].probability, rel=1e-5)
 
 
-def test_batches_that_run_side_by_side_give_the_same_bits(small):
+@pytest.mark.parametrize("shards", [2, 3, 50])
+def test_shards_of_mutated_triggers_have_the_bits_of_all(small, shards):
     decoder, corpus = small
     best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=20)
     found = trigger_table.table(best, corpus)
     rows = mutations.sample(found, 3, 24, keys_per_layer=24, top=20, random="any", single_token="skip", seed=1).rows
-    work = lambda threads: mutations.mutated_coefficients(decoder, corpus, rows, 40, threads)
-    alone = work(1)
-    assert len(alone) > 200 and (alone > 0).any()
-    for threads in (2, 5):
-        assert np.array_equal(work(threads), alone)
-
-
-def test_a_batch_that_fails_beside_others_fails_the_step(small, monkeypatch):
-    decoder, corpus = small
-    found = trigger_table.table(triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=5), corpus)
-    rows = mutations.sample(found, 3, 24, keys_per_layer=9, top=5, random="any", single_token="skip", seed=1).rows
-
-    def fails(*_):
-        raise RuntimeError("a fault of its own")
-
-    monkeypatch.setattr(mutations, "_read", fails)
-    with pytest.raises(RuntimeError, match="a fault of its own"):
-        mutations.mutated_coefficients(decoder, corpus, rows, 40, threads=2)
+    work = lambda rows: mutations.table(rows, mutations.mutated_coefficients(decoder, corpus, rows, 40))
+    own = [mutations.of_shard(decoder, corpus, rows, 40, (number, shards)) for number in range(1, shards + 1)]
+    whole = work(rows)
+    assert len(whole) > 200 and sum(map(len, own)) == len(rows)
+    assert pl.concat(map(work, own)).sort("layer", "key", "rank", "mutation").equals(whole)

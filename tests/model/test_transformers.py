@@ -234,9 +234,8 @@ def test_updates_are_the_sums_of_the_values(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_mutated_prefixes_give_what_each_gives_alone(name, threads):
+def test_mutated_prefixes_give_what_each_gives_alone(name):
     """As a forest, or as plain sentences where the family takes no attention function of ours."""
     made, rng = tiny.model(name), np.random.default_rng(3)
     sentences = [rng.integers(2, 6, n) for n in (4, 9, 14, 9, 20)]  # few types: much begins alike
@@ -248,7 +247,7 @@ def test_mutated_prefixes_give_what_each_gives_alone(name, threads):
         "layer": rng.integers(1, tiny.LAYERS + 1, n), "key": rng.integers(0, tiny.KEYS, n), "sentence": sentence,
         "position": position, "removed": [rng.integers(1, p + 1) for p in position],
     })  # fmt: skip
-    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, rows, 40, threads)
+    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, rows, 40)
     truth, known = [], {}
     for layer, key, s, p, removed in rows.iter_rows():
         prefix = tuple(np.delete(sentences[s][:p], removed - 1))

@@ -7,6 +7,107 @@ MODELS = [
 ]
 
 
+rule baseline_triggers:
+    """Find an untrained model's triggers in one shard of a sample of the text."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+    output:
+        lists=run_.shard("baselines", "{model}", "triggers.safetensors"),
+    log:
+        run_.path("logs", "baseline_triggers", "{model}-{scatteritem}.log"),
+    benchmark:
+        run_.path("logs", "baseline_triggers", "{model}-{scatteritem}.tsv")
+    wildcard_constraints:
+        model="|".join(MODELS),
+    threads: compute_threads
+    resources:
+        **execution(),
+    params:
+        **run_.step(
+            "baseline_triggers",
+            "seed",
+            "triggers",
+            "extraction",
+            "baselines.sentences",
+        ),
+    shell:
+        command("baseline-triggers")
+
+
+rule baseline_memories:
+    """Measure one shard of an untrained model's mutated triggers and values."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+        lists=all_shards("baselines", *rules.baseline_triggers.output),
+    output:
+        values=run_.shard("baselines", "{model}", "values.parquet"),
+        mutations=run_.shard("baselines", "{model}", "mutations.parquet"),
+    log:
+        run_.path("logs", "baseline_memories", "{model}-{scatteritem}.log"),
+    benchmark:
+        run_.path("logs", "baseline_memories", "{model}-{scatteritem}.tsv")
+    wildcard_constraints:
+        model="|".join(MODELS),
+    threads: compute_threads
+    resources:
+        **execution(),
+    params:
+        **run_.step(
+            "baseline_memories",
+            "seed",
+            "triggers",
+            "mutations",
+            "values",
+            "extraction",
+            "baselines.sentences",
+            "baselines.keys_per_layer",
+        ),
+    shell:
+        command("baseline-memories")
+
+
+rule baseline_predictions:
+    """Measure one shard of an untrained model's composition, refinement and perplexity."""
+    input:
+        weights=rules.model.output.weights,
+        description=rules.model.output.description,
+        corpus=rules.corpus.output.corpus,
+        dictionary=run_.dictionary,
+        values=all_shards("baselines", rules.baseline_memories.output.values),
+    output:
+        examples=run_.shard("baselines", "{model}", "examples.parquet"),
+        composition=run_.shard("baselines", "{model}", "composition.parquet"),
+        refinement=run_.shard("baselines", "{model}", "refinement.parquet"),
+        surprises=run_.shard("baselines", "{model}", "surprises.json"),
+    log:
+        run_.path("logs", "baseline_predictions", "{model}-{scatteritem}.log"),
+    benchmark:
+        run_.path("logs", "baseline_predictions", "{model}-{scatteritem}.tsv")
+    wildcard_constraints:
+        model="|".join(MODELS),
+    threads: compute_threads
+    resources:
+        **execution(),
+    params:
+        **run_.step(
+            "baseline_predictions",
+            "seed",
+            "values",
+            "composition",
+            "extraction",
+            "baselines.sentences",
+            "baselines.examples",
+        ),
+    shell:
+        command("baseline-predictions")
+
+
 rule baseline_model:
     """Compute the paper's measures for an untrained model, on a sample of the text."""
     input:
@@ -14,6 +115,15 @@ rule baseline_model:
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
         dictionary=run_.dictionary,
+        lists=all_shards("baselines", *rules.baseline_triggers.output),
+        shards=all_shards(
+            "baselines",
+            *rules.baseline_memories.output,
+            *rules.baseline_predictions.output[:3],
+        ),
+        surprises=all_shards(
+            "baselines", rules.baseline_predictions.output.surprises
+        ),
     output:
         values=run_.path("baselines", "{model}", "values.parquet"),
         mutations=run_.path("baselines", "{model}", "mutations.parquet"),
@@ -37,13 +147,9 @@ rule baseline_model:
         **run_.step(
             "baseline_model",
             "seed",
-            "triggers",
-            "mutations",
             "patterns",
-            "values",
-            "composition",
             "extraction",
-            "baselines",
+            "baselines.sentences",
         ),
     shell:
         command("baseline-model")

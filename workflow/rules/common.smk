@@ -64,8 +64,19 @@ share_terminal()
 shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
 
 
+if workflow.is_main_process:  # which tells its jobs on other machines
+    workflow.resource_settings.overwrite_scatter = run_.scatter(workflow)
+
+
 scattergather:
-    corpus=run_.config.execution.shards,
+    corpus=1,
+    baselines=1,
+
+
+def all_shards(of, *files):
+    """Return every shard of some files; Snakemake's own `gather` takes one file."""
+    every = getattr(gather, of)
+    return [path for file in files for path in every(file, allow_missing=True)]
 
 
 # the tables that the claims need, and the steps that write counts
@@ -99,11 +110,17 @@ def compute_threads(wildcards):
     return 1 if on_cpu() and run_.config.execution.arithmetic == "portable" else 4
 
 
+def memory(wildcards, attempt, rulename):
+    """Return the megabytes of memory that a job takes, by the plan's estimate; more where it failed before."""
+    return attempt * run_.memory(rulename)
+
+
 def execution():
     """Return how to run steps that use the model, as resources, because no result depends on them."""
     chosen = run_.config.execution
     return dict(
         gpu=lambda wildcards: 0 if on_cpu() else 1,
+        mem_mb=memory,
         device=chosen.device,
         batch_tokens=chosen.batch_tokens,
         arithmetic=chosen.arithmetic,

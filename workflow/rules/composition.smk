@@ -1,8 +1,8 @@
 # E8-E13, section 5, Figures 7-11: composition of memories and refinement across layers, in one pass.
 
 
-rule composition:
-    """Observe active memories, agreement and refinement at every layer, on validation prefixes."""
+rule composition_shard:
+    """Observe active memories, agreement and refinement at every layer, on one shard of the validation prefixes."""
     input:
         **run_.sample,
         weights=rules.model.output.weights,
@@ -10,6 +10,28 @@ rule composition:
         corpus=rules.corpus.output.corpus,
         values=rules.values.output.values,
         dictionary=run_.dictionary,
+    output:
+        examples=run_.shard("tables", "examples.parquet"),
+        composition=run_.shard("tables", "composition.parquet"),
+        refinement=run_.shard("tables", "refinement.parquet"),
+        counts=run_.shard("counts", "composition.parquet"),
+    log:
+        run_.path("logs", "composition_shard", "{scatteritem}.log"),
+    benchmark:
+        run_.path("logs", "composition_shard", "{scatteritem}.tsv")
+    threads: compute_threads
+    resources:
+        **execution(),
+    params:
+        **run_.step("composition", "seed", "composition", "values", "extraction"),
+    shell:
+        command("composition")
+
+
+rule composition:
+    """Observe active memories, agreement and refinement at every layer, on validation prefixes."""
+    input:
+        shards=all_shards("corpus", *rules.composition_shard.output),
     output:
         examples=run_.table("examples"),
         composition=run_.table("composition"),
@@ -19,13 +41,10 @@ rule composition:
         run_.path("logs", "composition.log"),
     benchmark:
         run_.path("logs", "composition.tsv")
-    threads: compute_threads
-    resources:
-        **execution(),
     params:
-        **run_.step("composition", "seed", "composition", "values", "extraction"),
+        **run_.step("join"),
     shell:
-        command("composition")
+        command("join")
 
 
 rule agreeing:

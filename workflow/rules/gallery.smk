@@ -1,8 +1,8 @@
 # The gallery: its tables and its site. The site shows the corpus's text, so each machine builds its own.
 
 
-rule gallery_tables:
-    """Compute the gallery's tables: coefficients, tokens that values promote, and similar memories."""
+rule gallery_tables_shard:
+    """Compute one shard of the gallery's tables: coefficients, tokens that values promote, and similar memories."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -10,17 +10,17 @@ rule gallery_tables:
         triggers=rules.triggers.output.triggers,
         values=rules.values.output.values,
     output:
-        shading=run_.table("shading"),
-        levels=run_.table("levels"),
-        promoted=run_.table("promoted"),
-        demoted=run_.table("demoted"),
-        histogram=run_.table("histogram"),
-        samples=run_.table("samples"),
-        similar=run_.table("similar"),
+        shading=run_.shard("tables", "shading.parquet"),
+        levels=run_.shard("tables", "levels.parquet"),
+        promoted=run_.shard("tables", "promoted.parquet"),
+        demoted=run_.shard("tables", "demoted.parquet"),
+        histogram=run_.shard("tables", "histogram.parquet"),
+        samples=run_.shard("tables", "samples.parquet"),
+        similar=run_.shard("tables", "similar.parquet"),
     log:
-        run_.path("logs", "gallery_tables.log"),
+        run_.path("logs", "gallery_tables_shard", "{scatteritem}.log"),
     benchmark:
-        run_.path("logs", "gallery_tables.tsv")
+        run_.path("logs", "gallery_tables_shard", "{scatteritem}.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -40,6 +40,28 @@ rule gallery_tables:
         ),
     shell:
         command("gallery-tables")
+
+
+rule gallery_tables:
+    """Compute the gallery's tables: coefficients, tokens that values promote, and similar memories."""
+    input:
+        shards=all_shards("corpus", *rules.gallery_tables_shard.output),
+    output:
+        shading=run_.table("shading"),
+        levels=run_.table("levels"),
+        promoted=run_.table("promoted"),
+        demoted=run_.table("demoted"),
+        histogram=run_.table("histogram"),
+        samples=run_.table("samples"),
+        similar=run_.table("similar"),
+    log:
+        run_.path("logs", "gallery_tables.log"),
+    benchmark:
+        run_.path("logs", "gallery_tables.tsv")
+    params:
+        **run_.step("join"),
+    shell:
+        command("join")
 
 
 rule gallery:

@@ -16,6 +16,8 @@ if run_.config.model.has_tokenizer:
             run_.path("logs", "model.log"),
         benchmark:
             run_.path("logs", "model.tsv")
+        resources:
+            mem_mb=memory,
         params:
             **run_.step("transformer_model", "model", "triggers.signs"),
         shell:
@@ -36,6 +38,8 @@ else:
             run_.path("logs", "model.log"),
         benchmark:
             run_.path("logs", "model.tsv")
+        resources:
+            mem_mb=memory,
         params:
             **run_.step("model", "model", "corpus", "sources"),
         shell:

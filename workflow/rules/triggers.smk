@@ -35,6 +35,8 @@ rule triggers:
         run_.path("logs", "triggers.log"),
     benchmark:
         run_.path("logs", "triggers.tsv")
+    resources:
+        mem_mb=memory,
     params:
         **run_.step("triggers", "triggers", *run_.sampling),
     shell:

@@ -1,8 +1,8 @@
 # E4-E7, section 4, Figures 4-6, Table 2: the predictions of values.
 
 
-rule values:
-    """Compute every value's prediction, and its agreement with its key's triggers."""
+rule values_shard:
+    """Compute the predictions of one shard of the values, and their agreement with their keys' triggers."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
@@ -10,11 +10,11 @@ rule values:
         triggers=rules.triggers.output.triggers,
         dictionary=run_.dictionary,
     output:
-        values=run_.table("values"),
+        values=run_.shard("tables", "values.parquet"),
     log:
-        run_.path("logs", "values.log"),
+        run_.path("logs", "values_shard", "{scatteritem}.log"),
     benchmark:
-        run_.path("logs", "values.tsv")
+        run_.path("logs", "values_shard", "{scatteritem}.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -22,6 +22,22 @@ rule values:
         **run_.step("values", "values", "extraction", *run_.sampling),
     shell:
         command("values")
+
+
+rule values:
+    """Compute every value's prediction, and its agreement with its key's triggers."""
+    input:
+        shards=all_shards("corpus", *rules.values_shard.output),
+    output:
+        values=run_.table("values"),
+    log:
+        run_.path("logs", "values.log"),
+    benchmark:
+        run_.path("logs", "values.tsv")
+    params:
+        **run_.step("join"),
+    shell:
+        command("join")
 
 
 rule projection_seeds_table:

@@ -4,8 +4,6 @@ import argparse
 import re
 from collections.abc import Callable
 
-from ff_memories.base.errors import UserError
-
 LARGEST = 2**63 - 1  # what torch, numpy and polars hold
 
 
@@ -21,11 +19,3 @@ def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
 
 
 threads = whole(most=1024)  # some libraries crash silently at huge thread counts
-
-
-def shard_of(text: str) -> tuple[int, int]:
-    """Return (1, 4) for ``1-of-4``. Raises ``UserError`` for any other form."""
-    number, _, shards = text.partition("-of-")
-    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
-        raise UserError(f"--shard {text}: not a shard", "name a shard in the form 1-of-4")
-    return int(number), int(shards)

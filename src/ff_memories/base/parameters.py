@@ -11,6 +11,7 @@ Inputs = list[Path]  # files that the rule reads, at least one
 AnyInputs = list[Path]  # files that the rule reads; there may be none
 Output = Path  # a file or a folder that the rule writes
 Outputs = list[Path]
+EveryOutput = list[Path]  # all files that the rule writes
 Wildcard = str  # a wildcard of the rule's paths
 Shard = str  # "1-of-4": Snakemake's item of a scatter
 Param = str

@@ -1,11 +1,13 @@
 """The config's sections on how a run computes: with which resources, precision and sources."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ff_memories.base.precision import Precision
 from ff_memories.config.section import Section, Stated
+
+MOST_SHARDS = 64  # of `execution.shards: auto`: more jobs take longer to start than a run of usual size takes
 
 
 class Sources(Section):
@@ -27,12 +29,19 @@ class ExecutionSection(Section):
     device: Stated[Literal["auto", "cpu", "cuda"]] = Field(
         "auto", description="where the model runs; auto: on a GPU if there is one"
     )
-    shards: Stated[int] = Field(4, ge=1, le=10_000, description="number of jobs that share the search for triggers")
+    shards: Stated[Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)]] = Field(
+        "auto",
+        description="number of jobs that share each step that runs the model; auto: as many as run at once",
+    )
     batch_tokens: Stated[int] = Field(16_384, ge=1, description="tokens per forward pass; lower it if memory runs out")
     arithmetic: Literal["portable", "fast"] = Field(
         "portable",
         description="on a CPU: portable (the same bits on every x86-64 CPU with AVX2; one thread per job) | fast",
     )
+
+    def shards_for(self, jobs: int) -> int:
+        """Return the number of shards of a machine or cluster that runs so many jobs at once."""
+        return min(MOST_SHARDS, jobs) if self.shards == "auto" else self.shards
 
 
 class Extraction(Section):

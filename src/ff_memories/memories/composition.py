@@ -4,7 +4,7 @@ One forward pass of every example serves both sections.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
+from ff_memories.base.sharding import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import batching, finite
@@ -58,6 +59,18 @@ def sample_examples(
             "give corpus.validation.files more text, or set composition.positions to 0..N",
         )
     return pl.DataFrame({"example": np.arange(len(chosen)), "sentence": first + chosen, "position": position})
+
+
+def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.DataFrame:
+    """Return a shard's examples: whole batches, which run as they would with all."""
+    position = examples["position"].to_numpy().astype(np.int64)
+    own = share(list(_batches(position, batch_tokens)), shard)
+    return examples[np.sort(np.concatenate([np.zeros(0, np.int64), *own]))]
+
+
+def _batches(position: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Yield the examples of each batch, by the lengths of their prefixes."""
+    return batching.sequences(position, np.lexsort((np.arange(len(position)), position)), batch_tokens)
 
 
 @dataclass
@@ -110,7 +123,6 @@ def observe(
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     seen = Observation.empty(len(examples), decoder.description.layers, value_tops)
     tops = {name: torch.from_numpy(ids.astype(np.int64)).to(decoder.device) for name, ids in value_tops.items()}
-    order = np.lexsort((np.arange(len(examples)), position))
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
@@ -127,7 +139,7 @@ def observe(
                 seen.agreeing[name][part, index] = (same if memories == "all" else same & active).sum(1).cpu().numpy()
 
     with torch.inference_mode(), Progress(len(examples), "examples", "composition") as progress:
-        for part in batching.sequences(position, order, batch_tokens):
+        for part in _batches(position, batch_tokens):
             retry_smaller(run, part, len(part), halved)
             progress.step(len(part))
     return seen
@@ -249,7 +261,7 @@ def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str
     following = corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)].astype(np.int64)
     count, layers = seen.active.shape
     key = {
-        "example": np.repeat(np.arange(count), layers),
+        "example": np.repeat(examples["example"].to_numpy(), layers),
         "layer": np.tile(np.arange(1, layers + 1), count),
     }
     flat = lambda array: array.ravel()
@@ -283,18 +295,18 @@ def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str
     }
 
 
-def reasons(refinement: pl.DataFrame, examples: int, asked: int | None) -> dict[str, int]:
+def reasons(refinement: pl.DataFrame, examples: int, missing: int) -> dict[str, int]:
     """Return what the ``counts`` table says of the examples.
 
     Args:
         refinement: the table.
         examples: how many there are.
-        asked: how many the config asks for; ``None`` if it gives them in a file.
+        missing: how many fewer than the config asks for.
     """
     both = pl.col("residual_top") == pl.col("ffn_top")
     return {
         "examples": examples,
-        "examples_missing": 0 if asked is None else asked - examples,
+        "examples_missing": missing,
         "residual_and_ffn_agree_output_differs": refinement.filter(
             both & (pl.col("output_top") != pl.col("residual_top"))
         ).height,

@@ -6,9 +6,7 @@ often than not: removing the last token leaves a prefix of the sentence itself, 
 u - 1 tokens. So every distinct prefix runs once, and only up to the highest layer that is read at it or behind it.
 """
 
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 import polars as pl
@@ -16,6 +14,7 @@ import torch
 
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
+from ff_memories.base.sharding import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories.search import finite
@@ -114,15 +113,24 @@ def sample(
     return Sample(made, counts)
 
 
-def mutated_coefficients(
-    decoder: LanguageModel, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int, threads: int = 1
-) -> np.ndarray:
+def of_shard(
+    decoder: LanguageModel, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int, shard: Shard
+) -> pl.DataFrame:
+    """Return a shard's rows of those of ``mutated_coefficients``: whole batches, which run as they would with all."""
+    if rows.is_empty():
+        return rows
+    paths, path = mutated_paths(corpus, rows)
+    own = share(list(prefix_tree.cut(paths, batch_tokens, decoder.forests)), shard)
+    first, end = (own[0].start, own[-1].stop) if own else (0, 0)
+    return rows.filter(pl.Series((path >= first) & (path < end), dtype=pl.Boolean))
+
+
+def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int) -> np.ndarray:
     """Return the memory coefficient (rows,) float32 of every mutated trigger at its last position.
 
     Args:
         rows: ``layer``, ``key``, ``sentence``, ``position`` (the prefix's length j), ``removed`` (1-based) and, where
             words are removed, ``removed_tokens``.
-        threads: batches that run side by side on a CPU; it changes no number.
     """
     if rows.is_empty():
         return np.zeros(0, dtype=np.float32)
@@ -144,22 +152,11 @@ def mutated_coefficients(
             trees = PlainPaths(paths[part], *reads, decoder.pack)
             x = decoder.embed(trees.batch)
         out[own] = _read(decoder, x, trees, layer[own], key[own])
-        with one_at_a_time:
-            progress.step(len(own))
+        progress.step(len(own))
 
-    def batch(part: slice) -> None:
-        with torch.inference_mode():  # a setting of the thread
+    with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
+        for part in prefix_tree.cut(paths, batch_tokens, decoder.forests):
             retry_smaller(run, part, part.stop - part.start, sliced, "text")
-
-    parts, one_at_a_time = list(prefix_tree.cut(paths, batch_tokens, decoder.forests)), Lock()
-    with Progress(len(rows), "mutated triggers", "mutations") as progress:
-        if threads == 1 or decoder.device.type != "cpu":
-            for part in parts:
-                batch(part)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for done in as_completed([pool.submit(batch, part) for part in parts]):
-                    done.result()
     finite.require("memory coefficients of mutated triggers", torch.from_numpy(out))
     return out
 

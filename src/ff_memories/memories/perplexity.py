@@ -10,6 +10,7 @@ import torch
 
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
+from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.memories.search import batching
@@ -21,6 +22,7 @@ SENTENCES = 2000  # validation sentences at most
 WINDOW = 1024  # tokens of a window at most
 IN_WINDOWS = "in_windows"  # the name of what `in_windows` returns, where both are recorded
 PASSED = 12  # tokens in windows for every sentence that is read by itself
+Surprises = dict[int, tuple[float, int]]  # by sentence or window: the sum of -log p of its tokens, and how many
 
 
 def perplexity(
@@ -37,6 +39,23 @@ def perplexity(
     Returns:
         ``perplexity``, null without a token, and what it was measured on: ``tokens``, ``sentences``, ``context``.
     """
+    return of_sentences(sentence_surprises(decoder, corpus, seed, batch_tokens, sentences))
+
+
+def of_sentences(surprises: Surprises) -> dict[str, Any]:
+    """Return what ``perplexity`` does, given the surprises of all sentences that were read."""
+    return {
+        "perplexity": _perplexity(surprises),
+        "tokens": _tokens(surprises),
+        "sentences": len(surprises),
+        "context": "validation sentences, each by itself",
+    }
+
+
+def sentence_surprises(
+    decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int, sentences: int, shard: Shard = WHOLE
+) -> Surprises:
+    """Return the surprises of the sentences in a shard's batches; other arguments as of ``perplexity``."""
     every = np.arange(corpus.train, len(corpus))
     chosen = np.sort(generator(seed, "perplexity").permutation(every)[:sentences])
     lengths = corpus.lengths[chosen]
@@ -47,18 +66,12 @@ def perplexity(
         own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
         nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()
 
-    order = np.argsort(lengths, kind="stable")
-    with torch.inference_mode(), Progress(len(chosen), "sentences", "perplexity") as progress:
-        for part in batching.sequences(lengths, order, batch_tokens):
+    own = share(list(batching.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens)), shard)
+    with torch.inference_mode(), Progress(sum(map(len, own)), "sentences", "perplexity") as progress:
+        for part in own:
             retry_smaller(run, part, len(part), halved)
             progress.step(len(part))
-    tokens = int(lengths.sum())
-    return {
-        "perplexity": _perplexity(nats, tokens),
-        "tokens": tokens,
-        "sentences": len(chosen),
-        "context": "validation sentences, each by itself",
-    }
+    return {int(chosen[i]): (float(nats[i]), int(lengths[i])) for part in own for i in part}
 
 
 def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int = SENTENCES) -> dict[str, Any]:
@@ -76,27 +89,39 @@ def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: 
         ``perplexity``, null without a token, and what it was measured on: ``tokens``, those that count; ``windows``;
         ``window``, the tokens of one; ``context``.
     """
+    return of_windows(window_surprises(decoder, corpus, types, sentences), decoder)
+
+
+def of_windows(surprises: Surprises, decoder: LanguageModel) -> dict[str, Any]:
+    """Return what ``in_windows`` does, given the surprises of all windows."""
+    return {
+        "perplexity": _perplexity(surprises),
+        "tokens": _tokens(surprises),
+        "windows": len(surprises),
+        "window": min(WINDOW, decoder.max_tokens),
+        "context": "joined validation sentences; the second half of a window counts, with the first as context",
+    }
+
+
+def window_surprises(
+    decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int, shard: Shard = WHOLE
+) -> Surprises:
+    """Return the surprises of a shard's windows; other arguments as of ``in_windows``."""
     vocabulary, begins = decoder.vocabulary.reading("adaptive"), corpus.offsets[corpus.train :]
     length, total = min(WINDOW, decoder.max_tokens), int(begins[-1] - begins[0])
     number = max(min(total, 1), min(total // length, PASSED * sentences // length))
     places = begins[0] + np.linspace(0, max(0, total - length), number).astype(int)
-    nats, tokens = [], 0
-    with torch.inference_mode(), Progress(number, "windows", "perplexity") as progress:
-        for first in np.searchsorted(begins, places, side="right") - 1:
+    own = share(list(enumerate(np.searchsorted(begins, places, side="right") - 1)), shard)
+    out = {}
+    with torch.inference_mode(), Progress(len(own), "windows", "perplexity") as progress:
+        for window_number, first in own:
             end = np.searchsorted(begins, begins[first] + length)
             texts = (types.words(corpus.sentence(i).tolist()) for i in range(corpus.train + first, corpus.train + end))
             window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]
             counted = _surprise(decoder, vocabulary, [window])[len(window) // 2 :]
-            nats.append(counted.sum().item())
-            tokens += len(counted)
+            out[window_number] = counted.sum().item(), len(counted)
             progress.step(1)
-    return {
-        "perplexity": _perplexity(nats, tokens),
-        "tokens": tokens,
-        "windows": number,
-        "window": length,
-        "context": "joined validation sentences; the second half of a window counts, with the first as context",
-    }
+    return out
 
 
 def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequence[np.ndarray]) -> torch.Tensor:
@@ -111,6 +136,11 @@ def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequenc
     return -found.target_probability.double().log().cpu()
 
 
-def _perplexity(nats: Sequence[float] | np.ndarray, tokens: int) -> float | None:
-    """Return exp of the mean of sums of nats, to six digits."""
-    return float(f"{math.exp(min(math.fsum(nats) / tokens, 700)):.6g}") if tokens else None
+def _tokens(surprises: Surprises) -> int:
+    return sum(tokens for _, tokens in surprises.values())
+
+
+def _perplexity(surprises: Surprises) -> float | None:
+    """Return exp of the mean surprise of a token, to six digits; None without a token."""
+    nats, tokens = math.fsum(nats for nats, _ in surprises.values()), _tokens(surprises)
+    return float(f"{math.exp(min(nats / tokens, 700)):.6g}") if tokens else None

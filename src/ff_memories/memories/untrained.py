@@ -1,5 +1,6 @@
 """A model as it is before training, and the sample of the text on which it is measured: the baseline of every claim."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,16 @@ import numpy as np
 import torch
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import Execution
 from ff_memories.base.seeds import generator
+from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import never_trained
 from ff_memories.memories import perplexity
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted
 from ff_memories.model.files.converted import Description, Weights
-from ff_memories.model.loading import is_transformer
+from ff_memories.model.loading import is_transformer, load_model
 
 SAME_SAMPLE, UNTRAINED = "same_sample", "untrained-"  # the models of a run's baselines, by name
 
@@ -78,6 +82,39 @@ def predicted(model: str, sentences: int) -> int:
     ``sentences``: ``baselines.sentences``.
     """
     return min(perplexity.SENTENCES if model == SAME_SAMPLE else PREDICTED_SENTENCES, sentences)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model of a run's baselines, and the sample of the text on which it is measured.
+
+    Attributes:
+        decoder: the model.
+        text: the sample.
+        numbers: (sentences,) int64, its sentences' numbers in the run's corpus.
+    """
+
+    decoder: LanguageModel
+    text: Corpus
+    numbers: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        settings: Any,
+        weights: Path,
+        description: Path,
+        corpus: Path,
+        dictionary: Path,
+        execution: Execution,
+    ) -> "Measured":
+        """Read the run's model and text, and draw the model; arguments as of the steps, ``model_of`` and ``sample``."""
+        text, numbers = sample(store.read(corpus), settings.seed, settings.baselines.sentences)
+        own = load_model(weights, description, execution, settings.precision)
+        decoder = model_of(name, own, settings.seed, weights, description)
+        decoder.vocabulary.leave_out(never_trained(dictionary))
+        return cls(decoder, text, numbers)
 
 
 def model_of(name: str, own: LanguageModel, seed: int, weights: Path, description: Path) -> LanguageModel:

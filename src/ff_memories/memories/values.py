@@ -7,6 +7,7 @@ import polars as pl
 import torch
 
 from ff_memories.base.progress import Progress
+from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import chosen, finite
 from ff_memories.memories.targets import targets as targets
@@ -29,6 +30,21 @@ class Predicted:
     top: np.ndarray
     probability: np.ndarray
     rank: np.ndarray
+
+
+def keys_of_shard(
+    decoder: LanguageModel, keys: list[tuple[int, int]] | None, shard: Shard
+) -> list[tuple[int, int]] | None:
+    """Return (layer, key) of a shard's values, of those asked for: whole tiles, with both signs; None for all."""
+    if shard == WHOLE:
+        return keys
+    neurons = decoder.description.keys
+    tiles: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    if keys is None:
+        keys = [(layer, key) for layer in range(1, decoder.description.layers + 1) for key in range(decoder.memories)]
+    for layer, key in keys:
+        tiles.setdefault((layer, key % neurons // TILE), []).append((layer, key))
+    return [key for tile in share(sorted(tiles), shard) for key in tiles[tile]]
 
 
 def value_predictions(

@@ -3,7 +3,8 @@
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
+from ff_memories.base.parameters import AnyInputs, Execution, Input, Output, Shard
+from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store, texts
@@ -27,17 +28,18 @@ def run(
     refinement: Output,
     counts: Output,
     execution: Execution,
+    shard: Shard = "1-of-1",
     *,
     kept: compositions.Kept | None = None,
 ) -> None:
-    """Observe every layer at the sample's prefixes.
+    """Observe every layer at a shard of the sample's prefixes.
 
     Args:
         sample: the file composition.sample_file, if the config names one
         sentences: the table sentences, if a sample is given
         kept: what was looked at with other choices
     """
-    options, text = config.composition, store.read(corpus)
+    options, text, own = config.composition, store.read(corpus), shard_of(shard)
     decoder = load_model(weights, description, execution, config.precision)
     if sample:
         validation = tables.read(sentences[0]).filter(pl.col("split") == "validation")
@@ -62,6 +64,8 @@ def run(
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
         tops = every_top(decoder, decoder.vocabulary, told, config.values.types)
+    missing = 0 if sample or own[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
+    prefixes = compositions.of_shard(prefixes, execution.batch_tokens, own)
     seen = compositions.observe(
         decoder,
         text,
@@ -74,7 +78,6 @@ def run(
         kept=kept,
     )
     made = compositions.tables(prefixes, seen, text, config.values.types)
-    reasons = compositions.reasons(made["refinement"], len(prefixes), None if sample else options.examples)
-    tables.write_counts("composition", reasons, counts)
+    tables.write_counts("composition", compositions.reasons(made["refinement"], len(prefixes), missing), counts)
     for path, name in ((examples, "examples"), (composition, "composition"), (refinement, "refinement")):
         tables.write(made[name], path, decoder.precision)

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from ff_memories import config as configs
-from ff_memories.base.options import shard_of
 from ff_memories.base.parameters import AnyInputs, Inputs, Output, Param, Shard
+from ff_memories.base.sharding import shard_of
 from ff_memories.corpus.splitting import cuts as recorded
 from ff_memories.corpus.splitting.segment import segmenter
 

@@ -7,7 +7,8 @@ promote and demote (`promoted`, `demoted`), and memories with similar keys and v
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.parameters import Execution, Input, Output
+from ff_memories.base.parameters import Execution, Input, Output, Shard
+from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories.search import chosen, imported_triggers
@@ -33,8 +34,9 @@ def run(
     samples: Output,
     similar: Output,
     execution: Execution,
+    shard: Shard = "1-of-1",
 ) -> None:
-    options = config.gallery
+    options, own = config.gallery, shard_of(shard)
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
@@ -42,11 +44,12 @@ def run(
         shown = chosen.in_gallery(options.keys, predicted, shape.layers, shape.keys, config.seed)
         found, predicted = chosen.rows(shown, found), chosen.rows(shown, predicted)
     shaded = found.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
+    shaded = shades.of_shard(shaded, execution.batch_tokens, own)
     along = shades.table(decoder, text, shaded, execution.batch_tokens)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
-    most, least = promotion.tables(decoder, reading, predicted, options.tokens)
+    most, least = promotion.tables(decoder, reading, promotion.of_shard(predicted, own), options.tokens)
     bins, weaker = coefficient_sample.tables(
-        decoder, text, found, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens
+        decoder, text, found, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens, own
     )
     for table, path in (
         (along.filter(pl.col("rank") <= options.shaded), shading),
@@ -55,6 +58,6 @@ def run(
         (least, demoted),
         (bins, histogram),
         (weaker, samples),
-        (similarity.table(decoder, predicted, options.similar), similar),
+        (similarity.table(decoder, predicted, options.similar, own), similar),
     ):
         tables.write(table, path, decoder.precision, decoder.neurons)

@@ -1,8 +1,8 @@
 """E3: compute the coefficients of triggers without their first, last or a random token, or word (table `mutations`)."""
 
 from ff_memories import tables
-from ff_memories.base.hardware import arithmetic
-from ff_memories.base.parameters import Execution, Input, Output
+from ff_memories.base.parameters import Execution, Input, Output, Shard
+from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.words import Words
@@ -21,8 +21,10 @@ def run(
     mutations: Output,
     counts: Output,
     execution: Execution,
+    shard: Shard = "1-of-1",
 ) -> None:
-    options, text = config.mutations, store.read(corpus)
+    """Run one shard of the mutated triggers; the first one counts what was left out of all of them."""
+    options, text, own = config.mutations, store.read(corpus), shard_of(shard)
     decoder = load_model(weights, description, execution, config.precision)
     chosen = mutants.sample(
         imported_triggers.triggers(triggers, decoder, text, decoder.precision),
@@ -36,8 +38,7 @@ def run(
         looked_at=decoder.signs * asked.count(config.looked_at, decoder.description.layers, decoder.description.keys),
         words=Words.of(text) if options.unit == "word" else None,
     )
-    # portable arithmetic limits torch to one thread, so run batches in parallel instead
-    threads = execution.threads if arithmetic.portable() else 1
-    mutated = mutants.mutated_coefficients(decoder, text, chosen.rows, execution.batch_tokens, threads)
-    tables.write_counts("mutations", chosen.counts, counts)
-    tables.write(mutants.table(chosen.rows, mutated), mutations, decoder.precision, decoder.neurons)
+    rows = mutants.of_shard(decoder, text, chosen.rows, execution.batch_tokens, own)
+    mutated = mutants.mutated_coefficients(decoder, text, rows, execution.batch_tokens)
+    tables.write_counts("mutations", chosen.counts if own[0] == 1 else dict.fromkeys(chosen.counts, 0), counts)
+    tables.write(mutants.table(rows, mutated), mutations, decoder.precision, decoder.neurons)

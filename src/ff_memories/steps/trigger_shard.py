@@ -2,8 +2,8 @@
 
 import torch
 
-from ff_memories.base.options import shard_of
 from ff_memories.base.parameters import Execution, Input, Output, Param, Shard
+from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories.search import batching, chosen

@@ -9,7 +9,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import prefixes, store
 from ff_memories.memories.search import chosen, trigger_table
 from ff_memories.memories.search import firing as how_often
-from ff_memories.memories.search.shards import load
+from ff_memories.memories.search.shards import merged
 
 
 def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firing: Output, counts: Output) -> None:
@@ -19,9 +19,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firin
         shards: the files that trigger-shard wrote
     """
     text, options = store.read(corpus), config.triggers
-    best = load(shards[0])
-    for path in shards[1:]:
-        best.merge(load(path))
+    best = merged(shards)
     table = trigger_table.table(best, text)
     if table.is_empty():
         raise UserError(

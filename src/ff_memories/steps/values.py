@@ -1,7 +1,8 @@
 """E4-E7: compute every value's prediction and compare it with its key's triggers (table `values`)."""
 
 from ff_memories import tables
-from ff_memories.base.parameters import Execution, Input, Output
+from ff_memories.base.parameters import Execution, Input, Output, Shard
+from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import folded, never_trained, read_types
@@ -19,6 +20,7 @@ def run(
     dictionary: Input | None,
     values: Output,
     execution: Execution,
+    shard: Shard = "1-of-1",
 ) -> None:
     options, decoder = config.values, load_model(weights, description, execution, config.precision)
     decoder.vocabulary.leave_out(never_trained(dictionary))
@@ -26,7 +28,7 @@ def run(
     folds = None if dictionary is None else folded(read_types(dictionary))
     text = store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
-    asked = chosen.of_model(config.looked_at, decoder, config)
+    asked = predictions.keys_of_shard(decoder, chosen.of_model(config.looked_at, decoder, config), shard_of(shard))
     tables.write(
         predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked, folds),
         values,

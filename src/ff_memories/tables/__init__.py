@@ -15,6 +15,7 @@ from ff_memories.tables.files import TABLES as TABLES
 from ff_memories.tables.files import conform as conform
 from ff_memories.tables.files import counts as counts
 from ff_memories.tables.files import in_order as in_order
+from ff_memories.tables.files import join as join
 from ff_memories.tables.files import name_of as name_of
 from ff_memories.tables.files import neurons_of as neurons_of
 from ff_memories.tables.files import precision_of as precision_of

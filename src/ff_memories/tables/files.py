@@ -1,5 +1,6 @@
 """Write tables sorted and checked, and check them when they are read."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -151,6 +152,16 @@ def read(path: str | Path, name: str | None = None) -> pl.DataFrame:
         raise UserError(f"{path}: its signs do not fit its keys", rebuild_hint(path))
     folded = pl.when(pl.col("sign") > 0).then("key").otherwise(pl.col("key") + neurons).cast(KEY).alias("key")
     return frame.with_columns(folded).drop("sign").sort(schema.key, maintain_order=True)
+
+
+def join(parts: Sequence[Path], path: Path) -> None:
+    """Write a table of the rows that its parts have, as ``write`` writes them together; counts are summed."""
+    name = "counts" if path.parent.name == "counts" else name_of(path)
+    frame = pl.concat([read(part, name) for part in parts])
+    if name == "counts":
+        save(conform(frame.group_by("step", "reason").agg(pl.col("n").sum()), TABLES[name]), path)
+    else:
+        write(frame, path, precision_of(parts[0]), neurons_of(parts[0]))
 
 
 def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:

@@ -4,6 +4,7 @@ The work of every step is counted in units (tokens through a layer, vectors agai
 measures the time per unit on this machine. docs/paper-run.md compares estimates with measurements.
 """
 
+import heapq
 import math
 import time
 from collections.abc import Callable
@@ -18,44 +19,18 @@ from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.splitting.segment import rule
 from ff_memories.memories import perplexity, untrained
-from ff_memories.memories.search import chosen
 from ff_memories.memories.shown import coefficient_sample
 from ff_memories.memories.shown.promoted import LOGITS
 from ff_memories.memories.values import TILE
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.vocabulary import ROWS, Vocabulary
+from ff_memories.workflow import sizes
+from ff_memories.workflow.sizes import ENTRY_BYTES, PROCESS, SENTENCE, Shape
 
-SENTENCE = 22  # mean number of tokens per sentence in the paper's text
 PAGE = 2e-3  # seconds per key's page in the gallery
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
-ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
-PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
 GB = 1e9
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of a model that time and memory depend on."""
-
-    layers: int
-    model: int
-    keys: int
-    heads: int
-    vocab: int
-    head: int  # words of the softmax's head
-    parameters: int
-    signs: int = 1  # 2: the keys are d_m memories with either sign
-
-    @property
-    def plain(self) -> bool:
-        """Whether one softmax covers the vocabulary: then one product serves both signs of a value."""
-        return self.head == self.vocab
-
-    @property
-    def loaded_bytes(self) -> int:
-        """Bytes of the loaded weights: the parameters, and the table of projected embeddings."""
-        return 4 * (self.parameters + self.vocab * self.model)
 
 
 @dataclass(frozen=True)
@@ -71,18 +46,18 @@ class Speed:
 
 @dataclass(frozen=True)
 class Planned:
-    """One rule of the plan, with the cost of its jobs."""
+    """One rule of the plan, with the cost of its jobs.
+
+    ``after``: the rules of the plan whose outputs it reads.
+    """
 
     rule: str
     jobs: int
     seconds: float  # per job
     memory: float  # bytes per job
-    disk: float  # bytes of output
+    disk: float  # bytes of all jobs' outputs
     device_memory: float = 0.0
-
-    def elapsed(self, devices: int) -> float:
-        """Return the seconds that all jobs take if ``devices`` of them run at a time."""
-        return math.ceil(self.jobs / devices) * self.seconds if self.device_memory else self.jobs * self.seconds
+    after: tuple[str, ...] = ()
 
 
 def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precision: Precision = "float32") -> Speed:
@@ -158,6 +133,7 @@ def steps(
     archives: int = 0,
     golden: bool = False,
     sentence: int = SENTENCE,
+    devices: int = 1,
 ) -> list[Planned]:
     """Return the plan of a run.
 
@@ -169,24 +145,24 @@ def steps(
         archives: bytes still to download and unpack.
         golden: whether the run first checks the checkpoint.
         sentence: mean number of tokens per sentence.
+        devices: how many jobs run at once, which ``execution.shards: auto`` follows.
     """
-    shards, train, validation = config.execution.shards, tokens["train"], tokens["validation"]
-    cells, top, asked = shape.layers * shape.keys, config.triggers.top, config.triggers.keys
-    count = lambda keys: shape.signs * chosen.count(keys, shape.layers, shape.keys // shape.signs)
-    looked = count(asked)
-    shown = min(looked, count(config.gallery.keys))
+    train, validation = tokens["train"], tokens["validation"]
+    shards, models = config.execution.shards_for(devices), config.baselines.models + 1
+    parts = math.ceil(shards / models)
+    cells, top = shape.layers * shape.keys, config.triggers.top
+    looked = shape.count(config.triggers.keys)
+    shown = min(looked, shape.count(config.gallery.keys))
     forward = speed.layer * shape.layers
     # a vector's product with the vocabulary, and what is read off its logits; the tails of an adaptive softmax double
     # the products, and ranks need counts
     product, read = shape.head * shape.model * speed.logit, shape.vocab * speed.read if shape.plain else 0.0
     value = (product / shape.signs + read) if shape.plain else 2.7 * product
-    batch = config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
     lists = looked * top * ENTRY_BYTES
     corpus_bytes = 4 * (train + validation) + 16 * (train + validation) // sentence
-    running = PROCESS + shape.loaded_bytes + batch
     every_value = cells * value
     # an adaptive softmax projects whole tiles
-    values_seconds = looked * value if shape.plain else every_value * min(1, looked * TILE / cells)
+    values = looked * value if shape.plain else every_value * min(1, looked * TILE / cells)
     others = every_value if looked < cells else 0  # section 5 needs the predictions of all values
     seen = min(top, config.gallery.triggers) if config.gallery.shaded else 0  # triggers of a key that are shaded
     shaded = min(train, shown * seen * sentence // 2) * forward / 2
@@ -203,74 +179,145 @@ def steps(
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence // 4
     # sentences whose tokens go through all layers, and three readings of each
     layered = lambda examples: examples * (sentence * forward + 3 * shape.layers * (product + read))
-    section5 = layered(config.composition.examples) + others
-    sizes, own = config.baselines, untrained.PREDICTED_SENTENCES
-    again = min(looked, sizes.keys_per_layer * shape.layers) * untrained.MUTATED_TRIGGERS * 3 * sentence // 4
-    said = (own * sizes.models + perplexity.SENTENCES) / (sizes.models + 1)  # sentences of a model
+    sizes_, own = config.baselines, untrained.PREDICTED_SENTENCES
+    again = min(looked, sizes_.keys_per_layer * shape.layers) * untrained.MUTATED_TRIGGERS * 3 * sentence // 4
+    said = (own * sizes_.models + perplexity.SENTENCES) / models  # sentences of a model
     tokens_said = min(validation, int(said * sentence)) + min(validation, int(said * perplexity.PASSED))
-    baseline = min(train, sizes.sentences * sentence) * forward * 1.1 + again * forward
-    baseline += tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes.examples))
+    predicted = tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes_.examples))
+    memory = sizes.memory(config, shape, corpus_bytes, sentence)
+    small, text_only, join = PROCESS + corpus_bytes, ("model", "corpus"), 1.5 + lists / 50e6
+
+    def measured(rule: str, jobs: int, seconds: float, disk: float, after: tuple[str, ...]) -> Planned:
+        """Return a rule that runs the model; ``seconds`` of all its jobs together, besides their start."""
+        device = memory[rule] - corpus_bytes
+        return Planned(rule, jobs, speed.start + seconds / jobs, memory[rule], disk, device, after)
+
     out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
+    first = tuple(step.rule for step in out)
     out.append(
         Planned(
-            "model",
-            1,
-            speed.start + 4 * shape.parameters / 0.2e9,
-            PROCESS + 12 * shape.parameters,
-            4 * shape.parameters,
+            "model", 1, speed.start + 4 * shape.parameters / 0.2e9, memory["model"], 4 * shape.parameters, after=first
         )
     )
     if golden:
         # tokens to run: a few windows of 512 with 2,560 of context, or on a GPU the whole test text (`golden`)
         windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
-        out.append(Planned("golden", 1, speed.start + cells * product + windows * forward, running, 0, running))
+        out.append(
+            Planned(
+                "golden",
+                1,
+                speed.start + cells * product + windows * forward,
+                memory["composition_shard"],
+                0,
+                memory["composition_shard"] - corpus_bytes,
+                ("model",),
+            )
+        )
+        text_only += ("golden",)
     if config.corpus.segmenter.startswith("spacy:"):
         out.append(
-            Planned("cut_shard", shards, (train + validation) / SPACY_WORDS / shards, 1.2 * GB, corpus_bytes / 2)
+            Planned(
+                "cut_shard",
+                shards,
+                (train + validation) / SPACY_WORDS / shards,
+                1.2 * GB,
+                corpus_bytes / 2,
+                after=first,
+            )
         )
-    out += [
-        Planned("corpus", 1, speed.start + (train + validation) * speed.word, PROCESS + 4 * corpus_bytes, corpus_bytes),
+        first += ("cut_shard",)
+    return [
+        *out,
         Planned(
-            "trigger_shard",
-            shards,
-            speed.start + train * forward * 1.1 / shards,
-            running + corpus_bytes + 3 * lists,
-            lists * shards,
-            running + 3 * lists,
-        ),
-        Planned("triggers", 1, speed.start + shards * lists / 0.1e9, PROCESS + 6 * lists + corpus_bytes, lists),
-        Planned("mutations", 1, speed.start + mutated * forward, running + corpus_bytes, 0.02 * lists, running),
-        Planned("values", 1, speed.start + values_seconds, running + corpus_bytes, 0.02 * lists, running),
-        Planned("composition", 1, speed.start + section5, running + corpus_bytes, 0.02 * lists, running),
-        Planned(
-            "baseline_model",
-            sizes.models + 1,
-            speed.start + values_seconds + others + baseline,
-            running + shape.loaded_bytes + corpus_bytes + 3 * lists,
-            0.01 * lists,
-            running + 3 * lists,
-        ),
-        Planned(
-            "gallery_tables",
+            "corpus",
             1,
-            speed.start + gallery,
-            running
-            + corpus_bytes
-            + 4 * coefficient_sample.HELD
-            + 4 * sampled * shown // shape.layers
-            + 40 * shown * seen * sentence,
-            800 * shown,
-            running,
+            speed.start + (train + validation) * speed.word,
+            PROCESS + 4 * corpus_bytes,
+            corpus_bytes,
+            after=(*first, "model"),
         ),
-        Planned("gallery", 1, 3 + shown * PAGE, PROCESS + corpus_bytes + 8 * lists + text, 4000 * shown),
-        Planned("patterns, figures, claims, report", 1, 180.0, 1.5 * GB, 0.1 * GB),
+        measured("trigger_shard", shards, train * forward * 1.1, lists * shards, text_only),
+        Planned(
+            "triggers", 1, speed.start + shards * lists / 0.1e9, memory["triggers"], lists, after=("trigger_shard",)
+        ),
+        measured("mutations_shard", shards, mutated * forward, 0.02 * lists, ("triggers",)),
+        Planned("mutations", 1, join, small, 0.02 * lists, after=("mutations_shard",)),
+        measured("values_shard", shards, values, 0.02 * lists, ("triggers",)),
+        Planned("values", 1, join, small, 0.02 * lists, after=("values_shard",)),
+        measured(
+            "composition_shard",
+            shards,
+            layered(config.composition.examples) + shards * others,
+            0.02 * lists,
+            ("values",),
+        ),
+        Planned("composition", 1, join, small, 0.02 * lists, after=("composition_shard",)),
+        measured(
+            "baseline_triggers",
+            models * parts,
+            models * min(train, sizes_.sentences * sentence) * forward * 1.1,
+            models * parts * lists,
+            text_only,
+        ),
+        measured(
+            "baseline_memories",
+            models * parts,
+            models * (values + again * forward),
+            0.01 * lists,
+            ("baseline_triggers",),
+        ),
+        measured(
+            "baseline_predictions",
+            models * parts,
+            models * (predicted + parts * others),
+            0.01 * lists,
+            ("baseline_memories",),
+        ),
+        measured("baseline_model", models, 0, 0.01 * lists, ("baseline_predictions",)),
+        measured("gallery_tables_shard", shards, gallery, 800 * shown, ("values",)),
+        Planned("gallery_tables", 1, join, small + 800 * shown, 800 * shown, after=("gallery_tables_shard",)),
+        Planned(
+            "gallery",
+            1,
+            3 + shown * PAGE,
+            PROCESS + corpus_bytes + 8 * lists + text,
+            4000 * shown,
+            after=("gallery_tables", "mutations"),
+        ),
+        Planned(
+            "patterns, figures, claims, report",
+            1,
+            180.0,
+            1.5 * GB,
+            0.1 * GB,
+            after=("mutations", "composition", "baseline_model"),
+        ),
     ]
-    return out
 
 
 def elapsed(plan: list[Planned], devices: int) -> float:
-    """Return the seconds of a whole run on ``devices`` devices: shards run in parallel, all other steps in sequence."""
-    return sum(step.elapsed(devices) for step in plan)
+    """Return the seconds of a whole run on so many devices, or cores, each of which does one job at a time.
+
+    List scheduling: a free device takes, of the jobs whose inputs are there, one that most work depends on.
+    """
+    rules = {step.rule: step for step in plan}
+    behind: dict[str, float] = {}  # seconds from a job's start to the end of the run, if no job has to wait
+    for step in reversed(plan):
+        behind[step.rule] = step.seconds + max(
+            (behind[other.rule] for other in plan if step.rule in other.after), default=0.0
+        )
+    waiting = {step.rule: step.jobs for step in plan}
+    running: list[tuple[float, str]] = []
+    left, now = dict(waiting), 0.0
+    while any(left.values()):
+        ready = [rule for rule, jobs in waiting.items() if jobs and not any(left[other] for other in rules[rule].after)]
+        for name in sorted(ready, key=behind.__getitem__, reverse=True):
+            while waiting[name] and len(running) < devices:
+                heapq.heappush(running, (now + rules[name].seconds, name))
+                waiting[name] -= 1
+        now, done = heapq.heappop(running)
+        left[done] -= 1
+    return now
 
 
 def unfit(plan: list[Planned], memory: float, disk: float, device_memory: float | None) -> list[str]:

@@ -19,7 +19,7 @@ from ff_memories.workflow.meaning.reached import PACKAGE
 from ff_memories.workflow.runs.run import Run
 
 SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
-BASELINES = ("baseline_model", "baselines")  # baselines do not depend on the varied choices
+BASELINES = "baseline"  # begins the names of the rules of the baselines, which do not depend on the varied choices
 PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
 
@@ -88,7 +88,7 @@ def evaluate(jobs: list[StepJob], config: Config, folder: Path, run: Callable[[l
         {path in the run: path of the variant's file}, for files that differ.
     """
     resolved = config.resolved()
-    jobs = [job for job in jobs if job.rule not in BASELINES]
+    jobs = [job for job in jobs if not job.rule.startswith(BASELINES)]
     moved: dict[str, str] = {}
     for job in jobs:
         declared = changed(job.config, resolved)

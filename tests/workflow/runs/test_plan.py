@@ -47,15 +47,35 @@ def test_the_models_sizes_are_those_that_the_golden_checks_and_the_papers_scope_
     assert (shape().parameters, shape().vocab) == (known["parameters"], known["vocab"]) == PAPER_SIZE
 
 
-@pytest.mark.parametrize("devices, rounds", [(1, 64), (8, 8), (64, 1), (100, 1)])
-def test_shards_run_side_by_side_and_everything_else_in_a_row(devices, rounds):
-    plan = {step.rule: step for step in paper_plan()}
-    assert plan["trigger_shard"].elapsed(devices) == pytest.approx(rounds * plan["trigger_shard"].seconds)
-    assert plan["values"].elapsed(devices) == plan["values"].seconds
-    others = sum(step.elapsed(devices) for rule, step in plan.items() if rule != "trigger_shard")
-    assert estimate.elapsed(list(plan.values()), devices) == pytest.approx(
-        others + rounds * plan["trigger_shard"].seconds
-    )
+def of_jobs(rule, jobs, seconds, *after):
+    return estimate.Planned(rule, jobs, seconds, 0, 0, after=after)
+
+
+def test_on_one_device_a_run_takes_as_long_as_all_its_jobs():
+    plan = paper_plan()
+    assert estimate.elapsed(plan, 1) == pytest.approx(sum(step.jobs * step.seconds for step in plan))
+
+
+@pytest.mark.parametrize("devices, seconds", [(1, 31), (2, 17), (3, 12), (100, 12)])
+def test_a_free_device_takes_the_job_that_most_work_waits_for(devices, seconds):
+    """On two: a until 2, both b until 6, c until 12 beside d and d, and the last d until 17."""
+    plan = [of_jobs("a", 1, 2), of_jobs("b", 2, 4, "a"), of_jobs("c", 1, 6, "b"), of_jobs("d", 3, 5, "a")]
+    assert estimate.elapsed(plan, devices) == seconds
+
+
+def test_a_long_run_is_shorter_the_more_devices_there_are():
+    one, eight, many = (estimate.elapsed(paper_plan(), n) for n in (1, 8, 64))
+    assert one / eight > 6 and one / many > 25
+
+
+def test_auto_gives_every_device_a_shard_and_says_so_in_the_plan():
+    given = config(execution__shards="auto")
+    jobs = lambda n: {
+        step.rule: step.jobs for step in estimate.steps(parse(given), shape(), {"train": 9, "validation": 9}, SPEED,
+                                                        devices=n)
+    }  # fmt: skip
+    assert (jobs(6)["values_shard"], jobs(6)["baseline_triggers"], jobs(6)["baseline_model"]) == (6, 8, 4)
+    assert jobs(1)["values_shard"] == 1 and jobs(1000)["values_shard"] == 64
 
 
 def test_the_trigger_pass_costs_what_its_tokens_cost():
@@ -198,8 +218,14 @@ def test_a_run_over_some_memories_is_planned_with_their_lists_and_pages():
     assert few["gallery"].disk == pytest.approx(2 * 4000)
     lists = every["trigger_shard"].device_memory - some["trigger_shard"].device_memory
     assert lists == pytest.approx(3 * (1 - share) * every["triggers"].disk)
-    assert some["composition"].seconds > every["composition"].seconds  # it predicts all values, which values did not
-    assert few["gallery_tables"].seconds < some["gallery_tables"].seconds < every["gallery_tables"].seconds
+    assert (
+        some["composition_shard"].seconds > every["composition_shard"].seconds
+    )  # it predicts all values, which values did not
+    assert (
+        few["gallery_tables_shard"].seconds
+        < some["gallery_tables_shard"].seconds
+        < every["gallery_tables_shard"].seconds
+    )
     assert plan({3: [5, 7]})["triggers"].disk == pytest.approx(4 / 32 / 28_672 * every["triggers"].disk)
 
 

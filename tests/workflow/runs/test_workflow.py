@@ -88,7 +88,8 @@ def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
 @pytest.mark.more
 def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
     change(planted_copy, "mutations.random", "inner")
-    touched = {"mutations", "baseline_model", "baselines", "figure", "figure_pages", "claims", "report", "gallery"}
+    touched = {"mutations_shard", "mutations", "baseline_memories", "baseline_predictions", "baseline_model",
+               "baselines", "figure", "figure_pages", "claims", "report", "gallery"}  # fmt: skip
     assert set(due(planted_copy)) == touched
     assert due(planted_copy)["figure"] == 5  # Figure 3, and four that show untrained models
 
@@ -103,7 +104,7 @@ def test_how_a_run_is_carried_out_reruns_nothing(planted_copy):
 def test_an_edited_text_reruns_what_reads_it(planted_copy):
     with (planted_copy / "validation.txt").open("a") as file:
         file.write("red cat sings .\n")
-    assert {"corpus", "trigger_shard", "composition"} <= set(due(planted_copy))
+    assert {"corpus", "trigger_shard", "composition_shard"} <= set(due(planted_copy))
     assert "model" not in due(planted_copy)
 
 
@@ -119,7 +120,10 @@ def test_other_shards_and_another_order_give_the_same_bytes(planted_copy):
     before = {p.name: p.read_bytes() for p in (planted_copy / "results/planted/tables").glob("*.parquet")}
     shutil.rmtree(planted_copy / "results")
     change(planted_copy, "execution.shards", 3)
-    tables_ = [f"results/planted/tables/{name}.parquet" for name in ("triggers", "mutations", "values", "refinement")]
+    tables_ = [
+        f"results/planted/tables/{name}.parquet"
+        for name in ("triggers", "mutations", "values", "refinement", "samples")
+    ]
     snakemake(planted_copy, "--", *tables_)
     for path in tables_:
         name = path.rpartition("/")[2]

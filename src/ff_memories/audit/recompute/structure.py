@@ -75,8 +75,9 @@ def counted(basis: Basis, step: str) -> dict[str, int] | None:
     if step == "mutations":
         return _drawn(basis, looked_at).counts
     if step == "composition":
-        asked = None if basis.given is not None else config.composition.examples
-        return composition.reasons(tables["refinement"], len(tables["examples"]), asked)
+        examples = len(tables["examples"])
+        missing = 0 if basis.given is not None else config.composition.examples - examples
+        return composition.reasons(tables["refinement"], examples, missing)
     return None
 
 

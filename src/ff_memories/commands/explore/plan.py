@@ -58,11 +58,15 @@ def run(args: argparse.Namespace) -> None:
     wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
     archives = sum(_bytes(source) for source in wanting)
     speed = estimate.calibrate(shape, device, config.execution.batch_tokens, args.threads, config.extraction.precision)
-    plan = estimate.steps(config, shape, tokens, speed, archives, bool(run_.golden), sentence)
+    on = lambda devices: estimate.steps(
+        config, shape, tokens, speed, archives, bool(run_.golden), sentence, devices=devices
+    )
+    plan = on(torch.cuda.device_count() if device == "cuda" else os.cpu_count() or 1)
+    elapsed = {n: estimate.elapsed(on(n), n) for n in args.devices}
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
-    _show(run_, device, shape, tokens, speed, plan, measured, args.devices)
+    _show(run_, device, shape, tokens, speed, plan, measured, elapsed)
     if args.json:
-        write_whole(args.json, json.dumps(_plain(device, tokens, speed, plan, measured, args.devices), indent=1) + "\n")
+        write_whole(args.json, json.dumps(_plain(device, tokens, speed, plan, measured, elapsed), indent=1) + "\n")
     on_gpu = torch.cuda.get_device_properties(0).total_memory if device == "cuda" else None
     faults = estimate.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
     if faults:
@@ -101,7 +105,7 @@ def _show(
     speed: estimate.Speed,
     plan: list[estimate.Planned],
     measured: dict[str, Cost],
-    devices: list[int],
+    elapsed: dict[int, float],
 ) -> None:
     said = looked_at(run_.config.triggers.keys, shape.keys // shape.signs, run_.config.seed)
     some = f"of which the run looks at {said}, " if said else ""
@@ -120,8 +124,8 @@ def _show(
         time = duration(step.jobs * step.seconds) if step.seconds else "download"
         sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
-    for n in devices:
-        print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(estimate.elapsed(plan, n))}")
+    for n, seconds in elapsed.items():
+        print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
 
 
 def _plain(
@@ -130,7 +134,7 @@ def _plain(
     speed: estimate.Speed,
     plan: list[estimate.Planned],
     measured: dict[str, Cost],
-    devices: list[int],
+    elapsed: dict[int, float],
 ) -> dict[str, Any]:
     """Return the plan for JSON: memory and disk in bytes, and seconds summed over a step's jobs."""
     found = {
@@ -138,8 +142,7 @@ def _plain(
         for rule, c in measured.items()
     }
     steps = [asdict(step) | {"seconds": step.jobs * step.seconds, "measured": found.get(step.rule)} for step in plan]
-    together = {str(n): estimate.elapsed(plan, n) for n in devices}
-    return {"device": device, "tokens": tokens, "speed": asdict(speed), "steps": steps, "elapsed": together}
+    return {"device": device, "tokens": tokens, "speed": asdict(speed), "steps": steps, "elapsed": elapsed}
 
 
 def _bytes(source: registry.Source) -> int:
@@ -159,17 +162,7 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
         return estimate.Shape(**source.shape)
     else:
         found, _ = checkpoint.read(run_.checkpoint)
-    signs = getattr(found, "signs", 1)  # both signs of a coefficient have triggers, a value and a page
-    return estimate.Shape(
-        found.layers,
-        found.model,
-        signs * found.keys,
-        found.heads,
-        found.vocab,
-        found.output_cutoffs[0],
-        found.parameters,
-        signs,
-    )
+    return estimate.Shape.of(found)
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ff_memories.base.sharding import share
 from ff_memories.corpus.store import Corpus
 
 BLOCK_TOKENS = 1 << 17
@@ -65,8 +66,7 @@ def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, in
 
 def shard(lengths: np.ndarray, index: int, shards: int, tokens: int | None = None) -> list[tuple[int, int]]:
     """Return the blocks of shard ``index`` (from 0) of ``shards``, which may be empty; ``tokens`` as of ``blocks``."""
-    every = blocks(lengths, tokens)
-    return every[index * len(every) // shards : (index + 1) * len(every) // shards]
+    return list(share(blocks(lengths, tokens), (index + 1, shards)))
 
 
 def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, run_all: bool) -> Iterator[Plan]:

@@ -1,6 +1,7 @@
 """A shard's lists as a file, read back exactly as they were."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -22,6 +23,14 @@ def save(best: TopTriggers, path: str | Path) -> None:
     shape |= {} if best.neurons is None else {"neurons": best.neurons}
     with atomic_write(path) as partial:
         save_file(arrays, partial, metadata={"shape": json.dumps(shape)})  # one entry: several come in any order
+
+
+def merged(paths: Sequence[Path]) -> TopTriggers:
+    """Read and merge the lists of all shards."""
+    best = load(paths[0])
+    for path in paths[1:]:
+        best.merge(load(path))
+    return best
 
 
 def load(path: str | Path) -> TopTriggers:

@@ -3,11 +3,14 @@
 One forward pass serves all layers and keys. No vocabulary projection is made, nor the last layer's second matrix.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 
 from ff_memories.base import seeds
 from ff_memories.base.progress import Progress
+from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching, finite
@@ -45,6 +48,7 @@ def trigger_examples(
     batch_tokens: int = 16_384,
     checkpoint: Checkpoint | None = None,
     keys: list[tuple[int, int]] | None = None,
+    shard: Shard = WHOLE,
 ) -> TopTriggers:
     """Find the ``top`` prefixes of every key in blocks of the training text, and count those on which it fires.
 
@@ -58,6 +62,7 @@ def trigger_examples(
         batch_tokens: rows of one forward pass.
         checkpoint: where to keep the state now and then, and to go on from.
         keys: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among them.
+        shard: of the batches; shards of blocks need no list of all batches.
 
     Raises:
         UserError: coefficients that are not finite.
@@ -72,7 +77,6 @@ def trigger_examples(
         depth = int(asked[:, 0].max())
         columns = [SomeKeys(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
         best.expect(max(own.count for own in columns))
-    total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
     done = checkpoint.resume(best) if checkpoint else 0
     space = ScratchBuffer()
 
@@ -84,12 +88,16 @@ def trigger_examples(
             space.release()
             raise
 
+    parts: Iterable[batching.Plan] = (
+        part
+        for first, end in blocks
+        for part in batching.batches(corpus, first, end, batch_tokens, max(1, low - high), high == 0)
+    )
+    total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
+    if shard != WHOLE:
+        parts = share(list(parts), shard)
+        total = sum(part.size(corpus)[0] for part in parts)
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
-        parts = (
-            part
-            for first, end in blocks
-            for part in batching.batches(corpus, first, end, batch_tokens, max(1, low - high), high == 0)
-        )
         for number, part in enumerate(parts, 1):
             if number > done:
                 retry_smaller(run, part, len(part.sentences), batching.Plan.halves)

@@ -10,6 +10,7 @@ import torch
 
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
+from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS, available
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
@@ -24,7 +25,14 @@ KEYS = 128  # counted at once
 
 
 def tables(
-    decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, n: int, positions: str, seed: int, batch_tokens: int
+    decoder: LanguageModel,
+    corpus: Corpus,
+    triggers: pl.DataFrame,
+    n: int,
+    positions: str,
+    seed: int,
+    batch_tokens: int,
+    shard: Shard = WHOLE,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables `histogram` and `samples` of the keys that have triggers.
 
@@ -34,6 +42,7 @@ def tables(
         positions: prefix lengths, see ``POSITIONS``.
         seed: of the draw.
         batch_tokens: rows of one forward pass.
+        shard: of groups of layers; a group is one pass over the sample.
     """
     best = triggers.filter(pl.col("rank") == 1).select("layer", "key", "coefficient").sort("layer", "key")
     of_layer = {layer: part for (layer,), part in best.group_by("layer", maintain_order=True)}
@@ -44,7 +53,7 @@ def tables(
     at_once = max(1, HELD // max(1, len(sample.sentence) * most))
     histogram, samples = [], []
     layers = sorted(of_layer) if len(sample.sentence) else []
-    for group in (layers[i : i + at_once] for i in range(0, len(layers), at_once)):
+    for group in share([layers[i : i + at_once] for i in range(0, len(layers), at_once)], shard):
         held = sample.coefficients(decoder, {layer: asked[layer] for layer in group}, batch_tokens)
         for layer, coefficients in held.items():
             for own in of_layer[layer].iter_slices(KEYS):

@@ -13,6 +13,7 @@ import polars as pl
 import torch
 
 from ff_memories.base.progress import Progress
+from ff_memories.base.sharding import Shard, share
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -53,6 +54,11 @@ def tables(
         ),
         keys.with_columns(column("token", least.ids), column("logit", least.logits)),
     )
+
+
+def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
+    """Return a shard's rows of the ``values`` table: whole layers, whose values are projected together."""
+    return values.filter(pl.col("layer").is_in(list(share(values["layer"].unique().sort().to_list(), shard))))
 
 
 def extreme_tokens(

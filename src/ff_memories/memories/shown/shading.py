@@ -4,11 +4,14 @@ Each sentence runs once for all keys that it triggers, no further than its last 
 highest layer.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 import torch
 
 from ff_memories.base.progress import Progress
+from ff_memories.base.sharding import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
 from ff_memories.model.batches.buffers import halved, retry_smaller
@@ -41,6 +44,32 @@ def levels(along: pl.DataFrame, triggers: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def of_shard(triggers: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.DataFrame:
+    """Return a shard's rows of those of ``table``: whole batches, which run as they would with all."""
+    sequences = _sequences(triggers)
+    own = [np.zeros(0, np.int64), *share(list(_batches(sequences, batch_tokens)), shard)]
+    kept = sequences["sentence"].gather(np.concatenate(own))
+    return triggers.filter(pl.col("sentence").is_in(kept.implode()))
+
+
+def _sequences(triggers: pl.DataFrame) -> pl.DataFrame:
+    """Return what runs for some triggers, deepest first: ``sequence``, ``sentence``, ``length``, ``depth``."""
+    return (
+        triggers.filter(pl.col("position") > 0)
+        .group_by("sentence")
+        .agg(pl.col("position").max().cast(pl.Int64).alias("length"), pl.col("layer").max().alias("depth"))
+        .sort("depth", "length", "sentence", descending=[True, False, False])
+        .with_row_index("sequence")
+    )
+
+
+def _batches(sequences: pl.DataFrame, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Yield the sequences of each batch. All have one depth, so a batch stops where all its sequences stop."""
+    lengths, depth = sequences["length"].to_numpy(), sequences["depth"].to_numpy()
+    for layer in np.unique(depth)[::-1]:
+        yield from batching.sequences(lengths, np.flatnonzero(depth == layer), batch_tokens)
+
+
 def prefix_coefficients(
     decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -55,13 +84,7 @@ def prefix_coefficients(
     """
     starts = np.concatenate([[0], triggers["position"].cast(pl.Int64).to_numpy().cumsum()]).astype(np.int64)
     out = np.zeros(starts[-1], dtype=np.float32)
-    sequences = (
-        triggers.filter(pl.col("position") > 0)
-        .group_by("sentence")
-        .agg(pl.col("position").max().cast(pl.Int64).alias("length"), pl.col("layer").max().alias("depth"))
-        .sort("depth", "length", "sentence", descending=[True, False, False])
-        .with_row_index("sequence")
-    )
+    sequences = _sequences(triggers)
     rows = triggers.with_row_index("row").join(sequences.select("sentence", "sequence"), on="sentence")
     rows = rows.filter(pl.col("position") > 0).sort("sequence", "row")
     read = {name: rows[name].to_numpy().astype(np.int64) for name in ("row", "layer", "key", "position", "sequence")}
@@ -74,10 +97,9 @@ def prefix_coefficients(
         _read(decoder, tokens, int(depth[part[0]]), {n: a[own] for n, a in read.items()}, part[0], starts, out)
 
     with torch.inference_mode(), Progress(work, "token layers", "shading") as progress:
-        for layer in np.unique(depth)[::-1]:  # runs of one depth together: a batch stops where all its runs stop
-            for part in batching.sequences(lengths, np.flatnonzero(depth == layer), batch_tokens):
-                retry_smaller(run, part, len(part), halved)
-                progress.step(int((lengths[part] + 1).sum()) * int(layer))
+        for part in _batches(sequences, batch_tokens):
+            retry_smaller(run, part, len(part), halved)
+            progress.step(int(((lengths[part] + 1) * depth[part].astype(np.int64)).sum()))
     return out, starts
 
 

@@ -8,21 +8,24 @@ import polars as pl
 import torch
 
 from ff_memories.base.progress import Progress
+from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.model.decoder import LanguageModel
 
 ROWS = 256  # vectors compared with all others at once
 SPARE = 8  # candidates beyond those asked for, so that rounding in float32 leaves none out
 
 
-def table(decoder: LanguageModel, shown: pl.DataFrame, n: int) -> pl.DataFrame:
+def table(decoder: LanguageModel, shown: pl.DataFrame, n: int, shard: Shard = WHOLE) -> pl.DataFrame:
     """Return the ``similar`` table: the ``n`` memories closest to each shown one, by key and by value.
 
     Args:
         shown: ``layer`` and ``key`` of the memories; both signs of a memory count once.
         n: at most; a model with fewer memories gives fewer.
+        shard: of the vectors that are compared at once.
     """
     neurons, both = decoder.description.keys, decoder.signs == 2
     memory = shown.select("layer", pl.col("key").cast(pl.Int64) % neurons).unique().sort("layer", "key")
+    memory = pl.concat([memory.clear(), *share(list(memory.iter_slices(ROWS)), shard)])
     rows = ((memory["layer"].cast(pl.Int64) - 1) * neurons + memory["key"]).to_numpy()
     parts = []
     for of in ("key", "value"):

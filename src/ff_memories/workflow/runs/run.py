@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import re
 import shlex
@@ -23,6 +24,7 @@ from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import hub, model_folder, registry
 from ff_memories.report.cost import costs
+from ff_memories.workflow import sizes
 from ff_memories.workflow.meaning import reached, rows
 
 DEFAULT = Path("config/config.yaml")  # the default run's
@@ -198,6 +200,26 @@ class Run:
 
     def path(self, *parts: str) -> str:
         return "/".join([self.results, *parts])
+
+    def shard(self, *parts: str) -> str:
+        """Return the path of one shard of a file of the run, for a rule whose jobs share the file's work."""
+        return self.path("shards", "{scatteritem}", *parts)
+
+    def scatter(self, workflow: Any) -> dict[str, int]:
+        """Return the number of shards of the text and of every model of the baselines, which changes no result.
+
+        ``execution.shards: auto`` gives a job to every core, GPU or job of a cluster that Snakemake may use.
+        """
+        limits, gpu = workflow.resource_settings, workflow.global_resources.get("gpu")
+        gpus = None if gpu is None or self.computes_on_cpu(workflow.executor_plugin) else gpu.value
+        shards = self.config.execution.shards_for(gpus or limits.nodes or limits.cores or 1)
+        own = {"corpus": shards, "baselines": math.ceil(shards / (self.config.baselines.models + 1))}
+        return own | dict(limits.overwrite_scatter)
+
+    def memory(self, rule: str) -> int:
+        """Return the megabytes that Snakemake reserves for a job of a rule, so jobs that do not fit wait."""
+        described = Path(self.path("model", "model.json"))
+        return sizes.megabytes(self.config, described, self.model_files, self.texts("train"), rule)
 
     def table(self, name: str) -> str:
         return self.path("tables", f"{name}.parquet")
@@ -487,7 +509,7 @@ def find_producers_by_path(rules: Iterable[Any]) -> None:
 
 def _inputs(rule: Any, wildcards: Any) -> str:
     found, *_ = rule.expand_input(wildcards)
-    return " ".join(sorted({re.sub(r"/\d+-of-\d+\.", "/*.", str(file)) for file in found}))
+    return " ".join(sorted({re.sub(r"/\d+-of-\d+(?=[./])", "/*", str(file)) for file in found}))
 
 
 def use_tools_of_this_environment() -> None:

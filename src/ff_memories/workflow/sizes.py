@@ -1,0 +1,103 @@
+"""The sizes of a run, and the memory that its jobs take: known without loading the model, or torch."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ff_memories.config import Config
+
+SENTENCE = 22  # mean number of tokens per sentence in the paper's text
+PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
+ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
+SAMPLED_BYTES = 4 << 27  # of the coefficients that `memories.shown.coefficient_sample` holds at once
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model that time and memory depend on."""
+
+    layers: int
+    model: int
+    keys: int
+    heads: int
+    vocab: int
+    head: int  # words of the softmax's head
+    parameters: int
+    signs: int = 1  # 2: the keys are d_m memories with either sign
+
+    @classmethod
+    def of(cls, described: Any) -> "Shape":
+        """Return the sizes of a described model; both signs of a coefficient have triggers, a value and a page."""
+        signs = getattr(described, "signs", 1)
+        return cls(
+            described.layers,
+            described.model,
+            signs * described.keys,
+            described.heads,
+            described.vocab,
+            described.output_cutoffs[0],
+            described.parameters,
+            signs,
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether one softmax covers the vocabulary: then one product serves both signs of a value."""
+        return self.head == self.vocab
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes of the loaded weights: the parameters, and the table of projected embeddings."""
+        return 4 * (self.parameters + self.vocab * self.model)
+
+    def count(self, keys: Any) -> int:
+        """Return how many memories ``triggers.keys`` or ``gallery.keys`` asks for, both signs of one counted twice."""
+        if isinstance(keys, dict):
+            return self.signs * sum(map(len, keys.values()))
+        return self.layers * (self.keys if keys is None else self.signs * keys)
+
+
+def memory(config: Config, shape: Shape, corpus_bytes: float, sentence: int = SENTENCE) -> dict[str, float]:
+    """Return {rule: bytes of memory that one of its jobs takes}, of the rules that run the model or join its lists."""
+    looked = shape.count(config.triggers.keys)
+    shown = min(looked, shape.count(config.gallery.keys))
+    lists = looked * config.triggers.top * ENTRY_BYTES
+    running = PROCESS + shape.loaded_bytes + corpus_bytes
+    running += config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
+    options, top = config.gallery, config.triggers.top
+    along = shown * min(top, options.triggers) * sentence if options.shaded else 0  # coefficients along triggers
+    sampled = SAMPLED_BYTES + 4 * options.sampled * sentence * shown // shape.layers
+    baseline = running + shape.loaded_bytes  # the run's own model, from which the untrained one is drawn
+    return {
+        "model": PROCESS + 12 * shape.parameters,
+        "trigger_shard": running + 3 * lists,
+        "triggers": PROCESS + 6 * lists + corpus_bytes,
+        "mutations_shard": running + lists,
+        "values_shard": running + lists,
+        "composition_shard": running,
+        "gallery_tables_shard": running + sampled + 40 * along,
+        "baseline_triggers": baseline + 3 * lists,
+        "baseline_memories": baseline + 3 * lists,
+        "baseline_predictions": baseline,
+        "baseline_model": running + 3 * lists,
+    }
+
+
+def megabytes(config: Config, described: Path, model: list[str], texts: list[str], rule: str) -> int:
+    """Return the megabytes (10^6 bytes) of memory that Snakemake reserves for a job.
+
+    Args:
+        described: model.json, which the first job of a run makes.
+        model: the model's files; before there is a model.json, their sizes stand for its own.
+        texts: the run's texts.
+    """
+    known = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
+    try:
+        shape = Shape.of(SimpleNamespace(**json.loads(described.read_text(encoding="utf-8"))))
+        each = memory(config, shape, 1.5 * known(texts))
+        need = each.get(rule, max(each.values()))
+    except (OSError, ValueError, TypeError, AttributeError, LookupError):  # none yet, or a damaged one
+        need = PROCESS + 3 * known(model)
+    return int(need / 1e6) + 1

@@ -1,0 +1,114 @@
+"""Steps in shards give the bytes of one job, whatever the number of shards; a shard that was killed is made again."""
+
+import json
+
+import pytest
+import transformers_run
+from factories import words
+from pipeline import GALLERY, config, run_steps, step, write_inputs
+
+from ff_memories import tables
+from ff_memories.base.sharding import share
+
+BASELINES = {"models": 2, "sentences": 50, "keys_per_layer": 4, "examples": 30}
+OF_MEMORIES, OF_PREDICTIONS = ("values", "mutations"), ("examples", "composition", "refinement")
+
+
+@pytest.mark.parametrize("shards", [1, 3, 40])
+def test_shards_are_all_units_in_their_order(shards):
+    parts = [share(range(17), (number, shards)) for number in range(1, shards + 1)]
+    assert [unit for part in parts for unit in part] == list(range(17))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.fixture(scope="module", params=["fairseq", "llama", "some of llama"])
+def whole(request, tmp_path_factory):
+    """Return a small run whose steps each were one job, and the options that they share."""
+    folder = tmp_path_factory.mktemp("run")
+    if request.param == "fairseq":
+        settings = config(execution__shards=2)
+        write_inputs(folder, words(44))
+        types = folder / "dict.txt"
+    else:
+        settings = transformers_run.prepare(folder, "llama", train=80, validation=40)
+        settings["triggers"]["keys"] = 7 if request.param == "some of llama" else None
+        types = folder / "out/types.json"
+    settings["baselines"] = BASELINES
+    out = run_steps(folder, settings)
+    given = ["--config", folder / "config.yaml", "--device", "cpu", "--threads", 1, "--batch-tokens", 256,
+             "--corpus", out / "corpus.safetensors"]  # fmt: skip
+    given += [word for name in ("weights", "description") for word in (f"--{name}", out / _model_file(name))]
+    return out, given, ["--dictionary", types]
+
+
+def _model_file(name):
+    return {"weights": "model.safetensors", "description": "model.json"}[name]
+
+
+def in_shards(folder, name, shards, outputs, *arguments):
+    """Run a step in shards, and join them: ``outputs`` are its options and files, by their places in a run."""
+    every = []
+    for number in range(1, shards + 1):
+        own = {option: folder / f"shards/{number}-of-{shards}" / place for option, place in outputs.items()}
+        step(name, *arguments, "--shard", f"{number}-of-{shards}", *(w for o, path in own.items() for w in (o, path)))
+        every += own.values()
+    step("join", "--shards", *every, "--joined", *(folder / place for place in outputs.values()))
+
+
+@pytest.mark.parametrize("name, shards", [("mutations", 3), ("values", 50), ("composition", 3), ("gallery-tables", 3)])
+def test_a_step_in_shards_writes_the_bytes_of_one_job(whole, tmp_path, name, shards):
+    out, given, types = whole
+    outputs = {
+        "mutations": ["mutations"], "values": ["values"], "composition": OF_PREDICTIONS, "gallery-tables": GALLERY
+    }[name]  # fmt: skip
+    places = {f"--{table}": f"tables/{table}.parquet" for table in outputs}
+    if name in ("mutations", "composition"):
+        places["--counts"] = f"counts/{name}.parquet"
+    reads = {"values": ["triggers"], "mutations": ["triggers"], "composition": ["values"]}.get(
+        name, ["triggers", "values"]
+    )
+    read = [word for table in reads for word in (f"--{table}", out / f"{table}.parquet")]
+    in_shards(tmp_path, name, shards, places, *given, *read, *(types if name in ("values", "composition") else []))
+    for place in places.values():
+        assert (tmp_path / place).read_bytes() == (out / place.removeprefix("tables/")).read_bytes(), place
+
+
+def baseline(folder, whole, shards, model):
+    """Measure a model of the baselines in shards; return the bytes of what comes of it, by name."""
+    _, given, types = whole
+    at = lambda number, name: folder / f"shards/{number}-of-{shards}/baselines/{model}/{name}"
+    every = lambda *names: [at(number, name) for number in range(1, shards + 1) for name in names]
+    options = lambda number, names: [w for name in names for w in (f"--{name}", at(number, f"{name}.parquet"))]
+    which = lambda number: [*given, *types, "--model", model, "--shard", f"{number}-of-{shards}"]
+    numbers = range(1, shards + 1)
+    for number in numbers:
+        step("baseline-triggers", *which(number), "--lists", at(number, "triggers.safetensors"))
+    lists = ["--lists", *every("triggers.safetensors")]
+    for number in numbers:
+        step("baseline-memories", *which(number), *lists, *options(number, OF_MEMORIES))
+    for number in numbers:
+        step("baseline-predictions", *which(number), "--values", *every("values.parquet"),
+             *options(number, OF_PREDICTIONS), "--surprises", at(number, "surprises.json"))  # fmt: skip
+    made = {name: folder / f"{name}.parquet" for name in (*OF_MEMORIES, *OF_PREDICTIONS, "annotations")}
+    made |= {"labels": folder / "pattern_labels.parquet", "distances": folder / "distance_labels.parquet"}
+    made |= {"perplexity": folder / "perplexity.json"}
+    tables_ = [f"{name}.parquet" for name in (*OF_MEMORIES, *OF_PREDICTIONS)]
+    step("baseline-model", *given, *types, *lists, "--shards", *every(*tables_), "--surprises",
+         *every("surprises.json"), *(w for name, path in made.items() for w in (f"--{name}", path)))  # fmt: skip
+    return {name: path.read_bytes() for name, path in made.items()}
+
+
+@pytest.mark.parametrize("model", ["same_sample", "untrained-2"])
+def test_baselines_in_shards_have_the_bytes_of_one_job(whole, tmp_path, model):
+    once, thrice = (baseline(tmp_path / str(shards), whole, shards, model) for shards in (1, 3))
+    assert once == thrice
+    assert json.loads(once["perplexity"])["sentences"] > 30
+    assert len(tables.read(tmp_path / "3/mutations.parquet")) > 20
+
+
+def test_shards_of_another_number_are_removed(whole, tmp_path):
+    out, given, types = whole
+    for shards in (3, 2):
+        in_shards(tmp_path, "values", shards, {"--values": "tables/values.parquet"}, *given, *types,
+                  "--triggers", out / "triggers.parquet")  # fmt: skip
+    assert {path.parts[-3] for path in tmp_path.rglob("shards/*/tables/values.parquet")} == {"1-of-2", "2-of-2"}
