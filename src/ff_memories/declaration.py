@@ -26,6 +26,7 @@ from typing import Any
 
 from ff_memories.base.options import threads, whole
 from ff_memories.base.parameters import Execution, Tables
+from ff_memories.base.progress import of_part
 
 STEPS = Path(__file__).parent / "steps"
 PARSING = threading.Lock()  # Snakemake starts jobs in threads; two that parse at once fail at times (CPython #106905)
@@ -132,7 +133,9 @@ class Step:
         given = {p.name: getattr(args, p.name) for p in self.parameters if p.type != "Execution"}
         given |= {p.name: execution(args) for p in self.parameters if p.type == "Execution"}
         given |= {p.name: Tables.of(given[p.name]) for p in self.parameters if p.type == "Tables"}
-        return run(**given)
+        parts = [given[p.name] for p in self.parameters if p.type in ("Wildcard", "Shard")]
+        with of_part([part for part in parts if part != "1-of-1"]):
+            return run(**given)
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import time
 import pytest
 from running import BIN, ROOT
 
-from ff_memories.base.progress import Progress
+from ff_memories.base.progress import Progress, of_part
 
 
 @pytest.fixture
@@ -27,6 +27,15 @@ def test_a_log_says_how_much_is_done_how_fast_and_how_long_it_will_take(minute, 
     with Progress(61_000, "tokens", "triggers") as progress:
         progress.step(6_100, 300)
     assert capsys.readouterr().err == "triggers: 6,100 of 61,000 tokens in 300 sentences, 100 tokens/s, 549 s left\n"
+
+
+def test_a_line_of_one_of_several_jobs_says_which(minute, capsys):
+    with of_part(["untrained-1", "2-of-4"]), Progress(100, "values", "values") as progress:
+        progress.step(61)
+    with Progress(100, "values", "values") as progress:
+        progress.step(61)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("values (untrained-1, 2-of-4): 61 of 100") and second.startswith("values: 61 of 100")
 
 
 def test_a_slow_rate_keeps_its_digits_and_a_length_that_is_not_known_is_not_guessed(minute, capsys):

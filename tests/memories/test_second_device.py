@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 import yaml
 from factories import words, write_checkpoint, write_dictionary
-from pipeline import config, run_steps, step, write_inputs
+from pipeline import baseline, config, run_steps, step, write_inputs
 from polars.testing import assert_frame_equal
 from second_device import MEMORY, NAME, SecondDevice, another_job
 
@@ -550,12 +550,7 @@ def later_steps(folder, out, device):
     model = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
     of_run = ["--config", folder / "config.yaml", *model, *there]
-    baselines = {"values": "values", "mutations": "mutations", "examples": "examples", "composition": "composition",
-                 "refinement": "refinement", "annotations": "annotations", "labels": "pattern_labels",
-                 "distances": "distance_labels"}  # fmt: skip
-    step("baseline-model", *of_run, *text, "--dictionary", folder / "dict.txt", "--model", "untrained-1",
-         "--perplexity", out / "untrained-1" / "perplexity.json",
-         *(w for o, n in baselines.items() for w in (f"--{o}", out / "untrained-1" / f"{n}.parquet")))  # fmt: skip
+    baseline([*of_run, *text, "--dictionary", folder / "dict.txt"], "untrained-1", out / "untrained-1")
     step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
          t("projection_seeds"))  # fmt: skip
     step("released", *model, *there, *text, "--examples", t("examples"), "--released-layer", t("released_layer"),

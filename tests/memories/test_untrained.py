@@ -8,17 +8,13 @@ import pytest
 import torch
 import yaml
 from factories import words
-from pipeline import config, run_steps, step, write_inputs
+from pipeline import BASELINE, baseline, config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.memories import untrained
 from ff_memories.model.files import checkpoint, converted
-
-MADE = {"values": "values", "mutations": "mutations", "examples": "examples", "composition": "composition",
-        "refinement": "refinement", "annotations": "annotations", "pattern_labels": "labels",
-        "distance_labels": "distances"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +27,12 @@ def run(tmp_path_factory):
 def measured(run, model, where, device="cpu"):
     """Return the tables of a baseline's model, by name."""
     folder, out = run
-    inputs = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
-    inputs += ["--corpus", out / "corpus.safetensors", "--dictionary", folder / "dict.txt"]
-    inputs = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
-    inputs += ["--corpus", out / "corpus.safetensors", "--dictionary", folder / "dict.txt"]
-    outputs = [word for name, option in MADE.items() for word in (f"--{option}", where / f"{name}.parquet")]
-    outputs += ["--perplexity", where / "perplexity.json"]
-    execution = ["--device", device, "--threads", 1, "--batch-tokens", 256]
-    step("baseline-model", "--config", folder / "config.yaml", *inputs, "--model", model, *execution, *outputs)
-    return {name: tables.read(where / f"{name}.parquet") for name in MADE}
+    given = ["--config", folder / "config.yaml", "--weights", out / "model.safetensors",
+             "--description", out / "model.json", "--corpus", out / "corpus.safetensors",
+             "--dictionary", folder / "dict.txt", "--device", device, "--threads", 1,
+             "--batch-tokens", 256]  # fmt: skip
+    baseline(given, model, where)
+    return {name: tables.read(where / f"{name}.parquet") for name in BASELINE}
 
 
 @pytest.mark.slow
@@ -56,7 +49,7 @@ def test_an_untrained_model_is_another_one_each_time_and_the_same_when_made_agai
     first, again, other = (
         measured(run, name, tmp_path / str(place)) for place, name in enumerate(["untrained-1"] * 2 + ["untrained-2"])
     )
-    for name in MADE:
+    for name in BASELINE:
         assert (tmp_path / "0" / f"{name}.parquet").read_bytes() == (tmp_path / "1" / f"{name}.parquet").read_bytes()
     assert first["values"].equals(again["values"]) and not first["values"].equals(other["values"])
     active = first["composition"].group_by("layer").agg(pl.col("active").mean() / 24)

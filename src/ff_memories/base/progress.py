@@ -9,6 +9,8 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 from tqdm import tqdm
 
@@ -21,6 +23,19 @@ def share_terminal() -> None:
     """Let this process's jobs show their progress on its terminal, if there is one."""
     if sys.stderr.isatty():
         os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(sys.stderr.fileno())}"
+
+
+_part: ContextVar[str] = ContextVar("part", default="")  # of a step's work, which this process does
+
+
+@contextlib.contextmanager
+def of_part(words: list[str]) -> Iterator[None]:
+    """Let the lines inside say which part of a step's work they are of: jobs of one step run side by side."""
+    before = _part.set(f" ({', '.join(words)})" if words else "")
+    try:
+        yield
+    finally:
+        _part.reset(before)
 
 
 def _shown_every() -> float:
@@ -77,7 +92,7 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
         whole = f" of {self._whole:,}" if self._whole else ""  # 0: the total is unknown
         inside = f" in {self._sentences:,} sentences" if self._sentences else ""
         left = f", {(self._whole - self._done) / rate:,.0f} s left" if self._whole and rate else ""
-        return f"{self._about}: {self._done:,}{whole} {self._unit}{inside}, {speed} {self._unit}/s{left}"
+        return f"{self._about}{_part.get()}: {self._done:,}{whole} {self._unit}{inside}, {speed} {self._unit}/s{left}"
 
 
 def duration(seconds: float) -> str:

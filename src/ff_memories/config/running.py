@@ -2,12 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ff_memories.base.precision import Precision
 from ff_memories.config.section import Section, Stated
 
 MOST_SHARDS = 64  # of `execution.shards: auto`: more jobs take longer to start than a run of usual size takes
+
+
+def _shards(given: object) -> object:
+    if not (given == "auto" or (type(given) is int and 1 <= given <= 10_000)):
+        raise ValueError("should be auto, or a number from 1 to 10000")
+    return given
+
+
+Shards = Annotated[Literal["auto"] | int, BeforeValidator(_shards)]
 
 
 class Sources(Section):
@@ -29,7 +38,7 @@ class ExecutionSection(Section):
     device: Stated[Literal["auto", "cpu", "cuda"]] = Field(
         "auto", description="where the model runs; auto: on a GPU if there is one"
     )
-    shards: Stated[Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)]] = Field(
+    shards: Stated[Shards] = Field(
         "auto",
         description="number of jobs that share each step that runs the model; auto: as many as run at once",
     )

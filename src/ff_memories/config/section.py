@@ -22,7 +22,7 @@ class Section(BaseModel):
 def kinds_of(field: FieldInfo | None) -> list[type[Section]]:
     """Return the types of a section, of which it has one; none for a plain or an unknown key."""
     kind = None if field is None else field.annotation
-    found = [get_args(part)[0] for part in get_args(kind)] if get_origin(kind) is Union else [kind]
+    found = [next(iter(get_args(part)), part) for part in get_args(kind)] if get_origin(kind) is Union else [kind]
     return [part for part in found if isinstance(part, type) and issubclass(part, Section)]
 
 

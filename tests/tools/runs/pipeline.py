@@ -123,3 +123,33 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
          "--examples", t("examples"), "--composition", t("composition"), "--refinement", t("refinement"),
          "--counts", c("composition"))  # fmt: skip
     return out
+
+
+BASELINE = {"values": "values", "mutations": "mutations", "examples": "examples", "composition": "composition",
+            "refinement": "refinement", "annotations": "annotations", "pattern_labels": "labels",
+            "distance_labels": "distances"}  # fmt: skip
+OF_MEMORIES, OF_PREDICTIONS = ("values", "mutations"), ("examples", "composition", "refinement")
+
+
+def baseline(given: list, model: str, out: Path, shards: int = 1) -> Path:
+    """Measure a model of the baselines in shards; return the folder of its tables.
+
+    ``given``: the options that its steps share.
+    """
+    at = lambda number, name: out / f"shards/{number}-of-{shards}/baselines/{model}/{name}"
+    numbers = range(1, shards + 1)
+    every = lambda *names: [at(number, name) for number in numbers for name in names]
+    tables = lambda number, names: [w for name in names for w in (f"--{name}", at(number, f"{name}.parquet"))]
+    which = lambda number: [*given, "--model", model, "--shard", f"{number}-of-{shards}"]
+    for number in numbers:
+        step("baseline-triggers", *which(number), "--lists", at(number, "triggers.safetensors"))
+    lists = ["--lists", *every("triggers.safetensors")]
+    for number in numbers:
+        step("baseline-memories", *which(number), *lists, *tables(number, OF_MEMORIES))
+    for number in numbers:
+        step("baseline-predictions", *which(number), "--values", *every("values.parquet"),
+             *tables(number, OF_PREDICTIONS), "--surprises", at(number, "surprises.json"))  # fmt: skip
+    step("baseline-model", *given, *lists, "--shards", *every(*(f"{n}.parquet" for n in OF_MEMORIES + OF_PREDICTIONS)),
+         "--surprises", *every("surprises.json"), "--perplexity", out / "perplexity.json",
+         *(word for name, option in BASELINE.items() for word in (f"--{option}", out / f"{name}.parquet")))  # fmt: skip
+    return out

@@ -5,13 +5,12 @@ import json
 import pytest
 import transformers_run
 from factories import words
-from pipeline import GALLERY, config, run_steps, step, write_inputs
+from pipeline import BASELINE, GALLERY, OF_PREDICTIONS, baseline, config, run_steps, step, write_inputs
 
 from ff_memories import tables
 from ff_memories.base.sharding import share
 
-BASELINES = {"models": 2, "sentences": 50, "keys_per_layer": 4, "examples": 30}
-OF_MEMORIES, OF_PREDICTIONS = ("values", "mutations"), ("examples", "composition", "refinement")
+SIZES = {"models": 2, "sentences": 50, "keys_per_layer": 4, "examples": 30}
 
 
 @pytest.mark.parametrize("shards", [1, 3, 40])
@@ -33,7 +32,7 @@ def whole(request, tmp_path_factory):
         settings = transformers_run.prepare(folder, "llama", train=80, validation=40)
         settings["triggers"]["keys"] = 7 if request.param == "some of llama" else None
         types = folder / "out/types.json"
-    settings["baselines"] = BASELINES
+    settings["baselines"] = SIZES
     out = run_steps(folder, settings)
     given = ["--config", folder / "config.yaml", "--device", "cpu", "--threads", 1, "--batch-tokens", 256,
              "--corpus", out / "corpus.safetensors"]  # fmt: skip
@@ -73,37 +72,14 @@ def test_a_step_in_shards_writes_the_bytes_of_one_job(whole, tmp_path, name, sha
         assert (tmp_path / place).read_bytes() == (out / place.removeprefix("tables/")).read_bytes(), place
 
 
-def baseline(folder, whole, shards, model):
-    """Measure a model of the baselines in shards; return the bytes of what comes of it, by name."""
-    _, given, types = whole
-    at = lambda number, name: folder / f"shards/{number}-of-{shards}/baselines/{model}/{name}"
-    every = lambda *names: [at(number, name) for number in range(1, shards + 1) for name in names]
-    options = lambda number, names: [w for name in names for w in (f"--{name}", at(number, f"{name}.parquet"))]
-    which = lambda number: [*given, *types, "--model", model, "--shard", f"{number}-of-{shards}"]
-    numbers = range(1, shards + 1)
-    for number in numbers:
-        step("baseline-triggers", *which(number), "--lists", at(number, "triggers.safetensors"))
-    lists = ["--lists", *every("triggers.safetensors")]
-    for number in numbers:
-        step("baseline-memories", *which(number), *lists, *options(number, OF_MEMORIES))
-    for number in numbers:
-        step("baseline-predictions", *which(number), "--values", *every("values.parquet"),
-             *options(number, OF_PREDICTIONS), "--surprises", at(number, "surprises.json"))  # fmt: skip
-    made = {name: folder / f"{name}.parquet" for name in (*OF_MEMORIES, *OF_PREDICTIONS, "annotations")}
-    made |= {"labels": folder / "pattern_labels.parquet", "distances": folder / "distance_labels.parquet"}
-    made |= {"perplexity": folder / "perplexity.json"}
-    tables_ = [f"{name}.parquet" for name in (*OF_MEMORIES, *OF_PREDICTIONS)]
-    step("baseline-model", *given, *types, *lists, "--shards", *every(*tables_), "--surprises",
-         *every("surprises.json"), *(w for name, path in made.items() for w in (f"--{name}", path)))  # fmt: skip
-    return {name: path.read_bytes() for name, path in made.items()}
-
-
 @pytest.mark.parametrize("model", ["same_sample", "untrained-2"])
 def test_baselines_in_shards_have_the_bytes_of_one_job(whole, tmp_path, model):
-    once, thrice = (baseline(tmp_path / str(shards), whole, shards, model) for shards in (1, 3))
-    assert once == thrice
-    assert json.loads(once["perplexity"])["sentences"] > 30
-    assert len(tables.read(tmp_path / "3/mutations.parquet")) > 20
+    _, given, types = whole
+    once, thrice = (baseline([*given, *types], model, tmp_path / str(shards), shards) for shards in (1, 3))
+    for name in (*(f"{name}.parquet" for name in BASELINE), "perplexity.json"):
+        assert (once / name).read_bytes() == (thrice / name).read_bytes(), name
+    assert json.loads((once / "perplexity.json").read_text())["sentences"] > 30
+    assert len(tables.read(thrice / "mutations.parquet")) > 20
 
 
 def test_shards_of_another_number_are_removed(whole, tmp_path):
