@@ -37,6 +37,12 @@ def require_file(path: str | Path) -> None:
         )
 
 
+def require_new(path: Path, what: str = "folder") -> None:
+    """Raise ``UserError`` if something is there already; ``what``: what the user may choose another of."""
+    if path.exists():
+        raise UserError(f"{path}: already exists", f"remove it, or choose another {what}")
+
+
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces ``path`` when the block ends without an error.

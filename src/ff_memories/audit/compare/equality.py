@@ -189,13 +189,10 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
         (layer, key, rank) at which the runs' lists have other entries, if the table is one of triggers.
     """
     key, rules = list(out.schema.key), RULES[out.table]
-    for column in sorted(set(a.columns) ^ set(b.columns)):
-        out.different.append(f"{out.name.removeprefix('tables/')}: only one of the runs has the column {column}")
-    shared = [column for column in a.columns if column in b.columns]
-    a, b = a.select(shared), b.select(shared)
+    a, b = _in_shared_columns(out, a, b)
     for side in (a, b):
         out.differs(side.filter(side.select(key).is_duplicated()).iter_rows(named=True), "several rows of this key")
-    both = a.join(b.rename({c: f"other:{c}" for c in shared if c not in key}), on=key, nulls_equal=True)
+    both = _beside(a, b, key)
     only = a.join(b, on=key, how="anti", nulls_equal=True), b.join(a, on=key, how="anti", nulls_equal=True)
     for side in only:
         if not out.schema.open_rows:
@@ -203,7 +200,7 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
     differ = lambda columns: pl.any_horizontal(
         pl.lit(False), *(pl.col(c).ne_missing(pl.col(f"other:{c}")) for c in columns)
     )
-    entry, decided = ([column for column in shared if rules.get(column) == rule] for rule in (ENTRY, DECIDED))
+    entry, decided = ([column for column in a.columns if rules.get(column) == rule] for rule in (ENTRY, DECIDED))
     elsewhere = both.filter(differ(entry)).select(key)
     out.exchanged = len(elsewhere)
     on_moved = [column for column in moved.columns if column in key]
@@ -218,8 +215,8 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
     }
     sure = both.join(unsure, on=key, how="anti")
     odd: list[pl.DataFrame] = []
-    most = _most(a, b) if COEFFICIENT in rules.values() and "layer" in shared else None
-    for column in shared:
+    most = _most(a, b) if COEFFICIENT in rules.values() and "layer" in a.columns else None
+    for column in a.columns:
         if column in key or column in entry or column in decided:
             continue
         if (rule := rules.get(column, SAME)) == SAME:
@@ -291,13 +288,23 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
     return judged.filter(~pl.col("within"))
 
 
-def _aligned(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that both tables have; rows that one of them lacks, and other columns, are differences."""
-    key = list(out.schema.key)
+def _in_shared_columns(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return both tables with the columns that both have; other columns are differences."""
     for column in sorted(set(a.columns) ^ set(b.columns)):
         out.different.append(f"{out.name.removeprefix('tables/')}: only one of the runs has the column {column}")
     shared = [column for column in a.columns if column in b.columns]
-    a, b = a.select(shared), b.select(shared)
+    return a.select(shared), b.select(shared)
+
+
+def _beside(a: pl.DataFrame, b: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Return the rows that both tables have; the second one's columns are called ``other:<name>``."""
+    return a.join(b.rename({c: f"other:{c}" for c in b.columns if c not in key}), on=key, nulls_equal=True)
+
+
+def _aligned(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that both tables have; rows that one of them lacks, and other columns, are differences."""
+    key = list(out.schema.key)
+    a, b = _in_shared_columns(out, a, b)
     for one, other in ((a, b), (b, a)):
         missing = one.join(other, on=key, how="anti", nulls_equal=True)
         if out.schema.open_rows:
@@ -305,7 +312,7 @@ def _aligned(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> pl.DataFrame:
             out.follows |= bool(len(missing))
         else:
             out.differs(missing.iter_rows(named=True), "only one of the runs has this row")
-    return a.join(b.rename({c: f"other:{c}" for c in shared if c not in key}), on=key, nulls_equal=True)
+    return _beside(a, b, key)
 
 
 def _following(out: Outcome, a: pl.DataFrame, b: pl.DataFrame) -> None:

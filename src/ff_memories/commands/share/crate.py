@@ -25,12 +25,11 @@ def run(args: argparse.Namespace) -> None:
 
     if find_spec("rocrate") is None:
         raise UserError("rocrate, which writes crates, is not installed", with_extra("crate"))
-    from ff_memories.base.files import atomic_write
+    from ff_memories.base.files import atomic_write, require_new
     from ff_memories.model.info import read_info
     from ff_memories.workflow.recorded import crate, provenance
 
-    if args.out.exists():
-        raise UserError(f"{args.out}: already exists", "remove it, or choose another name")
+    require_new(args.out, "name")
     run_ = opening.opened(args.configfile)
     info = read_info(run_.path("model", "info.json"))
     made = crate.build(provenance.read(run_), run_, info["scope"])

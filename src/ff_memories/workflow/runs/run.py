@@ -297,11 +297,6 @@ class Run:
         """What the config pins of a model on the hub; ``None`` for another model."""
         return hub.pinned(self.config.model)
 
-    @property
-    def hub_files(self) -> list[str]:
-        """The model's files that are fetched from the hub; none for another model."""
-        return [f"{p.folder.as_posix()}/{name}" for name in p.files] if (p := self.pinned_on_hub) else []
-
     def hub_file(self, name: str) -> str:
         """Return what ``ff-memories fetch --hub`` needs to fetch a file, as JSON."""
         if (pinned := self.pinned_on_hub) is None:

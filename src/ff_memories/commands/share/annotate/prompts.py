@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, write_whole
+from ff_memories.base.files import atomic_folder, require_new, write_whole
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.patterns import annotation_plan
@@ -26,8 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if args.out.exists():
-        raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
+    require_new(args.out)
     run_ = opening.opened(args.configfile)
     path, options = corpus_of(run_, "prompts"), run_.config.patterns
     triggers, text = tables.read(run_.table("triggers")), store.read(path)

@@ -10,7 +10,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder
+from ff_memories.base.files import atomic_folder, require_new
 from ff_memories.base.options import whole
 from ff_memories.corpus import store
 from ff_memories.declaration import add_execution, execution
@@ -42,8 +42,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.model.loading import load_model
 
     wanted = sorted({delphi.chosen(text) for text in args.keys})
-    if args.out.exists():
-        raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
+    require_new(args.out)
     refuse_unfinished(run_ := opening.opened(args.configfile))
     if not run_.config.model.has_tokenizer:
         raise UserError("delphi reads tokens with a tokenizer of transformers, and this run's model has a dictionary")

@@ -12,7 +12,7 @@ from typing import Any
 
 import ff_memories
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, write_whole
+from ff_memories.base.files import atomic_folder, require_new, write_whole
 from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import corpus_of, refuse_unfinished
@@ -42,8 +42,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.audit.verify.certificate import commit
     from ff_memories.exports import dataset
 
-    if args.out.exists():
-        raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
+    require_new(args.out)
     refuse_unfinished(run_ := opening.opened(args.configfile))
     source = run_.source("text")
     text_licence = source.licence if source else None

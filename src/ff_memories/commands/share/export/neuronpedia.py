@@ -11,7 +11,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder
+from ff_memories.base.files import atomic_folder, require_new
 from ff_memories.base.options import whole
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
@@ -38,8 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if args.out.exists():
-        raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
+    require_new(args.out)
     refuse_unfinished(run_ := opening.opened(args.configfile))
     path = corpus_of(run_, "activations")
     corpus, types = store.read(path), read_types(run_.dictionary)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder
+from ff_memories.base.files import atomic_folder, require_new
 from ff_memories.corpus.splitting import moses
 from ff_memories.released.trigger_files import key_files, record
 
@@ -16,8 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if args.out.exists():
-        raise UserError(f"{args.out}: already exists", "remove it, or choose another folder")
+    require_new(args.out)
     if not args.jsonl.is_file():
         raise UserError(f"{args.jsonl}: no such file", "write it with: ff-memories export triggers")
     tokenize = lru_cache(maxsize=1 << 18)(moses.printer())  # one sentence triggers many keys
