@@ -227,6 +227,28 @@ def test_lists_are_sorted_as_asked_and_turned_round(site):
     assert gallery.keys[-1] in ("#/1/0", "#/2/0")  # without triggers: last
 
 
+def test_a_list_starts_with_the_values_that_agree_and_shows_five_tokens_of_each(site):
+    made, gallery = site
+    gallery.go("#/?layer=2")
+    known = made.values.filter((pl.col("layer") == 2) & pl.col("agrees").is_not_null())
+    score = ["agrees", "agreeing_triggers", "top_probability"]
+    best = known.sort(score, descending=True).select("layer", "key").head(20)
+    assert gallery.keys[:20] == [f"#/{layer}/{key}" for layer, key in best.rows()]
+    tokens = one(made, "promoted", *best.row(0))["token"].head(5).to_list()
+    cell = "return [...document.querySelector('td[data-label=\"Value promotes\"]').querySelectorAll('bdi')]"
+    assert gallery(f"{cell}.map((e) => e.textContent)") == [made.words[token] for token in tokens]
+
+
+def test_a_probability_stands_beside_a_uniform_one(site):
+    made, gallery = site
+    gallery.go("#/2/1")
+    most = one(made, "promoted", 2, 1)["probability"][0]
+    said = gallery("return document.querySelector('#value').parentNode.innerText")
+    assert f"a uniform distribution over {len(made.words):,} tokens gives each" in said
+    times = float(re.search(r"the first has ([\d,.]+) × that", said)[1].replace(",", ""))
+    assert times == pytest.approx(most * len(made.words), rel=0.06)
+
+
 def test_the_form_of_filters_writes_the_address_and_reads_it(site):
     _, gallery = site
     gallery("document.querySelector('.panel').open = true")
@@ -402,7 +424,7 @@ def test_a_gallery_of_some_keys_shows_these(opened, tmp_path):
     whole = material()
     some = build(tmp_path / "some", replace(whole, promoted=whole.promoted.filter(shown), some=True))
     gallery = Gallery(other.driver, tmp_path / "some")
-    gallery.open()
+    gallery.open("#/?sort=address")
     every = [f"#/1/{key}" for key in range(1, 70, 7)] + ["#/2/3"]
     assert gallery.keys == every
     assert "All 11 keys of this gallery, of 140" in gallery.text
@@ -445,7 +467,7 @@ def test_an_address_that_leads_nowhere_says_so(site, address):
 
 def test_the_keyboard_is_enough(site):
     _, gallery = site
-    gallery.go("#/?layer=2")
+    gallery.go("#/?layer=2&sort=address")
     gallery.press("j")
     gallery.press("j")
     assert gallery("return document.activeElement.getAttribute('href')") == "#/2/1"
@@ -457,9 +479,9 @@ def test_the_keyboard_is_enough(site):
     gallery.press("k")
     gallery.press("u")
     gallery.ready()
-    assert gallery.address == "#/?layer=2"
+    assert gallery.address == "#/?layer=2&sort=address"
     gallery.press("u")  # there is nowhere to go up to
-    assert gallery.address == "#/?layer=2"
+    assert gallery.address == "#/?layer=2&sort=address"
     gallery.press("r")
     gallery.ready()
     assert re.fullmatch(r"#/2/\d+", gallery.address)
@@ -574,7 +596,7 @@ def test_a_gallery_works_from_a_static_host_and_loads_what_it_shows(tmp_path):
     made = build(tmp_path / "gallery")
     with browsing.host(tmp_path / "gallery") as (url, served), browsing.browser(tmp_path) as driver:
         gallery = Gallery(driver, tmp_path / "gallery", f"{url}/index.html")
-        gallery.open()
+        gallery.open("#/?sort=address")
         assert gallery.count() == made.size
         data = lambda: {path.removeprefix("/data/") for path in served if path.startswith("/data/")}
         assert data() == {"manifest.js", "layer-1.js"}

@@ -100,12 +100,14 @@ def test_tokens_stay_readable_beside_cells_that_scroll(site):
     _, driver, _ = site
     browsing.phone(driver, 280)
     try:
-        press(driver, "TAB", "HOME", "END")
-        over = """const header = document.activeElement.parentNode.querySelector('th').getBoundingClientRect();
-            const at = (x) => document.elementFromPoint(x, (header.top + header.bottom) / 2).closest('th, td').tagName;
-            return [at(header.left + 3), at(header.right - 3), document.querySelector('.scroll').scrollLeft > 0]"""
+        press(driver, "TAB", "HOME", "ARROW_RIGHT")
+        over = """const row = document.activeElement.parentNode, last = row.lastElementChild;
+            const header = row.querySelector('th').getBoundingClientRect(), y = (header.top + header.bottom) / 2;
+            const at = (x) => document.elementFromPoint(x, y).closest('th, td');
+            const end = at(last.getBoundingClientRect().right - 9);
+            return [at(header.left + 3).tagName, at(header.right - 3).tagName, end === last];"""
         assert driver.execute_script(over) == ["TH", "TH", True]
-        press(driver, "ARROW_LEFT", "ARROW_LEFT")
+        press(driver, "ARROW_LEFT")
         clear = """const cell = document.activeElement, header = cell.parentNode.querySelector('th');
             return cell.getBoundingClientRect().left - header.getBoundingClientRect().right"""
         assert driver.execute_script(clear) >= -1
@@ -158,11 +160,49 @@ def test_the_page_is_accessible_and_fits(site, scheme, width):
         browsing.media(driver)
 
 
+def test_sixteen_layers_fit_a_screen_and_the_last_one_stays_on_a_phone(tmp_path):
+    factories.write_checkpoint(tmp_path / "model.pt", factories.words(40), decoder_layers=16)
+    factories.write_dictionary(tmp_path / "dict.txt", factories.words(40))
+    found = trace(load_model(tmp_path / "model.pt", tmp_path / "dict.txt"), " ".join(factories.words(9)))
+    (tmp_path / "page.html").write_text(page(found, tmp_path), encoding="utf-8")
+    inside = """const frame = document.querySelector('.scroll').getBoundingClientRect();
+        return [...document.querySelectorAll('thead th')].slice(arguments[0]).map((th) => th.getBoundingClientRect())
+          .every((box) => box.left >= frame.left && box.right <= Math.min(frame.right, innerWidth))"""
+    with browsing.browser(tmp_path) as driver:
+        driver.get((tmp_path / "page.html").as_uri())
+        assert driver.execute_script(inside, 0)
+        browsing.phone(driver)
+        for cell in ("#/3/1", "#/3/16"):
+            driver.get("about:blank")
+            driver.get((tmp_path / "page.html").as_uri() + cell)
+            assert driver.execute_script(inside, -1)
+        assert not driver.execute_script(inside, 0)
+
+
 def test_an_address_that_is_not_there_opens_nothing(site):
     _, driver, go = site
     for address in ("#/99/1", "#/1/99"):
         go(address)
         assert f"This trace has no cell {address[2:]}" in details(driver)
-    for address in ("#/x", "#"):
+
+
+def test_it_starts_with_the_last_cell_open(site):
+    found, driver, go = site
+    for address in ("", "#/x", "#"):
         go(address)
-        assert "Choose a cell" in details(driver)
+        assert f"Layer {LAYERS}, after" in details(driver) and found["cells"][-1]["kind"] in details(driver)
+        assert driver.execute_script("return scrollY") == 0
+
+
+def test_attentions_part_stands_between_a_layers_output_and_the_next_ones_residual(site):
+    found, driver, go = site
+    said = lambda: driver.execute_script("return document.querySelector('.attention').innerText")
+    for before, cell in zip(found["cells"], found["cells"][1:], strict=False):
+        go(f"#/{cell['position']}/{cell['layer']}")
+        was, now = before["output"][0], cell["residual"][0]
+        if cell["layer"] == 1:
+            assert said().startswith("The residual is the token's embedding and what attention adds")
+        elif was["id"] == now["id"]:
+            assert said().startswith(f"Layer {cell['layer'] - 1} ends with ") and said().endswith("keeps it.")
+        else:
+            assert f"; attention in layer {cell['layer']} turns it into " in said()

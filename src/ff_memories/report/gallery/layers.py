@@ -10,17 +10,20 @@ from ff_memories.claims.measures import LABELS, MUTATIONS, key_changes
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.text import number
 
+PROMOTED = 5  # tokens that a list shows of a value
+
 
 def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
     """Return every layer's index: columns over the keys that the gallery shows, in order.
 
-    ``words`` are the texts that ``top`` (the value's top token), ``next`` (the top trigger's target) and ``end`` (the
-    triggers' most common last token, shared by ``same`` of them) point to. ``probability``, ``rank``,
-    ``agreeing`` and ``measured`` (triggers that could agree) come from the values table. ``coefficient`` is the top
-    trigger's, and ``triggers`` how many are shown; null if there is none. ``fired`` says on how many of ``prefixes``
-    prefixes of the training text the key fires; both are left out where the run did not count. By place in the layer,
-    if any: ``labels``, how many triggers are shallow, both, semantic and none; ``disagree``, on how many annotators
-    differ; ``changes``, the mean change without the first, last and random token (``mean``: as the config defines it).
+    ``words`` are the texts that ``top`` (the value's top token), ``more`` (the next ones), ``next`` (the top
+    trigger's target) and ``end`` (the triggers' most common last token, shared by ``same`` of them) point to.
+    ``probability``, ``rank``, ``agreeing`` and ``measured`` (triggers that could agree) come from the values table.
+    ``coefficient`` is the top trigger's, and ``triggers`` how many are shown; null if there is none. ``fired`` says
+    on how many of ``prefixes`` prefixes of the training text the key fires; both are left out where the run did not
+    count. By place in the layer, if any: ``labels``, how many triggers are shallow, both, semantic and none;
+    ``disagree``, on how many annotators differ; ``changes``, the mean change without the first, last and random
+    token (``mean``: as the config defines it).
     """
     frame = _frame(material)
     sparse: dict[str, dict[int, Any]] = {
@@ -60,8 +63,10 @@ def _layer(material: Material, frame: pl.DataFrame, own: range, sparse: dict[str
         return [None if t is None else places.setdefault(t, len(places)) for t in frame[column].to_list()]
 
     numbers = lambda column: [number(x) for x in frame[column].to_list()]
+    promoted = material.promoted["token"].to_numpy().reshape(material.size, -1)[own.start : own.stop, 1:PROMOTED]
     return {
         "top": words("top_token"),
+        "more": [[places.setdefault(t, len(places)) for t in tokens] for tokens in promoted.tolist()],
         "next": words("next_token"),
         "end": words("last"),
         "same": frame["same"].fill_null(0).to_list(),

@@ -90,6 +90,8 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         "scope": info["scope"],
         "layers": material.layers,
         "keys": material.keys,
+        "vocab": len(material.words),
+        "adaptive": bool(info.get("adaptive_output")),
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
         "top": postings.top(material),

@@ -57,7 +57,7 @@ const Filters = {
   },
 
   order(query, matches) {
-    const current = query.sort ?? (matches ? "match" : "address"), plain = current.replace(/^-/, "");
+    const current = Sorting.wish(query), plain = current.replace(/^-/, "");
     const names = Object.keys(Sorting.orders).filter((name) => name !== "match" || matches || plain === name)
       .filter((name) => name !== "label" || query.label || plain === name);
     const choose = make("select", { id: "order" }, names.map((name) =>

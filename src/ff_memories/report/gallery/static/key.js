@@ -138,7 +138,8 @@ const Key = {
     const logits = record.v[0].length > 2, down = record.d ?? [];
     const most = (logits ? Math.max(...[...record.v.map(([, , x]) => x), ...down.map(([, x]) => -x)]) : record.v[0][1]) || 1;
     return make("div", { class: "card" },
-      logits ? make("p", { class: "quiet" }, "Logit: what the value adds to a token's log-probability, less the mean over the vocabulary.") : null,
+      logits ? make("p", { class: "quiet" }, "Logit (logit lens): how much the value raises a token's log-probability over a vector of zeros, less the mean over all tokens.") : null,
+      make("p", { class: "quiet" }, `Probability: a uniform distribution over ${Numbers.whole(manifest.vocab)} tokens gives each ${Numbers.percent(1 / manifest.vocab)}; the first has ${Numbers.times(record.v[0][1])} that.${manifest.adaptive ? " An adaptive softmax favours frequent tokens whatever the value; the logit leaves that out." : ""}`),
       make("ol", { class: logits ? "tops logits" : "tops" }, record.v.map(([word, p, logit]) => make("li", {},
         make("a", { href: Address.ofList({ promotes: word }), class: "word", title: "values that promote this token" }, token(word)), bar((logits ? logit : p) / most),
         logits ? make("span", { class: "number", title: "logit" }, Numbers.signed(logit)) : null,

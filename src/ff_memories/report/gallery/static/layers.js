@@ -36,7 +36,7 @@ const Layers = {
     const known = index.next[at] !== null, fired = index.fired?.[at] ?? null, prefixes = index.prefixes?.[at] ?? null;
     return {
       ordinal, layer, key,
-      top: text("top"), probability: index.probability[at],
+      top: text("top"), more: index.more[at].map((place) => index.words[place]), probability: index.probability[at],
       next: text("next"), rank: index.rank[at], agrees: known ? index.next[at] === index.top[at] : null,
       end: text("end"), same: index.same[at],
       coefficient: index.coefficient[at], triggers: index.triggers[at], agreeing: index.agreeing[at], measured: index.measured[at],
@@ -74,6 +74,7 @@ function test(query) {
 const Sorting = {
   // sort orders; null always comes last
   orders: {
+    agreement: { about: "agreement", of: (row) => row.agrees === null ? null : row.agreeing + (row.agrees ? row.measured + 1 : 0) + row.probability, high: true },
     address: { about: "address", of: (row) => row.ordinal },
     match: { about: "match", of: (row, matches) => -(matches?.get(row.ordinal) ?? 0) },
     coefficient: { about: "top coefficient", of: (row) => row.coefficient, high: true },
@@ -91,11 +92,14 @@ const Sorting = {
 
   // Return whether a query needs no layer's index: it neither filters nor sorts by what a row says.
   bare: (query) => Object.keys(query).every((name) => ["fires", "promotes", "text", "layer", "sort"].includes(name))
-    && ["match", "address"].includes((query.sort ?? "match").replace(/^-/, "")),
+    && ["match", "address"].includes(Sorting.wish(query).replace(/^-/, "")),
+
+  // Return the order that a query asks for: of a search by match, else by agreement.
+  wish: (query) => query.sort ?? (["fires", "promotes", "text"].some((name) => query[name]) ? "match" : "agreement"),
 
   // Sort rows by a query; a minus reverses the order.
   sort(rows, query, matches) {
-    const wish = query.sort ?? (matches ? "match" : "address");
+    const wish = this.wish(query);
     const order = this.orders[wish.replace(/^-/, "")];
     const sign = (order.high ? -1 : 1) * (wish.startsWith("-") ? -1 : 1);
     const keyed = rows.map((row) => [order.of(row, matches, query), row]);

@@ -20,7 +20,7 @@ const List = {
       const both = [...found].filter(([ordinal]) => matches === null || matches.has(ordinal));
       matches = new Map(both.map(([ordinal, n]) => [ordinal, n < 0 ? n : Math.max(n, matches?.get(ordinal) ?? n)]));
     }
-    const plain = Object.keys(query).every((name) => name === "layer" || (name === "sort" && query.sort === "address"));
+    const plain = query.sort === "address" && Object.keys(query).every((name) => ["layer", "sort"].includes(name));
     if (plain) {
       const ordinals = layers.flatMap((layer) => Layers.of(layer));
       return { ordinals, matches };
@@ -68,7 +68,7 @@ const List = {
   nothing: () => make("p", { class: "empty" }, "No matching keys. ", make("a", { href: "#/" }, "All keys")),
 
   table(rows, matches, query) {
-    const head = ["Key", matches && (query.promotes ? "Place" : "Matches"), "Fires on", manifest.counted && "Firing rate", "Top coefficient", "Value promotes",
+    const head = ["Key", matches && (query.promotes ? "Place" : "Matches"), "Fires on", manifest.counted && "Firing rate", "Top coefficient", "Value promotes (× uniform)",
       manifest.target === "next" ? "Next token" : "Last token", "Patterns"].filter(Boolean);
     const most = Math.max(...rows.map((row) => row.coefficient ?? 0)) || 1;
     return make("div", { class: "scroll" },
@@ -91,7 +91,8 @@ const List = {
             make("small", {}, ` ${row.same} of ${row.triggers}`)),
       manifest.counted && cell("Firing rate", Numbers.rate(row.rate)),
       cell("Top coefficient", bar((row.coefficient ?? 0) / most), Numbers.short(row.coefficient)),
-      cell("Value promotes", token(row.top, { class: "word" }), make("small", {}, ` ${Numbers.percent(row.probability)}`)),
+      cell("Value promotes", token(row.top, { class: "word" }), make("small", {}, ` ${Numbers.percent(row.probability)} (${Numbers.times(row.probability)}) `),
+        make("span", { class: "quiet more" }, row.more.map((word) => [token(word, { class: "word" }), " "]).flat())),
       cell(target, this.next(row)),
       make("td", { "data-label": "Patterns", class: row.labels === null ? "bare" : null }, this.patterns(row)));
   },

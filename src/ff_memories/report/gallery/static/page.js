@@ -33,6 +33,8 @@ const Numbers = {
   short: (x) => (x === null || x === undefined ? "–" : x.toPrecision(3)),
   percent: (x) =>
     x === null || x === undefined ? "–" : x >= 0.0995 ? `${(100 * x).toFixed(0)} %` : `${(100 * x).toPrecision(2)} %`,
+  // a probability as a multiple of a uniform one's
+  times: (x) => (x === null || x === undefined ? "–" : `${(x * manifest.vocab).toLocaleString("en", { maximumSignificantDigits: 2 })} ×`),
   // of a number in percent
   rate: (x) => (x === null ? "–" : x === 0 ? "0 %" : x >= 99.5 && x < 100 ? "> 99 %" : `${x >= 9.95 ? x.toFixed(0) : x.toPrecision(2)} %`),
   signed: (x) => `${x < 0 ? "−" : ""}${Math.abs(x) < 0.0995 ? Math.abs(x).toFixed(3) : Math.abs(x).toPrecision(3)}`,

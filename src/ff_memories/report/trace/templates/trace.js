@@ -44,6 +44,16 @@
     return item;
   };
 
+  // Say what attention makes of the output of the layer before: the two differ by its part alone.
+  const before = (p, l, [[now]]) => {
+    const said = make("p", { className: "attention" }), layer = data.layers[l], token = (word) => make("bdi", { textContent: data.words[word] });
+    if (layer > 1 && data.layers[l - 1] !== layer - 1) return said;
+    const [[was]] = l ? data.cells[p * data.layers.length + l - 1][3] : [[null]];
+    said.append(...(l ? [`Layer ${layer - 1} ends with `, make("b", {}, token(was)), `; attention in layer ${layer} `] : ["The residual is the token's embedding and what attention adds; it "]));
+    said.append(...(l && was === now ? ["keeps it."] : [l ? "turns it into " : "predicts ", make("b", {}, token(now)), "."]));
+    return said;
+  };
+
   const show = (p, l, focus) => {
     const [kind, residual, update, output, memories] = data.cells[p * data.layers.length + l];
     open?.removeAttribute("aria-selected");
@@ -55,23 +65,28 @@
     const listed = memories.reduce((sum, [, , share]) => sum + share, 0);
     what.replaceChildren(
       make("p", { className: `said ${kind}` }, make("b", { textContent: kind }), ` ${data.kinds[kind]}`),
+      before(p, l, residual),
       make("div", { className: "three" }, part("Residual predicts", residual), part("Update predicts", update), part("Output predicts", output)),
-      make("h3", { textContent: memories.length ? `Memories, by share of the update (${percent(Math.min(1, listed))} in all)` : "No memory is active" }),
+      make("h3", { textContent: memories.length ? `Memories, by their share of the update (those listed: ${percent(Math.min(1, listed))})` : "No memory is active" }),
       make("ol", { className: "memories" }, ...memories.map((own) => memory(own, memories[0][2]))));
     history.replaceState(null, "", `#/${p}/${data.layers[l]}`);
     if (focus) {
       where.focus({ preventScroll: true });
       details.scrollTop = 0;
-      if (getComputedStyle(details).position === "static") details.scrollIntoView({ block: "start" });
+      if (below()) details.scrollIntoView({ block: "start" });
     }
   };
+
+  const below = () => getComputedStyle(details).position === "static";
 
   const go = (p, l, focus = true) => {
     rows[place][column].tabIndex = -1;
     place = Math.max(0, Math.min(rows.length - 1, p));
     column = Math.max(0, Math.min(most, l));
     rows[place][column].tabIndex = 0;
-    if (focus) rows[place][column].focus();
+    if (!focus) return;
+    rows[place][column].focus({ preventScroll: true });
+    rows[place][column].scrollIntoView({ block: "nearest", inline: "nearest" });
   };
 
   const moves = {
@@ -90,7 +105,7 @@
     const cell = event.target.closest("td");
     if (!cell) return;
     go(cell.parentNode.sectionRowIndex, cell.cellIndex - 1);
-    show(place, column, getComputedStyle(details).position === "static");
+    show(place, column, below());
   });
   document.getElementById("back").addEventListener("click", () => go(place, column));
   details.addEventListener("keydown", (event) => {
@@ -103,11 +118,14 @@
   const layer = asked ? data.layers.indexOf(Number(asked[2])) : -1;
   if (asked && layer >= 0 && Number(asked[1]) < rows.length) {
     go(Number(asked[1]), layer, false);
+  } else go(place, column, false);
+  if (asked && (layer < 0 || Number(asked[1]) >= rows.length))
+    what.replaceChildren(make("p", { className: "banner", textContent: `This trace has no cell ${asked[1]}/${asked[2]}.` }));
+  else {
     show(place, column, false);
-    rows[place][column].scrollIntoView({ block: "nearest", inline: "nearest" });
-  } else {
-    if (asked) what.replaceChildren(make("p", { className: "banner", textContent: `This trace has no cell ${asked[1]}/${asked[2]}.` }));
-    go(place, column, false);
+    const cell = rows[place][column], frame = cell.closest(".scroll"); // scroll the grid alone: the page starts at its top
+    frame.scrollTop = cell.offsetTop - frame.clientHeight + 2 * cell.offsetHeight;
+    frame.scrollLeft = column < most ? cell.offsetLeft - frame.clientWidth / 2 : frame.scrollWidth;
   }
   document.body.dataset.ready = "yes";
 })();
