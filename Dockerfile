@@ -21,7 +21,7 @@ COPY src src
 RUN if [ "$TORCH" = cpu ]; then \
         python -m pip install --no-cache-dir -c constraints.txt torch --index-url https://download.pytorch.org/whl/cpu; \
     fi \
-    && python -m pip install --no-cache-dir -c constraints.txt -e '.[crate,demo,spacy,slurm]' \
+    && python -m pip install --no-cache-dir -c constraints.txt -e '.[crate,demo,fairseq,spacy,slurm]' \
     && python -c "import ff_memories.inputs.fairseq_tools, fairseq, torch, ff_memories.cli"
 
 COPY . .

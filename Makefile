@@ -14,7 +14,7 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs models pull publish generated closures docs docs-pages gpu-campaign
+.PHONY: demo quick test test-all newest setup inputs models pull publish wheel generated closures docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, demo-gpt2 or demo-llama;
 # `make demo` also takes smollm2, stories15m and stories15m-stories, which are fetched and take hours or minutes
@@ -30,7 +30,7 @@ else
   PIPELINE = runs/$(RUN)/dvc.yaml
   INPUTS = data/$(RUN).dvc
   CONFIG = --configfile config/$(RUN).yaml
-  READY = .venv/.hf
+  READY = .venv/.ready
   LOOK = @grep -qxs '!/$(RUN)/' runs/.dvcignore || echo '!/$(RUN)/' >> runs/.dvcignore
 endif
 
@@ -105,32 +105,32 @@ models: setup
 
 setup: .venv/.ready
 
+# build a wheel with the package and its workflow, dist/*.whl
+wheel: .venv/.ready
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	rm -rf build
+
 .venv/.ready: pyproject.toml constraints.txt
 	@echo "Making the environment .venv, which takes a minute or two"
 	$(VENV)
-	$(INSTALL) -e '.[demo]'
-	touch $@
-
-# models of `transformers` need this
-.venv/.hf: .venv/.ready
-	@echo "Installing transformers"
-	$(INSTALL) -e '.[hf]'
+	$(INSTALL) -e '.[demo,fairseq]'
 	touch $@
 
 # models and texts by name need this
-.venv/.wikipedia: .venv/.hf
+.venv/.wikipedia: .venv/.ready
 	$(INSTALL) -e '.[wikipedia]'
 	touch $@
 
 # the tests also need the optional segmenter, the site's packages, and the linters
 .venv/.tests: .venv/.ready
 	@echo "Installing the tests' packages"
-	$(INSTALL) -e '.[crate,demo,pickle,spacy,hf,wikipedia,slurm,docs,dev]'
+	$(INSTALL) -e '.[crate,demo,pickle,fairseq,spacy,wikipedia,slurm,docs,dev]'
 	touch $@
 
 .venv/.docs: .venv/.ready
 	@echo "Installing the site's packages"
-	$(INSTALL) -e '.[docs,hf]'
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 # run the tests with the newest release of every package, in a separate environment, to see what the next upgrade
@@ -138,7 +138,7 @@ setup: .venv/.ready
 NEWEST = .venv-newest/bin
 newest:
 	$(PYTHON) -m venv --clear .venv-newest
-	$(NEWEST)/python -m pip install --quiet -e '.[crate,demo,pickle,spacy,hf,wikipedia,slurm,docs,dev]'
+	$(NEWEST)/python -m pip install --quiet -e '.[crate,demo,pickle,fairseq,spacy,wikipedia,slurm,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet $(MODELS)
 	$(NEWEST)/python -c "from ff_memories.workflow.recorded.environment import *; print(*differences(pins()))"

@@ -73,3 +73,4 @@ onsuccess:
         logger.info(outcome)
     if not run_.inside_dvc and (lines := said(workflow, run_)):
         logger.warning(lines)
+    run_.show_report()

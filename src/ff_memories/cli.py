@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> None:
             prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter
         )
         run = arguments(words, parser)
-        args = parser.parse_args(argv[len(words) :])
+        args = _parsed(parser, argv[len(words) :])
         _refuse_pipes(args)
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
             end_with(int(snakemake))  # a job that outlived Snakemake would write the same files as the next run's jobs
@@ -116,6 +116,14 @@ def main(argv: list[str] | None = None) -> None:
         where = "".join(f"{path}: " for path in (error.filename, error.filename2) if path is not None)
         _fail(where + (error.strerror or str(error)))
     sys.exit(status or 0)
+
+
+def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
+    """Parse a command's options; a command with a default for ``more`` gets there what follows ``--``."""
+    if parser.get_default("more") is None or "--" not in given:
+        return parser.parse_args(given)
+    place = given.index("--")
+    return parser.parse_args(given[:place], argparse.Namespace(more=given[place + 1 :]))
 
 
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:

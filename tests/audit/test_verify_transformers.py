@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +16,6 @@ from ff_memories.audit.recompute.baselines import ROWS as SAMPLED
 from ff_memories.audit.recompute.rows import ROWS
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify.verify import verified, verify
-from ff_memories.cli import main
 from ff_memories.workflow.engines import lock
 from ff_memories.workflow.recorded import consistency
 from ff_memories.workflow.runs.run import DEFAULT, Run
@@ -109,21 +107,3 @@ def test_a_fault_in_each_table_is_found_though_it_was_signed_again(here):
     assert found["files"].faults == [] and not verified(list(found.values()))
     for name, place in places.items():
         assert any(fault.startswith(f"{place}: ") for fault in found["audit"].faults), name
-
-
-def test_without_the_extra_the_digests_are_checked_and_the_rest_is_said_to_be_left_out(here, capsys, monkeypatch):
-    for library in ("transformers", "tokenizers"):
-        monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
-    (here / "results/small/corpus/corpus.safetensors").unlink()
-    with pytest.raises(SystemExit) as end:
-        main(["verify", "--only", "record", "files", "rebuilt", "audit"])
-    shown = capsys.readouterr().out
-    assert end.value.code == 0, shown
-    assert "note audit        left out: it needs the extra hf, which is not installed" in shown
-    assert shown.splitlines()[-1].startswith("NO FAULT FOUND") and "not checked: audit, verdicts" in shown
-    assert "files that show tokens were not rebuilt" in shown
-    (here / "results/small/model/info.json").write_text((here / "results/small/model/info.json").read_text() + " ")
-    with pytest.raises(SystemExit) as end:
-        main(["verify", "--only", "record", "files", "audit"])
-    assert end.value.code == 1
-    assert "results/small/model/info.json: differs from dvc.lock" in capsys.readouterr().out

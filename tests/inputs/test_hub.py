@@ -5,7 +5,6 @@ The hub is a web server on this machine, and `huggingface_hub` asks it as it ask
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import gguf_files
@@ -306,11 +305,6 @@ def test_a_hub_that_does_not_answer(web, saved, capsys, monkeypatch, offline):
     assert f"{NAME}: no connection to http://127.0.0.1:9 (" in refused(capsys, NAME)
     offline()
     assert f"{NAME} at main: HF_HUB_OFFLINE is set, and the hub's cache does not hold" in refused(capsys, NAME)
-
-
-def test_without_the_extra(project, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "pip install -c constraints.txt -e '.[hf]'" in refused(capsys, NAME)
 
 
 def no_weights(folder):

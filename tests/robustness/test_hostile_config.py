@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pipeline import config
 from planted_run import prepare
-from running import ROOT, snakemake
+from running import snakemake
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
@@ -51,9 +51,7 @@ def test_every_rule_passes_every_name_as_one_word(nasty):
     shutil.copy("my.yaml", "$(touch ran); my.yaml")
     ours = {*NASTY.values(), "annotations/planted/$(touch ran).csv", "$(touch ran); my.yaml"}
     seen = set()
-    with stages.workflow(
-        Run.read(nasty / "$(touch ran); my.yaml"), forceall=True, snakefile=ROOT / "Snakefile"
-    ) as found:
+    with stages.workflow(Run.read(nasty / "$(touch ran); my.yaml"), forceall=True) as found:
         for job in found.dag.jobs:
             if not job.shellcmd:
                 continue
@@ -74,7 +72,7 @@ def test_a_registry_of_such_a_name_is_one_word_too(nasty):
     settings["sources"] = {"registry": "$(touch ran); r.toml"}
     settings["corpus"] |= {"source": "x", "train": {"files": []}, "validation": {"files": []}}
     (nasty / "my.yaml").write_text(yaml.safe_dump(settings))
-    with stages.workflow(Run.read(nasty / "my.yaml"), forceall=True, snakefile=ROOT / "Snakefile") as found:
+    with stages.workflow(Run.read(nasty / "my.yaml"), forceall=True) as found:
         fetching = next(job for job in found.dag.jobs if job.rule.name == "fetch_text")
         assert shlex.split(fetching.shellcmd)[:5] == ["ff-memories", "fetch", "x", "--registry", "$(touch ran); r.toml"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ff_memories.base.errors import UserError, with_extra
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 
 if TYPE_CHECKING:
@@ -168,12 +168,8 @@ class Tokenizer:
     @classmethod
     def of(cls, text: str, path: str, vocab: int | None = None) -> "Tokenizer":
         """Make a tokenizer from the text of a tokenizer.json; ``path`` names it in messages. Errors as of ``read``."""
-        try:
-            from tokenizers import Tokenizer as Fast
-        except ImportError:
-            raise UserError(
-                f"{path}: reading it needs the extra hf, which is not installed", with_extra("hf")
-            ) from None
+        from tokenizers import Tokenizer as Fast
+
         try:
             fast = Fast.from_str(text)
         except Exception as error:  # the library raises plain Exception

@@ -18,12 +18,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import write_whole
 from ff_memories.base.progress import Progress
 from ff_memories.inputs.registry import Source
 
-EXTRA = "pip install -c constraints.txt -e '.[wikipedia]'"
 SEED = 1
 ENDS = {"train": 0.9, "validation": 0.95, "test": 1.0}  # of the bytes
 PAGE = re.compile(
@@ -94,7 +93,7 @@ def plain(wikitext: str) -> str:
     try:
         import mwparserfromhell as parser
     except ImportError:
-        raise UserError("enwik8: needs the extra wikipedia, which is not installed", EXTRA) from None
+        raise UserError("enwik8: needs the extra wikipedia, which is not installed", with_extra("wikipedia")) from None
     return "".join(_text(node, parser.nodes) for node in parser.parse(wikitext).nodes)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ff_memories.base.errors import UserError, with_extra
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.base.progress import Progress
 from ff_memories.config import ModelSection, TransformersModel
@@ -68,7 +68,7 @@ def resolve(name: str, revision: str | None, start: str) -> Pinned:
     Raises:
         UserError: there is no such model or revision, no access or no connection; or no run can read the model.
     """
-    library = _library(name)
+    library = _library()
     if library.constants.HF_HUB_OFFLINE:
         return _cached(library, name, revision, start)
     with _told(library, name, revision):
@@ -92,7 +92,7 @@ def resolve(name: str, revision: str | None, start: str) -> Pinned:
 
 def resolve_file(name: str, file: str, revision: str | None) -> Pinned:
     """Find one file of a model on the hub, such as a GGUF file; offline, in its cache. Errors: see ``resolve``."""
-    library = _library(name)
+    library = _library()
     if library.constants.HF_HUB_OFFLINE:
         found = library.try_to_load_from_cache(name, file, revision=revision)
         if not isinstance(found, str):
@@ -160,7 +160,7 @@ def fetch(model: Pinned, offline: bool = False) -> None:
     """
     if not (lacking := missing(model)):
         return
-    library = _library(model.name)
+    library = _library()
     offline = offline or library.constants.HF_HUB_OFFLINE
     model.folder.mkdir(parents=True, exist_ok=True)
     for name in lacking:
@@ -184,7 +184,7 @@ def small_file(model: Pinned, name: str) -> Path:
     """Return where a small file of a model lies, in its folder or in the hub's cache, to which it is downloaded."""
     if (here := model.folder / name).is_file():
         return here
-    library = _library(model.name)
+    library = _library()
     try:
         return _download(library, model.name, model.revision, name, cached=library.constants.HF_HUB_OFFLINE)
     except library.errors.LocalEntryNotFoundError:
@@ -233,14 +233,12 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _library(name: str) -> Any:
-    """Return `huggingface_hub`. Raises ``UserError`` where the extra is not installed."""
-    try:
-        import huggingface_hub
-        import huggingface_hub.constants
-        import huggingface_hub.errors
-    except ImportError:
-        raise UserError(f"{name}: the hub needs the extra hf, which is not installed", with_extra("hf")) from None
+def _library() -> Any:
+    """Return `huggingface_hub`, which takes a second to load."""
+    import huggingface_hub
+    import huggingface_hub.constants
+    import huggingface_hub.errors
+
     return huggingface_hub
 
 

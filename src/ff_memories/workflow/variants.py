@@ -15,10 +15,8 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config
 from ff_memories.workflow.engines import stages
-from ff_memories.workflow.meaning.reached import PACKAGE
 from ff_memories.workflow.runs.run import Run
 
-SNAKEFILE = PACKAGE.parents[1] / "Snakefile"
 BASELINES = "baseline"  # begins the names of the rules of the baselines, which do not depend on the varied choices
 PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
@@ -40,7 +38,7 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
     Raises:
         UserError: no job of the run makes the target.
     """
-    with stages.workflow(run, forceall=True, snakefile=SNAKEFILE, cores=cores) as found:
+    with stages.workflow(run, forceall=True, cores=cores) as found:
         dag = found.dag
         wanted = next((job for job in dag.jobs if target in map(str, job.output)), None)
         if wanted is None:

@@ -174,11 +174,11 @@ def test_reading_the_workflow_is_no_work(tmp_path):
     from planted_run import prepare
 
     prepare(tmp_path)
-    code = f"""\
+    code = """\
 from pathlib import Path
 from ff_memories.workflow.engines import at_work, stages
 from ff_memories.workflow.runs.opening import opened
-with stages.workflow(opened(Path("my.yaml")), snakefile=Path({str(ROOT / "Snakefile")!r})):
+with stages.workflow(opened(Path("my.yaml"))):
     assert at_work.RUNNING.is_dir() and not list(at_work.RUNNING.iterdir())
 """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

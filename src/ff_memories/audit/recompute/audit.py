@@ -20,7 +20,7 @@ import torch
 
 from ff_memories import tables
 from ff_memories.audit.recompute import baselines, closeness, reading, structure
-from ff_memories.audit.recompute.basis import At, Basis
+from ff_memories.audit.recompute.basis import At, Basis, library
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.recompute.rows import ROWS, look, place
 from ff_memories.audit.recompute.sampling import Aim
@@ -114,7 +114,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
         at: from a file of the run to the place to read it from; it must be picklable.
 
     Returns:
-        The findings; contradictions between tables; and the library that the reference model is of.
+        The findings; contradictions between tables; and whose forward pass the reference model is.
     """
     corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
     frames = {name: reading.read(at(run.table(name))) for name in READ}
@@ -129,7 +129,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
             said += found
             progress.step(work.steps)
     faults = [f"{where}: {result.says}" for what, where, result in said if what == STRUCTURE]
-    return _findings((one for one in said if one[0] != STRUCTURE), sizes), faults, run.config.model.library
+    return _findings((one for one in said if one[0] != STRUCTURE), sizes), faults, library(run)
 
 
 def _works(

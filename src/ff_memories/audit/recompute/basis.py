@@ -4,6 +4,7 @@ There is one for the run's own tables, and one for each model of ``baselines/``:
 of the text, and untrained models, whose weights are drawn again from the config's seed.
 """
 
+import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,7 @@ from ff_memories import tables
 from ff_memories.audit.recompute import reading, tolerances
 from ff_memories.audit.recompute.closeness import Comparer
 from ff_memories.audit.references.activations import Reference
-from ff_memories.audit.references.oracle import Oracle
+from ff_memories.audit.references.equations import Equations
 from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
@@ -196,7 +197,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, i
     """
     values, model = run.resolved["values"], run.config.model
     if isinstance(types, Dictionary):
-        oracle = Oracle(at(run.checkpoint), types, values["projection"], values["projection_seed"])
+        oracle = _of_fairseq(at(run.checkpoint), types, values["projection"], values["projection_seed"])
         if fresh is not None:
             weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
             oracle.draw_again(untrained.weights_of(weights, description, *fresh[1:]))
@@ -209,6 +210,21 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, i
     signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
     drawn = None if fresh is None else untrained.drawn_by_transformers(*fresh)
     return TransformersOracle(folder, model.start, signs, values["projection"], residual, drawn)
+
+
+def library(run: Run) -> str:
+    """Return whose forward pass a run's reference model is."""
+    without = run.config.model.library == "fairseq" and importlib.util.find_spec("fairseq") is None
+    return Equations.library if without else run.config.model.library
+
+
+def _of_fairseq(checkpoint: Path, types: Dictionary, reading: str, seed: int) -> Any:
+    """Return a checkpoint's model: fairseq's own where fairseq is installed, or else the equations."""
+    if importlib.util.find_spec("fairseq") is None:
+        return Equations(checkpoint, reading, seed)
+    from ff_memories.audit.references.fairseq_oracle import FairseqOracle  # the library takes seconds to load
+
+    return FairseqOracle(checkpoint, types, reading, seed)
 
 
 def _validation(run: Run, types: Types, at: At) -> dict[int, str]:

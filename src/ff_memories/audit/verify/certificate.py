@@ -20,7 +20,7 @@ SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
 def page(part: CheckedPart) -> Iterator[str]:
     """Yield one part's lines for the terminal."""
     mark = "FAIL" if part.faults and part.name not in TOLERATED else "ok"
-    mark = "note" if mark == "ok" and (part.faults or part.left_out or part.open) else mark
+    mark = "note" if mark == "ok" and (part.faults or part.open) else mark
     yield f"{mark:4} {part.name:12} {part.line}"
     yield from (f"{'':18}{note}" for note in [*part.notes, *part.open])
     sign = "-" if part.name in TOLERATED else "!"

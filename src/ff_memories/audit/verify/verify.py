@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ from ff_memories.workflow.engines.stages import is_kept
 from ff_memories.workflow.recorded import consistency, environment, rebuild
 from ff_memories.workflow.runs.run import Run
 
-EXTRA = ("transformers", "tokenizers")  # what the extra `hf` installs
-INSTALL = "pip install -c constraints.txt -e '.[hf]'"
 PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "verdicts", "environment")
 NEEDED = ("record", "files", "rebuilt", "audit", "verdicts")  # for the word VERIFIED
 TOLERATED = ("environment",)  # shown, but never a reason to fail: only the results must match
@@ -37,7 +34,6 @@ TOLERATED = ("environment",)  # shown, but never a reason to fail: only the resu
 class CheckedPart:
     """One part of the check: a summary line, notes, faults, and all of it as data.
 
-    ``left_out``: it was not checked, because this environment lacks what it needs; the line says what.
     ``open``: what was not checked and could have been, in words.
     """
 
@@ -46,7 +42,6 @@ class CheckedPart:
     notes: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
-    left_out: bool = False
     open: list[str] = field(default_factory=list)
 
 
@@ -74,23 +69,13 @@ class Check:
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
         """The jobs that can run again here, and the inputs that the others lack."""
-        return rebuild.tasks(self.run, wanted=lambda task: not self.unreadable & {*task.reads, *task.makes})
-
-    @cached_property
-    def unreadable(self) -> frozenset[str]:
-        """The files that no job can read here, because the extra `hf` is not installed."""
-        return frozenset([self.run.dictionary]) if lacks_hf(self.run) else frozenset()
+        return rebuild.tasks(self.run)
 
     @cached_property
     def own(self) -> frozenset[str]:
         """The outputs that differ from the record because this machine computed them."""
         differing, known = lock.differing(self.run), computed.digests(self.run.results)
         return frozenset(path for path in differing if computed.here(path, known))
-
-
-def lacks_hf(run: Run) -> bool:
-    """Return whether the run's model is one of `transformers`, and the extra that reads it is not installed."""
-    return run.config.model.has_tokenizer and any(find_spec(name) is None for name in EXTRA)
 
 
 def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:
@@ -115,7 +100,7 @@ def faultless(parts: list[CheckedPart]) -> bool:
 
 def unchecked(parts: list[CheckedPart]) -> list[str]:
     """Return, in words, what was not checked and could have been."""
-    looked_at = {part.name for part in parts if not part.left_out}
+    looked_at = {part.name for part in parts}
     lacking = [name for name in NEEDED if name not in looked_at]
     return ([f"not checked: {', '.join(lacking)}"] if lacking else []) + [said for part in parts for said in part.open]
 
@@ -191,16 +176,11 @@ def _rebuilt(check: Check) -> CheckedPart:
     total = len(found.same) + len(found.differ)
     line = f"{len(found.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in lacking]
-    if check.unreadable:
-        notes.append(f"files that show tokens were not rebuilt: this needs the extra hf ({INSTALL})")
     return CheckedPart("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
 
 
 def _audit(check: Check) -> CheckedPart:
     aim, run = check.aim, check.run
-    if lacks_hf(run):
-        line = f"left out: it needs the extra hf, which is not installed ({INSTALL})"
-        return CheckedPart("audit", line, data={"left_out": line}, left_out=True)
     try:
         findings, faults, library = audit.audit_run(run, aim, RebuiltFirst(check.folder), check.cores)
     except UserError as error:
@@ -239,7 +219,7 @@ def _verdicts(check: Check) -> CheckedPart | None:
     if "rebuilt" not in check.done or "audit" not in check.done:
         return None
     run, at = check.run, RebuiltFirst(check.folder)
-    if lacks_hf(run) or not at(run.table("claims")).is_file() or not faultless(list(check.done.values())):
+    if not at(run.table("claims")).is_file() or not faultless(list(check.done.values())):
         return None
     how = {Path(path).stem: "rebuilt to the byte" for path in check.done["rebuilt"].data["same"] if "/tables/" in path}
     looked_at = check.done["audit"].data["tables"]

@@ -8,10 +8,10 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from ff_memories import config
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
-from ff_memories.inputs import from_gguf, hub, model_folder, registry
+from ff_memories.inputs import from_gguf, hub, model_folder, one_text, registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised
@@ -21,6 +21,12 @@ from ff_memories.workflow.runs.run import Run
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, help="config file to write")
+    choices(parser)
+    parser.add_argument("--force", action="store_true", help="overwrite an existing config")
+
+
+def choices(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what a new config has."""
     parser.add_argument(
         "--model",
         help="a model of `transformers`: its name on the Hugging Face hub (EleutherAI/pythia-160m), or a folder "
@@ -29,13 +35,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--revision", help="branch, tag or commit on the hub; default: the main branch")
     parser.add_argument("--checkpoint", help="a fairseq transformer_lm checkpoint")
     parser.add_argument("--dictionary", help="the checkpoint's dict.txt")
+    parser.add_argument(
+        "--text",
+        help="one text file, whose documents are split into both parts, seeded; or a text of `fetch --list`, such as "
+        "enwik8",
+    )
     texts = {
         "train": "training text files, searched for triggers",
         "validation": "validation text files, on which the layers are observed (section 5)",
     }
     for split, about in texts.items():
         parser.add_argument(f"--{split}", nargs="+", action="extend", default=[], help=about)
-    parser.add_argument("--text", help="a text of `fetch --list`, such as enwik8, instead of --train and --validation")
     parser.add_argument(
         "--set",
         nargs="+",
@@ -44,26 +54,42 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set other keys, such as triggers.top=25",
     )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing config")
 
 
 def run(args: argparse.Namespace) -> None:
     if args.config.exists() and not args.force:
         raise UserError(f"{args.config}: the file already exists", "choose another name, or overwrite it with --force")
     require_file(args.config)
+    write_whole(args.config, configured(args))
+    print(f"wrote {args.config}; run it with:\n  ff-memories run {args.config}")
+
+
+def configured(args: argparse.Namespace) -> str:
+    """Return the text of a new config, ``args.config``, after checking what can be checked before a run.
+
+    Raises:
+        UserError: options that don't fit, a missing file, or a run that cannot be.
+    """
     _refuse_combinations(args)
-    for path in (args.checkpoint, args.dictionary, *args.train, *args.validation):
+    own = args.text if args.text not in registry.sources() else None
+    for path in (args.checkpoint, args.dictionary, own, *args.train, *args.validation):
         if path is not None:
             require_file(path)
         if path is not None and not Path(path).is_file():
-            raise UserError(f"{path}: no such file")
+            hint = f"give a file, or a text of `fetch --list`{did_you_mean(path, [*registry.sources()])}"
+            raise UserError(f"{path}: no such file", hint if path == own else None)
     data = config.usual() | {"run": args.config.stem}
     if data["run"] == "demo":
         raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder")
-    data["corpus"] |= {"train": {"files": args.train, "max_sentences": None}, "validation": {"files": args.validation}}
-    data["corpus"]["source"] = args.text
+    train, validation = args.train, args.validation
+    if own is not None:
+        parts = one_text.split(Path(own), data["seed"])
+        print(f"{own}: split by {parts}")
+        train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
+    data["corpus"] |= {"train": {"files": train, "max_sentences": None}, "validation": {"files": validation}}
+    data["corpus"]["source"] = None if own else args.text
     data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     if args.model is None:
@@ -79,8 +105,7 @@ def run(args: argparse.Namespace) -> None:
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
     run_names.refuse_named(run_.config, run_.file)
-    write_whole(args.config, text)
-    print(f"wrote {args.config}; run it with:\n  snakemake --cores all --resources gpu=1 --configfile {args.config}")
+    return text
 
 
 def _follow(data: dict[str, Any], given: set[str]) -> None:
@@ -97,11 +122,11 @@ def _follow(data: dict[str, Any], given: set[str]) -> None:
 def _refuse_combinations(args: argparse.Namespace) -> None:
     if args.text is not None and (args.train or args.validation):
         raise UserError("--text: a run has one text", "leave out --text, or --train and --validation")
-    if args.text is not None:
+    if args.text in registry.sources():
         registry.source(args.text, kind="text", key="--text")
-    elif not (args.train and args.validation):
+    elif args.text is None and not (args.train and args.validation):
         lacking = " and ".join(f"--{split}" for split in ("train", "validation") if not getattr(args, split))
-        raise UserError(f"{lacking} missing: a run needs two texts", "name files of both, or a known text with --text")
+        raise UserError(f"{lacking} missing: a run needs two texts", "name files of both, or one text with --text")
     fairseq = [f"--{name}" for name in ("checkpoint", "dictionary") if getattr(args, name) is not None]
     if args.model is not None:
         if fairseq:

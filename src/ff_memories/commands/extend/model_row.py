@@ -7,10 +7,9 @@ The folder holds config.json and safetensors. The row says where the memories ar
 """
 
 import argparse
-from importlib.util import find_spec
 from pathlib import Path
 
-from ff_memories.base.errors import UserError, with_extra
+from ff_memories.base.errors import UserError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,8 +17,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if find_spec("transformers") is None:
-        raise UserError("`transformers` is not installed", with_extra("hf"))
     import torch
 
     from ff_memories.model.files import config_file

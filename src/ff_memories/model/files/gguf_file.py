@@ -21,7 +21,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.model.files import config_file
 
-EXTRA = "pip install -c constraints.txt -e '.[hf]'"
 AGAIN = "fetch the file again, or convert the model again with llama.cpp"
 FOLDER = "give the model as a folder of `transformers` instead: --model ./folder"
 MAGIC = b"GGUF"
@@ -241,7 +240,7 @@ def read(path: Path) -> Header:
 
     Raises:
         UserError: the file is no GGUF, is cut or damaged, lies about its sizes, or holds an architecture, a type of
-            tensor or a tokenizer that is not known; or the package `gguf` is not installed.
+            tensor or a tokenizer that is not known.
     """
     require_file(path)
     if not path.is_file():
@@ -386,10 +385,8 @@ class _Reader:
 @cache
 def _types(path: Path) -> dict[int, tuple[str, int, int]]:
     """Return what `gguf` dequantises: by number, a type's name, and the numbers and bytes of a block."""
-    try:
-        import gguf
-    except ImportError:
-        raise UserError(f"{path}: GGUF files need the extra hf, which is not installed", EXTRA) from None
+    import gguf
+
     found = {}
     for kind, (block, size) in gguf.GGML_QUANT_SIZES.items():
         empty = np.zeros(size, np.uint8).view({"F32": "<f4", "F16": "<f2"}.get(kind.name, "u1"))

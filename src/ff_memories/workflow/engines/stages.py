@@ -19,6 +19,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.workflow.engines import engines
 from ff_memories.workflow.engines.at_work import withdraw
+from ff_memories.workflow.engines.snakefile import snakefile
 from ff_memories.workflow.runs.run import Run
 
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
@@ -42,7 +43,7 @@ def only_read() -> bool:
 
 
 @contextmanager
-def workflow(run: Run, forceall: bool = False, snakefile: Path = Path("Snakefile"), cores: int = 1) -> Iterator[Any]:
+def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
     """Yield Snakemake's workflow of a run, with its jobs; ``forceall``: as if no output existed yet.
 
     Raises:
@@ -52,13 +53,14 @@ def workflow(run: Run, forceall: bool = False, snakefile: Path = Path("Snakefile
     from snakemake.exceptions import MissingInputException, RuleException, WorkflowError
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, Quietness, ResourceSettings
 
-    profile = yaml.safe_load((snakefile.parent / "profiles/default/config.yaml").read_text(encoding="utf-8"))
+    file = snakefile()
+    profile = yaml.safe_load((file.parent / "profiles/default/config.yaml").read_text(encoding="utf-8"))
     triggers = DAGSettings(rerun_triggers=_triggers(profile["rerun-triggers"])).rerun_triggers
     config = ConfigSettings(configfiles=[] if run.is_default else [Path(run.file)])
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
         reading = _reading.set(True)
         try:
-            made = api.workflow(ResourceSettings(cores=cores), config_settings=config, snakefile=snakefile)
+            made = api.workflow(ResourceSettings(cores=cores), config_settings=config, snakefile=file)
             made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
             withdraw()
             inner = engines.read_dag(made, forceall)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ff_memories.base.progress import Progress
 from ff_memories.workflow.engines import lock, processes, stages
+from ff_memories.workflow.engines.snakefile import snakefile
 from ff_memories.workflow.runs.run import Run
 
 
@@ -167,7 +168,7 @@ def _link(folder: Path, paths: Mapping[str, Path]) -> None:
 
 def _snakemake(folder: Path, todo: list[Task], made: list[str], run: Run, cores: int) -> None:
     """Run Snakemake inside the folder, so outputs which name the config's path, like the report, do not change."""
-    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", Path("Snakefile").resolve()]
+    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
     options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
     rules = sorted({task.rule for task in todo})
     command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 import unicodedata
+import webbrowser
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,7 @@ from ff_memories.workflow.meaning import reached, rows
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
 SLOWEST = 5  # rules whose time a finished run says
+OPEN = "FF_MEMORIES_OPEN"  # set if a browser is to show the report at the end
 
 
 class Run:
@@ -184,6 +186,11 @@ class Run:
         known = [f"{what} {self.path(file)}" for what, file in look.items() if Path(self.path(file)).is_file()]
         where = f"Where to look: {', '.join(known)}." if known else ""
         return "\n".join(filter(None, [*(lines or [verdicts]), where]))
+
+    def show_report(self) -> None:
+        """Open the report in a browser, if ``ff-memories run --open`` started the run."""
+        if os.environ.get(OPEN):
+            webbrowser.open(Path(self.path("report/report.html")).resolve().as_uri())
 
     @property
     def measures_choices(self) -> bool:

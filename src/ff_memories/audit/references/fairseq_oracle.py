@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 from ff_memories.audit.references.activations import Activations
+from ff_memories.audit.references.reading import Reading
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model.files import checkpoint
-from ff_memories.model.files.converted import Description, Weights
-from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.model.files.converted import Weights
 
 
-class Oracle:
+class FairseqOracle(Reading):
     """A fairseq ``transformer_lm`` in float64 that also turns vectors into predictions.
 
     Args:
@@ -38,15 +38,8 @@ class Oracle:
         if hasattr(places, "weights"):  # sinusoids are not parameters, so `double` skips them
             places.weights = places.weights.double()
         self.reading, self.seed = reading, seed
-        self._other = self._vocabulary(*checkpoint.described(loaded, self.path))
+        self._other = self.read_otherwise(*checkpoint.described(loaded, self.path))
         self.options = {name: part for name, part in loaded.items() if name != "model"}
-
-    def _vocabulary(self, description: Description, weights: Weights) -> Vocabulary | None:
-        """Return how values are read, if it is not the model's own softmax."""
-        if self.reading == "adaptive":
-            return None
-        double = {name: tensor.double() for name, tensor in weights.items()}
-        return Vocabulary(description, double).reading(self.reading, self.seed)
 
     @torch.no_grad()
     def draw_again(self, weights: Weights) -> None:
@@ -68,7 +61,7 @@ class Oracle:
                 ):
                     part.weight.copy_(matrix)
                     part.bias.copy_(bias)
-        self._other = self._vocabulary(description, own)
+        self._other = self.read_otherwise(description, own)
 
     @property
     def keys(self) -> tuple[int, int]:
@@ -105,28 +98,12 @@ class Oracle:
             for r in kept
         ]
 
-    @torch.no_grad()
-    def of_value(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
-        return (
-            self._own(h)
-            if self._other is None
-            else self._other.log_probabilities(h.view(-1, h.shape[-1])).view(*h.shape[:-1], -1)
-        )
+    def final(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a layer's output as the softmax reads it: behind the model's final norm, if it has one."""
+        return h if self.decoder.layer_norm is None else self.decoder.layer_norm(h)
 
-    @torch.no_grad()
-    def of_memory(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
-        return self._own(h) if self.reading == "random" else self.of_value(h)
-
-    @torch.no_grad()
-    def of_layer(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
-        if self.decoder.layer_norm is not None:
-            h = self.decoder.layer_norm(h)
-        return self.of_memory(h)
-
-    def _own(self, h: torch.Tensor) -> torch.Tensor:
+    def softmax(self, h: torch.Tensor) -> torch.Tensor:
+        """Return log p (..., vocab) under the model's own output layer."""
         if self.decoder.project_out_dim is not None:
             h = self.decoder.project_out_dim(h)
         if self.decoder.adaptive_softmax is not None:

@@ -1,0 +1,132 @@
+"""A fairseq ``transformer_lm`` in float64, equation by equation: the audit's reference where fairseq is not installed.
+
+It takes one sentence at a time through plain sums and products. It shares the checkpoint's reader with the package, but
+no forward pass, attention, softmax, batching, tiling or precision.
+"""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from ff_memories.audit.references.activations import Activations
+from ff_memories.audit.references.reading import Reading
+from ff_memories.corpus.dictionary import EOS, PAD
+from ff_memories.model.files import checkpoint
+from ff_memories.model.files.converted import Weights
+
+EPSILON = 1e-5  # of fairseq's layer norms
+
+
+class Equations(Reading):
+    """A checkpoint's model in float64 that also turns vectors into predictions.
+
+    Args:
+        path: the checkpoint.
+        reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
+    """
+
+    library, signs = "the equations in float64, without fairseq", 1
+
+    def __init__(self, path: str | Path, reading: str = "adaptive", seed: int = 1):
+        self.about, weights = checkpoint.read(path)
+        self.reading, self.seed = reading, seed
+        self.draw_again(weights)
+
+    def draw_again(self, weights: Weights) -> None:
+        """Give the model other weights, under the paper's names: those of an untrained model."""
+        self.own = {name: tensor.double() for name, tensor in weights.items()}
+        self._other = self.read_otherwise(self.about, self.own)
+
+    @property
+    def keys(self) -> tuple[int, int]:
+        """The numbers of layers and of keys per layer, L and d_m."""
+        return self.about.layers, self.about.keys
+
+    def key(self, layer: int, key: int) -> torch.Tensor:
+        """Return key vector k (d,) of layer 1..L."""
+        return self.own[f"layers.{layer - 1}.keys"][key]
+
+    def value(self, layer: int, key: int) -> torch.Tensor:
+        """Return value vector v (d,) of layer 1..L."""
+        return self.own[f"layers.{layer - 1}.values"][key]
+
+    def layers(self, tokens: Iterable[int]) -> list[Activations]:
+        """Run one sentence (ids without ``</s>``) by itself and return every layer's activations."""
+        x = torch.stack([self._input(token, place) for place, token in enumerate([EOS, *map(int, tokens)])])
+        seen = []
+        for block in range(self.about.layers):
+            own = lambda name, at=f"layers.{block}.": self.own[at + name]
+            residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), own)
+            score = self._norm(residual, f"layers.{block}.norm") @ own("keys").T + own("key_bias")
+            m = score.clamp(min=0)
+            ffn = m @ own("values") + own("value_bias")
+            x = residual + ffn
+            seen.append(Activations(residual, m, (score,), ffn, x))
+        return seen
+
+    def _input(self, token: int, place: int) -> torch.Tensor:
+        """Return a token's input vector (d,): its embedding, projected if its band is narrower, plus its place."""
+        band = next(band for band, end in enumerate(self.about.input_cutoffs) if token < end)
+        first = (0, *self.about.input_cutoffs)[band]
+        found = self.own[f"input.{band}.embedding"][token - first]
+        if (projection := self.own.get(f"input.{band}.projection")) is not None:
+            found = projection @ found
+        return found * self.about.embedding_scale + self._place(place + PAD + 1)
+
+    def _place(self, number: int) -> torch.Tensor:
+        if (learned := self.own.get("positions")) is not None:
+            return learned[number]
+        half = self.about.model // 2
+        # fairseq computes these in float32
+        step = torch.tensor(-(math.log(10000) / (half - 1)), dtype=torch.float64).float()
+        angles = number * torch.exp(torch.arange(half, dtype=torch.float32) * step)
+        both = torch.cat([torch.sin(angles), torch.cos(angles)]).double()
+        return torch.cat([both, both.new_zeros(self.about.model - 2 * half)])
+
+    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        deviation = (centred.pow(2).mean(-1, keepdim=True) + EPSILON).sqrt()
+        return centred / deviation * self.own[f"{name}.weight"] + self.own[f"{name}.bias"]
+
+    def _attention(self, x: torch.Tensor, own) -> torch.Tensor:  # type: ignore[no-untyped-def]
+        query, key, value = (x @ own("qkv.weight").T + own("qkv.bias")).chunk(3, -1)
+        width = self.about.model // self.about.heads
+        later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
+        mixed = []
+        for head in range(self.about.heads):
+            part = slice(head * width, (head + 1) * width)
+            scores = (query[:, part] @ key[:, part].T / math.sqrt(width)).masked_fill(later, -math.inf)
+            shares = (scores - scores.amax(-1, keepdim=True)).exp()
+            mixed.append(shares / shares.sum(-1, keepdim=True) @ value[:, part])
+        return torch.cat(mixed, -1) @ own("attention_out.weight").T + own("attention_out.bias")
+
+    def final(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a layer's output as the softmax reads it: behind the model's final norm, if it has one."""
+        return self._norm(h, "final_norm") if self.about.final_norm else h
+
+    def softmax(self, h: torch.Tensor) -> torch.Tensor:
+        """Return log p (..., vocab) under the model's own output layer: one softmax, or an adaptive one."""
+        if (projection := self.own.get("output.projection")) is not None:
+            h = h @ projection.T
+        words = h
+        if (projection := self.own.get("output.head_projection")) is not None:
+            words = h @ projection.T
+        first = words @ self.own["output.head"].T
+        classes = self.own.get("output.classes")
+        if classes is None:
+            return _log(first)
+        first = _log(torch.cat([first, h @ classes.T], -1))
+        size, tails = self.about.output_cutoffs[0], len(self.about.output_cutoffs) - 1
+        parts = [first[..., :size]]
+        for tail in range(tails):
+            inside = h @ self.own[f"output.{tail}.projection"].T @ self.own[f"output.{tail}.embedding"].T
+            parts.append(first[..., size + tail, None] + _log(inside))
+        return torch.cat(parts, -1)
+
+
+def _log(scores: torch.Tensor) -> torch.Tensor:
+    """Return the logarithm of a softmax."""
+    scores = scores - scores.amax(-1, keepdim=True)
+    return scores - scores.exp().sum(-1, keepdim=True).log()

@@ -1,0 +1,52 @@
+"""How a reference model of a fairseq checkpoint turns vectors into predictions."""
+
+from abc import ABC, abstractmethod
+
+import torch
+
+from ff_memories.model.files.converted import Description, Weights
+from ff_memories.model.vocabulary import Vocabulary
+
+
+class Reading(ABC):
+    """A model that reads values by ``values.projection``, and layers by its own softmax.
+
+    Attributes:
+        reading, seed: ``values.projection`` and its seed.
+    """
+
+    reading: str
+    seed: int
+    _other: Vocabulary | None
+
+    @abstractmethod
+    def softmax(self, h: torch.Tensor) -> torch.Tensor:
+        """Return log p (..., vocab) under the model's own output layer."""
+
+    @abstractmethod
+    def final(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a layer's output as the softmax reads it: behind the model's final norm, if it has one."""
+
+    def read_otherwise(self, description: Description, weights: Weights) -> Vocabulary | None:
+        """Return how values are read, if it is not the model's own softmax."""
+        if self.reading == "adaptive":
+            return None
+        double = {name: tensor.double() for name, tensor in weights.items()}
+        return Vocabulary(description, double).reading(self.reading, self.seed)
+
+    @torch.no_grad()
+    def of_value(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
+        if self._other is None:
+            return self.softmax(h)
+        return self._other.log_probabilities(h.view(-1, h.shape[-1])).view(*h.shape[:-1], -1)
+
+    @torch.no_grad()
+    def of_memory(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
+        return self.softmax(h) if self.reading == "random" else self.of_value(h)
+
+    @torch.no_grad()
+    def of_layer(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
+        return self.of_memory(self.final(h))

@@ -1,0 +1,115 @@
+"""Run everything on your own model and text: in an empty folder, or go on with a config.
+
+    ff-memories run --model HuggingFaceTB/SmolLM2-135M --text my.txt
+    ff-memories run my.yaml
+
+The first form writes a config, as `init` does, and runs it; run again, it goes on where it stopped. Results are in
+results/RUN/ of the working folder. Options after `--` go to Snakemake.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.files import require_file, write_whole
+from ff_memories.commands.explore import init
+from ff_memories.workflow.engines.snakefile import snakefile
+from ff_memories.workflow.runs.run import OPEN, Run
+
+MADE_BY = "# made by: ff-memories run"
+PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "until", "profile", "open", "more")  # not of the config
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", nargs="?", type=Path, help="a config file, instead of --model and a text")
+    init.choices(parser)
+    parser.add_argument("--name", help="the run's name, and its config's: default: from the model's")
+    parser.add_argument("--cores", default="all", help="processor cores, a number or `all`")
+    parser.add_argument("--gpus", type=_number, default=1, help="GPUs of this machine, at most")
+    parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
+    parser.add_argument("--until", metavar="STEP", help="end after a step, such as `triggers`")
+    parser.add_argument("--profile", help="a profile of Snakemake, such as one for a cluster")
+    parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
+    parser.set_defaults(more=[])  # what follows `--`
+
+
+def run(args: argparse.Namespace) -> None:
+    """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
+    if not re.fullmatch(r"all|[1-9]\d*", args.cores):
+        raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
+    file = _new(args) if args.config is None else _given(args)
+    Run.read(file)  # refused here in one line, before Snakemake starts
+    options = ["--cores", args.cores, "--resources", f"gpu={args.gpus}"]
+    options += ["--dry-run"] if args.dry_run else []
+    options += ["--until", _rule(args.until)] if args.until else []
+    options += ["--profile", args.profile] if args.profile else []
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), *options, *args.more]
+    if args.open:
+        os.environ[OPEN] = "1"
+    sys.stdout.flush()
+    os.execv(sys.executable, [*command, "--configfile", str(file)])
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text}: expected a number")
+    return int(text)
+
+
+def _given(args: argparse.Namespace) -> Path:
+    """Return the config that is named, after refusing options for a new one."""
+    also = [f"--{name}" for name in ("name", "model", "checkpoint", "text", "train", "set") if getattr(args, name)]
+    if also:
+        raise UserError(f"{args.config} and {also[0]}: a config says what to run", f"leave out {also[0]}, or edit it")
+    require_file(args.config)
+    if not args.config.is_file():
+        raise UserError(f"{args.config}: no such config", "name a config file, or a model and a text")
+    return Path(args.config)
+
+
+def _new(args: argparse.Namespace) -> Path:
+    """Write the config that the options describe, unless they have written it before; return its path."""
+    if args.model is None and args.checkpoint is None:
+        raise UserError("nothing to run", "name a config file, or a model and a text: ff-memories run --help")
+    args.config = Path(f"{args.name or _name(args.model or args.checkpoint)}.yaml")
+    require_file(args.config)
+    made_by = f"{MADE_BY} {_words(args)}\n"
+    if args.config.exists():
+        if not args.config.read_text(encoding="utf-8").startswith(made_by):
+            raise UserError(
+                f"{args.config}: the file already exists, and was made by other options",
+                f"run it with ff-memories run {args.config}, or choose another name with --name",
+            )
+        print(f"going on with {args.config}")
+        return args.config
+    write_whole(args.config, made_by + init.configured(args))
+    print(f"wrote {args.config}; results go to results/{args.config.stem}/")
+    return args.config
+
+
+def _name(model: str) -> str:
+    """Return a run's name for a model: ``smollm2-135m`` for ``HuggingFaceTB/SmolLM2-135M``."""
+    last = re.split(r"[/:]", model.rstrip("/"))[-1]
+    return re.sub(r"[^a-z0-9]+", "-", last.removesuffix(".gguf").removesuffix(".pt").lower()).strip("-") or "run"
+
+
+def _words(args: argparse.Namespace) -> str:
+    """Return the options that make a config, as they are typed."""
+    words: list[str] = []
+    for name, value in sorted(vars(args).items()):
+        if name not in PASSED_ON and value not in (None, [], False):
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
+
+
+def _rule(step: str) -> str:
+    """Return the rule of a step. Raises ``UserError`` if there is none."""
+    rules = sorted(snakefile().parent.glob("workflow/rules/*.smk"))
+    names = [name for file in rules for name in re.findall(r"^rule (\w+):", file.read_text(encoding="utf-8"), re.M)]
+    if (name := step.replace("-", "_")) not in names:
+        raise UserError(f"--until {step}: no such step{did_you_mean(name, names)}")
+    return name

@@ -1,0 +1,98 @@
+"""Split one text into a training and a validation part, by document.
+
+Documents are articles, if the text has WikiText headings of the first level (`` = Title = ``); else blocks between
+blank lines; else lines. A seeded sample of whole documents becomes the validation part, so no document is in both.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write
+from ff_memories.base.seeds import generator
+from ff_memories.corpus.text import lines
+
+PLACE = Path("data/text")  # outside the results
+SHARE = 0.1  # of the characters, for validation
+FEWEST = 10  # documents
+TITLE = re.compile(r"^\s*=\s[^=].*\s=\s*$")
+BY = {"articles": TITLE, "blocks between blank lines": re.compile(r"^\s*$"), "lines": re.compile("")}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where the parts of a text are, and how it was split.
+
+    Attributes:
+        by: what a document is, a key of ``BY``.
+        documents: the numbers of documents in both parts.
+    """
+
+    train: Path
+    validation: Path
+    by: str
+    documents: tuple[int, int]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.by}: {self.documents[0]:,} for training ({self.train}), {self.documents[1]:,} drawn for "
+            f"validation ({self.validation})"
+        )
+
+
+def split(text: Path, seed: int, place: Path = PLACE) -> Split:
+    """Write a text's training and validation parts; the same text and seed give the same bytes.
+
+    Args:
+        text: UTF-8, with at least ``FEWEST`` documents.
+        place: the folder for both files.
+
+    Raises:
+        UserError: no such file, not UTF-8, or too few documents.
+    """
+    by, sizes = next(((by, found) for by in BY if len(found := _sizes(text, by)) >= FEWEST), ("lines", []))
+    if not sizes:
+        raise UserError(
+            f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank",
+            "give a longer text, or a text for each part with --train and --validation",
+        )
+    chosen, characters, wanted = set(), 0, SHARE * sum(sizes)
+    for document in generator(seed, "validation documents").permutation(len(sizes)).tolist():
+        if characters >= wanted or len(chosen) == len(sizes) - 1:
+            break
+        chosen.add(document)
+        characters += sizes[document]
+    parts = [place / f"{text.stem}.{part}.txt" for part in ("train", "validation")]
+    with (
+        atomic_write(parts[0]) as train,
+        atomic_write(parts[1]) as validation,
+        train.open("w", encoding="utf-8") as first,
+        validation.open("w", encoding="utf-8") as second,
+    ):
+        for document, line in _documents(text, by):
+            (second if document in chosen else first).write(line)
+    return Split(parts[0], parts[1], by, (len(sizes) - len(chosen), len(chosen)))
+
+
+def _documents(text: Path, by: str) -> Iterator[tuple[int, str]]:
+    """Yield (document, line) of a text's lines that are not blank. What is before the first title is a document."""
+    document, begun, begins = -1, False, BY[by]
+    for _, line in lines(text):
+        boundary = begins.match(line) is not None
+        begun = boundary or begun
+        if line.strip():
+            if begun or document < 0:
+                document, begun = document + 1, False
+            yield document, line if line.endswith("\n") else f"{line}\n"
+
+
+def _sizes(text: Path, by: str) -> list[int]:
+    """Return each document's number of characters."""
+    sizes: list[int] = []
+    for document, line in _documents(text, by):
+        if document == len(sizes):
+            sizes.append(0)
+        sizes[document] += len(line)
+    return sizes

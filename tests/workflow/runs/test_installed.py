@@ -1,0 +1,133 @@
+"""The package from a wheel, in an empty folder: what `pip install` brings is whole."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import transformers_run
+from running import ROOT, command
+
+from ff_memories.workflow.engines.lock import digest
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
+    _copy(folder / "source")  # setuptools leaves its work in the sources' folder
+    command("python", "-m", "pip", "wheel", *options, "--wheel-dir", folder, folder / "source")
+    return next(folder.glob("*.whl"))
+
+
+def _git(*words):
+    """Return the lines that git prints in the clone."""
+    return subprocess.run(["git", *words], cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
+
+
+def _copy(to):
+    listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "src", "workflow", "config",
+                     "profiles", "Snakefile", "setup.py", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
+    for name in listed:
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            (to / name).write_bytes((ROOT / name).read_bytes())
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Return a folder with the package as a wheel installs it."""
+    to = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(to)
+    return to
+
+
+@pytest.fixture
+def run(installed, tmp_path):
+    """Return a function that runs the installed command in an empty folder with a model and a text."""
+    transformers_run.prepare(tmp_path, "llama", train=120, validation=40)
+    texts = [tmp_path / f"{part}.txt" for part in ("train", "validation")]
+    (tmp_path / "my.txt").write_text("".join(text.read_text() for text in texts))
+    for path in (*texts, tmp_path / "my.yaml"):
+        path.unlink()
+
+    def call(*words, check=True):
+        return command("python", "-m", "ff_memories.cli", *words, cwd=tmp_path, check=check,
+                       PYTHONPATH=str(installed), HOME=str(tmp_path))  # fmt: skip
+
+    return call
+
+
+NEW = ("run", "--model", "./model", "--text", "my.txt", "--name", "tried", "--cores", "2")
+SMALL = ("--set", "triggers.top=5", "mutations.keys_per_layer=4", "gallery.keys=4")
+
+
+@pytest.mark.slow
+def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
+    held = set(zipfile.ZipFile(wheel).namelist())
+    listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
+    names = [Path(name) for name in [*listed, "Snakefile"] if (ROOT / name).is_file()]
+    lacking = [name for name in names if _place(name) not in held]
+    assert len(names) > 300 and not lacking
+    assert wheel.stat().st_size < 3_000_000
+
+
+def _place(name):
+    return str(name.relative_to("src")) if name.parts[0] == "src" else f"ff_memories/project/{name}"
+
+
+@pytest.mark.slow
+def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_path):
+    dry = run(*NEW, *SMALL, "--dry-run")
+    assert "split by lines" in dry.stdout and "results go to results/tried/" in dry.stdout
+    assert "trigger_shard" in dry.stdout + dry.stderr
+    assert "site-packages" not in (tmp_path / "tried.yaml").read_text()
+    again = run(*NEW, *SMALL, "--dry-run")
+    assert again.stdout.startswith("going on with tried.yaml")
+    for words, says in {
+        (*NEW, "--set", "triggers.top=6"): "made by other options",
+        ("run", "tried.yaml", "--model", "./model"): "a config says what to run",
+        ("run", "tired.yaml"): "tired.yaml: no such config",
+        ("run", "tried.yaml", "--until", "trigers"): "no such step (did you mean triggers?)",
+        ("run", "tried.yaml", "--cores", "none"): "expected a number of cores",
+        ("run",): "nothing to run",
+        ("run", "--model", "./model"): "a run needs two texts",
+        ("run", "--model", "./model", "--text", "mine.txt", "--name", "other"): "mine.txt: no such file",
+    }.items():
+        told = run(*words, check=False)
+        assert told.returncode == 2 and says in told.stderr and "Traceback" not in told.stderr, told.stderr
+        assert len(told.stderr.splitlines()) <= 2
+
+
+@pytest.mark.more
+@pytest.mark.workflow
+def test_a_run_in_an_empty_folder_has_the_bytes_of_a_clone_s(run, tmp_path):
+    run(*NEW, *SMALL)
+    made = tmp_path / "results/tried"
+    assert (made / "report/report.html").is_file()
+    kept = {path: digest(path) for name in ("tables", "baselines") for path in (made / name).rglob("*.parquet")}
+    text = (made / "claims.json").read_bytes()
+    assert "Nothing to be done" in (again := run(*NEW, *SMALL)).stdout + again.stderr
+    made.rename(tmp_path / "kept")
+    command("snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "tried.yaml", "--cores", "2", cwd=tmp_path)
+    assert {path: digest(path) for path in kept} == kept and (made / "claims.json").read_bytes() == text
+
+
+def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
+    from ff_memories import cli
+
+    transformers_run.prepare(tmp_path, "gpt2")
+    monkeypatch.chdir(tmp_path)
+    called = []
+    monkeypatch.setattr(os, "execv", lambda program, words: called.append(words))
+    words = ["run", "my.yaml", "--cores", "3", "--gpus", "2", "--until", "trigger-shard", "--", "--keep-going", "-p"]
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert not end.value.code
+    assert called == [[
+        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "3", "--resources",
+        "gpu=2", "--until", "trigger_shard", "--keep-going", "-p", "--configfile", "my.yaml",
+    ]]  # fmt: skip
