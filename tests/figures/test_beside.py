@@ -54,7 +54,7 @@ def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
     ticks = [layer for layer in spec["layer"] if layer.get("encoding", {}).get("y", {}).get("field") == column]
     assert ticks and [row[column] for row in ticks[0]["data"]["values"]] == frame[column].drop_nulls().to_list()
     said = texts(render.svg(spec, figure))
-    assert f"hollow ticks: {other_types.SAID[types]}" in said
+    assert f"hollow ticks: the same {other_types.SAID[types]}" in said
     assert "hollow ticks" not in texts(render.svg(bare, figure))
 
 

@@ -352,13 +352,13 @@ def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
     low, high = figure3.bulk_axis(frame, figure3.beyond_the_bulk(frame))
     assert -0.3 < low < -0.2 and 0 < high < 0.1
     said = chart.replace('", "', " ").replace("\u00a0", " ")  # lines of the notes
-    assert "means in layers 6 (up to +1,711 %), due to keys near zero" in said
+    assert "means of layers 6 (up to +1,711 %), from keys with coefficients near zero" in said
 
 
 @pytest.mark.parametrize("change, coefficient", [(623.0, 1.0), (-0.3, 1e-5)], ids=["a true change", "no outlier"])
 def test_what_is_not_near_zero_or_no_outlier_stays_on_the_axis(change, coefficient):
     frame, chart = figure_3(change, coefficient)
-    assert figure3.beyond_the_bulk(frame).is_empty() and "off the axis" not in chart
+    assert figure3.beyond_the_bulk(frame).is_empty() and "beyond the axis" not in chart
 
 
 def test_robust_means_of_mutations_are_those_of_a_brute_force():

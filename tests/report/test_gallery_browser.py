@@ -221,7 +221,7 @@ def test_lists_are_sorted_as_asked_and_turned_round(site):
     rate = made.firing.sort("fired", "layer", "key", descending=[True, False, False])
     gallery.go("#/?sort=rate")
     assert gallery.keys[:5] == [f"#/{a}/{b}" for a, b in rate.select("layer", "key").head(5).iter_rows()]
-    shown_rates = gallery("return document.querySelector('td[data-label=\"Firing rate\"]').innerText")
+    shown_rates = gallery("return document.querySelector('td[data-label=\"Activation density\"]').innerText")
     assert shown_rates.split()[-2:] == [f"{100 * rate['fired'][0] / 5000:.0f}", "%"] or "> 99" in shown_rates
     gallery.go("#/?sort=coefficient&page=3")
     assert gallery.keys[-1] in ("#/1/0", "#/2/0")  # without triggers: last
@@ -412,7 +412,7 @@ def test_a_gallery_of_an_old_run_leaves_out_what_it_lacks(opened, tmp_path):
     assert gallery("return document.querySelectorAll('.tint.word, .histogram, .weaker, .similar').length") == 0
     assert "Demoted" not in gallery.text and "How often" not in gallery.text and "%" in gallery.text
     gallery.go("#/")
-    assert "Firing rate" not in gallery("return document.querySelector('thead').innerText")
+    assert "Activation density" not in gallery("return document.querySelector('thead').innerText")
     gallery.go("#/?dead=1")
     assert gallery.keys == ["#/1/0", "#/2/0"]
     assert browsing.console(gallery.driver) == []

@@ -62,7 +62,8 @@ def off_axis(beyond: pl.DataFrame) -> list[str]:
         return []
     layers = ", ".join(map(str, beyond["layer"].unique().sort()))
     most = max(beyond["mean"].to_list(), key=abs)
-    return [f"off the axis: means in layers {layers} (up to {100 * most:+,.0f}\u00a0%), due to keys near zero"]
+    why = "from keys with coefficients near zero"
+    return [f"beyond the axis: means of layers {layers} (up to {100 * most:+,.0f}\u00a0%), {why}"]
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:

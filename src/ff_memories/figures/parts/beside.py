@@ -55,4 +55,4 @@ def across(frame: pl.DataFrame, column: str, x: alt.X) -> list[alt.Chart]:
 def note(frame: pl.DataFrame, column: str) -> list[str]:
     """Return the note that explains the ticks, if there are any."""
     types = other(frame, column)
-    return [f"hollow ticks: {SAID[types]}"] if types else []
+    return [f"hollow ticks: the same {SAID[types]}"] if types else []

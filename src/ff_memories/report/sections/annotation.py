@@ -8,10 +8,10 @@ from ff_memories.base.annotators import ANNOTATOR, MODEL, PEOPLE, SIMULATED
 
 # measure: its description and unit
 ABOUT = {
-    "shallow_precision": ("shallow patterns found that were planted", "share"),
-    "shallow_recall": ("planted shallow patterns that were found", "share"),
-    "semantic_precision": ("topics found that were planted", "share"),
-    "semantic_recall": ("planted topics that were found", "share"),
+    "shallow_precision": ("precision: of the shallow patterns found, those that had been planted", "share"),
+    "shallow_recall": ("recall: of the planted shallow patterns, those that were found", "share"),
+    "semantic_precision": ("precision: of the topics found, those that had been planted", "share"),
+    "semantic_recall": ("recall: of the planted topics, those that were found", "share"),
     "passage_recall": ("text passages, mixed with random prefixes, found as a topic", "share"),
     "foil_rate": ("foils (random prefixes) labelled with a pattern", "share"),
     "agreement": ("annotator pairs that give a prefix the same label", "share"),

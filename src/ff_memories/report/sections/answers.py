@@ -90,7 +90,7 @@ def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
     intervals = [row for row in numbers if row["low"] is not None]
     said = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
     if kinds := sorted({row["resampled"] for row in intervals if row["resampled"]}):
-        said[0] += f", from resampling {listed(kinds, 'or')}, not from training more models"
+        said[0] += f", which says how it varies with other {listed(kinds, 'or')}, not with another training run"
     if tested := [row for row in rows if row["p_holm"] is not None]:
         clear = sum(row["p_holm"] < SIGNIFICANT for row in tested)
         clearer = f"{'is' if clear == 1 else 'are'} significant (p < {SIGNIFICANT} after Holm's correction)"
@@ -132,7 +132,7 @@ def _values(found: Found) -> Answer:
 
 
 def _memories(found: Found) -> Answer:
-    alone = "in every layer, for at least {value} of the examples, no active memory makes the layer's prediction"
+    alone = "in every layer, at least {value} of the examples have no active memory with the layer's prediction"
     single = "in at least one layer, a single memory usually makes the layer's prediction"
     return degree(found, "K20", single, single, "rarely by a single memory"), [
         clause(found, "K20", alone),

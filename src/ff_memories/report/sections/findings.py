@@ -117,7 +117,7 @@ def _found(found: Found) -> list[tuple[str, list[str]]]:
             tell("K16", "{value} of the 100 values with the highest top probability"),
             tell("K17", "{value} of them agree with at least one of their key's triggers"),
         ]),
-        (alone, [tell("K20", "no active memory makes it for at least {value} of the examples, in every layer")]),
+        (alone, [tell("K20", "in every layer, no active memory makes it for at least {value} of the examples")]),
         (residual, [
             tell("K24", "for {value} of the examples"),
             tell("K26", "in every layer, at least {value} of the predictions stay as they are"),

@@ -34,7 +34,7 @@ const Address = {
     probability: { about: "top probability", kind: "range" },
     rank: { about: "rank of the next token", kind: "range" },
     triggers: { about: "triggers", kind: "range" },
-    rate: { about: "firing rate in %", kind: "range" },
+    rate: { about: "activation density in %", kind: "range" },
     dead: { about: "dead", kind: "choice", choices: { 1: "yes: never fires", 0: "no: fires" } },
   },
 

@@ -35,7 +35,7 @@ const Firing = {
       make("div", { class: "bins", role: "img", "aria-label": said }, columns),
       make("div", { class: "marks", "aria-hidden": "true" }, marks),
       make("p", { class: "ends", "aria-hidden": "true" }, make("span", {}, "0"), make("span", {}, Numbers.short(row.coefficient))),
-      make("figcaption", {}, `Its ${many(all, "positive coefficient")} in a random sample of ${many(manifest.sampled, "training sentence")}, up to that of the top trigger. Heights are logarithmic.`,
+      make("figcaption", {}, `The key's ${many(all, "positive coefficient")} in a random sample of ${many(manifest.sampled, "training sentence")}. The axis ends at the top trigger's; heights are logarithmic.`,
         marks.length ? " Marks: the weaker examples." : ""),
       make("details", {}, make("summary", {}, "Numbers"), make("table", {},
         make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Coefficient"), make("th", { scope: "col" }, "Prefixes"))),

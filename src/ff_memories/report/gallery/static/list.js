@@ -68,7 +68,7 @@ const List = {
   nothing: () => make("p", { class: "empty" }, "No matching keys. ", make("a", { href: "#/" }, "All keys")),
 
   table(rows, matches, query) {
-    const head = ["Key", matches && (query.promotes ? "Place" : "Matches"), "Fires on", manifest.counted && "Firing rate", "Top coefficient", "Value promotes (× uniform)",
+    const head = ["Key", matches && (query.promotes ? "Place" : "Matches"), "Fires on", manifest.counted && "Activation density", "Top coefficient", "Value promotes (× uniform)",
       manifest.target === "next" ? "Next token" : "Last token", "Patterns"].filter(Boolean);
     const most = Math.max(...rows.map((row) => row.coefficient ?? 0)) || 1;
     return make("div", { class: "scroll" },
@@ -89,7 +89,7 @@ const List = {
         ? cell("Fires on", make("span", { class: "quiet" }, "nothing"))
         : cell("Fires on", row.end === "" ? "(empty prefix)" : token(row.end, { class: "word last" }),
             make("small", {}, ` ${row.same} of ${row.triggers}`)),
-      manifest.counted && cell("Firing rate", Numbers.rate(row.rate)),
+      manifest.counted && cell("Activation density", Numbers.rate(row.rate)),
       cell("Top coefficient", bar((row.coefficient ?? 0) / most), Numbers.short(row.coefficient)),
       cell("Value promotes", token(row.top, { class: "word" }), make("small", {}, ` ${Numbers.percent(row.probability)} (${Numbers.times(row.probability)}) `),
         make("span", { class: "quiet more" }, row.more.map((word) => [token(word, { class: "word" }), " "]).flat())),
