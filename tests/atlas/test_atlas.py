@@ -16,6 +16,7 @@ from ff_memories.atlas import match, panels
 from ff_memories.atlas.runs import members
 from ff_memories.atlas.text import OTHER, RELATED, SAME, Text, relation
 from ff_memories.base.errors import UserError
+from ff_memories.claims import own_text
 from ff_memories.claims.register import register
 
 OTHER_TEXT = {"source": None, "train": {"files": ["t.txt"]}, "validation": {"files": ["v.txt"]}, "sha256": "a" * 64}
@@ -376,6 +377,11 @@ def test_a_config_that_cannot_be_read_is_named(pair, tmp_path):
     path = tmp_path / "config" / "two.yaml"
     path.write_text(path.read_text() + "odd: 1\n")
     assert members(pair)[1].known_from == "config/two.yaml cannot be read as a config"
+
+
+def test_a_run_on_text_of_its_model_says_so_in_its_label(pair):
+    tables.counts("corpus", {own_text.COUNT: 5}).write_parquet(pair[0] / "tables/counts.parquet")
+    assert [member.label for member in members(pair)] == ["one (text sampled from the model)", "two"]
 
 
 def test_verdicts_come_from_the_table_or_from_claims_json(pair):

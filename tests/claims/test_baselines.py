@@ -15,7 +15,7 @@ from ff_memories.claims.shown.latex_table import to_latex
 from ff_memories.claims.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
 from ff_memories.report.markdown import markdown
 from ff_memories.report.sections import outline
-from ff_memories.report.sections.answers import answer
+from ff_memories.report.sections.answers import answer, clause
 from ff_memories.steps.claims import verdicts_of
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60
@@ -114,6 +114,7 @@ def test_on_text_of_the_models_own_every_number_on_next_tokens_says_so(run):
     assert to_latex(own, "model").count("on text sampled from the model") == len(told)
     shown = outline.rows(own)
     assert markdown("x", "model", [], [], shown).count(f"({outline.OWN_TEXT})") == len(told)
+    assert clause({"K11": shown[10]}, "K11", "{value}").endswith(f"{outline.OWN_TEXT})")
     assert "next tokens are its own draws" in answer("4", shown) and "own draws" not in answer("3.2", shown)
 
 

@@ -176,12 +176,13 @@ def test_a_disk_that_is_too_small_leaves_nothing(monkeypatch):
 @pytest.mark.workflow
 def test_a_run_on_a_file_names_its_types(capsys):
     """`init` pins the file, `plan` and the model's info say what its weights are, and Snakemake converts it again."""
-    gguf_files.save("m.gguf", kind="Q4_0", change={"hidden_size": 64, "head_dim": 16})
+    gguf_files.save("m.gguf", kind="Q4_0", change={"hidden_size": 64, "head_dim": 16}, template="{{ messages }}")
     for split in ("train", "validation"):
         Path(f"{split}.txt").write_text(tiny.WORDS)
     said = "4-bit weights (Q4_0, F32): the model that people run, not the one that was trained"
     run("init", "my.yaml", "--model", "m.gguf", "--train", "train.txt", "--validation", "validation.txt")
-    assert f"m.gguf: {said}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"m.gguf: {said}" in told and "m.gguf: its chat template is not used" in told
     run("plan", "--configfile", "my.yaml")
     assert said in capsys.readouterr().out
     shutil.rmtree("data")

@@ -52,7 +52,7 @@ def test_what_was_run_is_counted():
     assert "perplexity" not in said and "validation perplexity 48.3" in first(rows(), INFO | {"perplexity": 48.31}).run
     both = first(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2}).run
     assert "validation perplexity 31.2, 48.3 one sentence at a time)" in both
-    quantised = {"types": {"Q4_K": 9, "F32": 2}, "bits": [4]}
+    quantised = {"types": {"F32": 2, "Q4_K": 9}, "bits": [4]}
     assert "4-bit weights (Q4_K, F32): the model that people run, not" in first(rows(), INFO | quantised).run
     assert "the paper's own model" in first(rows("paper"), INFO | {"scope": "paper"}).run
 

@@ -17,10 +17,13 @@ from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file
 from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.claims import own_text
 from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.model.info import read_info
 from ff_memories.workflow.engines import lock
+
+OWN_TEXT = " (text sampled from the model)"  # behind a run's label: agreement there is of the model's own draws
 
 
 def members(
@@ -151,6 +154,9 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
                 f"{held / table}.parquet: has layer {last}, but the model has {info['layers']} layers",
                 "the table belongs to another run; remove it and run snakemake again",
             )
+    counts = held / "counts.parquet"
+    if counts.is_file() and own_text.is_own(schemas.read(counts)) and not _is_number(label):
+        label += OWN_TEXT
     sentences = held / "sentences.parquet"
     text = Text.of(config, folder.resolve().parents[1], lock.digest(sentences) if sentences.is_file() else None)
     untrained = _untrained(folder)

@@ -35,7 +35,8 @@ def quantised(told: Mapping[str, Any]) -> str | None:
     if not bits:
         return None
     said = f"{bits[0]}-bit" if len(bits) == 1 else f"{bits[0]}- to {bits[-1]}-bit"
-    return f"{said} weights ({', '.join(told['types'])}): the model that people run, not the one that was trained"
+    types = sorted(told["types"], key=lambda name: -told["types"][name])  # info.json is in alphabetical order
+    return f"{said} weights ({', '.join(types)}): the model that people run, not the one that was trained"
 
 
 def read_info(path: str | Path) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def permuted(weight, heads):
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def save(path, name="llama", kind="F32", words=None, change=None, made=None, seed=0):
+def save(path, name="llama", kind="F32", words=None, change=None, made=None, seed=0, template=None):
     """Write a family's small model to a GGUF file; return the model.
 
     Args:
@@ -63,6 +63,7 @@ def save(path, name="llama", kind="F32", words=None, change=None, made=None, see
         words: the tokenizer's metadata; default: a byte-level one that learned from ``tiny.WORDS``.
         change: of the model's config.
         made: the model itself.
+        template: a chat template.
     """
     words = words or byte_level(tiny.WORDS, 300)[1]
     options = {"vocab_size": len(words["tokens"]), **({"query_pre_attn_scalar": 16} if "gemma" in name else {})}
@@ -93,6 +94,8 @@ def save(path, name="llama", kind="F32", words=None, change=None, made=None, see
         out.add_token_merges(words["merges"])
     if "scores" in words:
         out.add_token_scores(words["scores"])
+    if template is not None:
+        out.add_chat_template(template)
     out.add_bos_token_id(words.get("bos", 1))
     out.add_eos_token_id(words.get("eos", 0))
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], c.num_hidden_layers)

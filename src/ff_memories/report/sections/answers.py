@@ -7,7 +7,7 @@ from ff_memories.claims import own_text
 from ff_memories.claims.judging.verdicts import TYPES
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.shown import summary
-from ff_memories.report.sections.outline import PROXY, SECTIONS
+from ff_memories.report.sections.outline import OWN_TEXT, PROXY, SECTIONS
 from ff_memories.report.wording import counted, listed, sentence
 
 Row = dict[str, Any]  # of ``outline.rows``
@@ -197,8 +197,7 @@ def clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", ""),
     if guessed is not None and not paper:
         said.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
     said += [part for part in (row["reason"] or "").split("; ") if part.endswith(tuple(TYPES.values()))]
-    if row["proxy"]:
-        said.append(PROXY)
+    said += [mark for mark, holds in ((PROXY, row["proxy"]), (OWN_TEXT, row["own_text"])) if holds]
     return f"{text.format(**_fields(row, 'measured', how))} ({'; '.join(said)})"
 
 
