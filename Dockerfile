@@ -22,7 +22,7 @@ RUN if [ "$TORCH" = cpu ]; then \
         python -m pip install --no-cache-dir -c constraints.txt torch --index-url https://download.pytorch.org/whl/cpu; \
     fi \
     && python -m pip install --no-cache-dir -c constraints.txt -e '.[crate,demo,fairseq,spacy,slurm]' \
-    && python -c "import ff_memories.inputs.fairseq_tools, fairseq, torch, ff_memories.cli"
+    && python -c "import ff_memories.inputs.trained.fairseq_tools, fairseq, torch, ff_memories.cli"
 
 COPY . .
 ENV OMP_WAIT_POLICY=passive

@@ -14,7 +14,7 @@ import torch
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
-from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.memories.search import batching
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes

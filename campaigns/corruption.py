@@ -18,7 +18,7 @@ from planted_run import TYPES, write_sentences
 
 from campaigns.trials import RESULTS, Clock, copied, differing, finish, fresh, options, record, recorded, undisturbed
 from ff_memories.corpus import text
-from ff_memories.inputs import fairseq_tools  # noqa: F401  (classes that a checkpoint may hold)
+from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (classes that a checkpoint may hold)
 
 FILES: dict[str, str | Path] = {
     "text": "train.txt",

@@ -120,12 +120,12 @@ def load_model(
 
 def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
     if gguf_file.looks_like(folder):
-        from ff_memories.inputs import from_gguf
+        from ff_memories.inputs.models import from_gguf
 
         folder = from_gguf.folder(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder with a model of transformers", "a checkpoint needs its dictionary")
-    from ff_memories.inputs import proved_model  # the library takes seconds to load
+    from ff_memories.inputs.models import proved_model  # the library takes seconds to load
     from ff_memories.model.transformer import load
 
     found = proved_model.take_in(folder)

@@ -13,7 +13,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.splitting import moses
 from ff_memories.corpus.splitting.segment import line, rule, segmenter
 from ff_memories.corpus.text import is_heading, sentences, sha256
-from ff_memories.inputs import docstrings
+from ff_memories.inputs.texts import docstrings
 
 WIKITEXT = """\
 

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from ff_memories import api
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.inputs import converted_folder, from_gguf
-from ff_memories.inputs.proved_model import take_in
+from ff_memories.inputs.models import converted_folder, from_gguf
+from ff_memories.inputs.models.proved_model import take_in
 from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.slow

@@ -24,7 +24,9 @@ from safetensors.torch import load_file
 
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.inputs import enwik8, fetch, from_gguf, from_llama2c, registry
+from ff_memories.inputs import fetch, registry
+from ff_memories.inputs.models import from_gguf, from_llama2c
+from ff_memories.inputs.texts import enwik8
 from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.slow

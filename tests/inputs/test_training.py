@@ -11,7 +11,7 @@ from running import ROOT
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.inputs import training
+from ff_memories.inputs.trained import training
 from ff_memories.model.files import checkpoint
 
 pytestmark = pytest.mark.more

@@ -22,7 +22,7 @@ from hostile import PROGRAMS, Touch, legacy, zipped
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store
-from ff_memories.inputs.unpack import unpack
+from ff_memories.inputs.fetching.unpack import unpack
 from ff_memories.model.files import checkpoint, converted
 
 pytestmark = pytest.mark.more
@@ -364,7 +364,7 @@ def test_archives_that_unfold_take_neither_memory_nor_disk(folder):
         info.size = 3 * 10**8
         archive.addfile(info, Zeros(info.size))
         archive.addfile(tarfile.TarInfo("model.pt"), io.BytesIO())
-    call = "from pathlib import Path; from ff_memories.inputs.unpack import unpack; p = Path(sys.argv[1]); "
+    call = "from pathlib import Path; from ff_memories.inputs.fetching.unpack import unpack; p = Path(sys.argv[1]); "
     call += "unpack(p, p.suffixes[-2:] == ['.tar', '.bz2'] and 'tar.bz2' or 'zip', ['model.pt'], Path('out'), 10**6)"
     for name in ("bomb.zip", "bomb.tar.bz2"):
         assert "unpacks to more than" in read_apart(folder / name, call)

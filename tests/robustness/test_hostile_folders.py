@@ -24,7 +24,7 @@ from transformers_run import prepare, settings_of
 
 from ff_memories import api
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 from ff_memories.model.files import headers
 from ff_memories.patterns.readers import answers
 from ff_memories.patterns.readers.records import Problems

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from running import ROOT
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import from_gguf
+from ff_memories.inputs.models import from_gguf
 from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.more

@@ -8,10 +8,11 @@ from typing import TypedDict
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, write_whole
-from ff_memories.inputs import download as downloads
-from ff_memories.inputs import packages, registry
+from ff_memories.inputs import registry
+from ff_memories.inputs.fetching import download as downloads
+from ff_memories.inputs.fetching import packages
+from ff_memories.inputs.fetching.unpack import lines_of_parquet, unpack
 from ff_memories.inputs.registry import Download, Source
-from ff_memories.inputs.unpack import lines_of_parquet, unpack
 
 DOWNLOADS = Path("data/downloads")
 LOCK = Path("data/sources.lock.json")
@@ -82,7 +83,7 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
 
 def _sample(name: str, source: Source, offline: bool) -> None:
     """Let a model write a text; the model is fetched if needed."""
-    from ff_memories.inputs import sampled  # torch and transformers take seconds to load
+    from ff_memories.inputs.texts import sampled  # torch and transformers take seconds to load
 
     writer = registry.source(str(source.sampled_from))
     fetch(str(source.sampled_from), writer, offline)
@@ -116,7 +117,8 @@ def _by(way: Download, source: Source) -> None:
 
 def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
     """Join archives' members to the one file that a source is about, check it, and make the source's files from it."""
-    from ff_memories.inputs import enwik8, from_gguf, from_llama2c  # torch and transformers take seconds to load
+    from ff_memories.inputs.models import from_gguf, from_llama2c  # torch and transformers take seconds to load
+    from ff_memories.inputs.texts import enwik8  # torch and transformers take seconds to load
 
     make = {"gguf": from_gguf.make, "llama2c": from_llama2c.make, "enwik8": enwik8.make}[str(source.form)]
     joined, limit = DOWNLOADS / f"{source.sha256}.joined", source.bytes or 0

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 
 OWN = Path(__file__).with_name("registry.toml")
 MODELS = ("gguf", "llama2c")  # forms that become a folder of `transformers`

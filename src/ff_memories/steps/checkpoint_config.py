@@ -8,7 +8,7 @@ from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output, Wildcard
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 
 
 def run(base: Input, differs: Input, checkpoints: Input, updates: Wildcard, out: Output) -> None:

@@ -9,7 +9,7 @@ import yaml
 from ff_memories.base.parameters import Input, Output, Param, Threads
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.text import sha256
-from ff_memories.inputs import training
+from ff_memories.inputs.trained import training
 
 
 def run(

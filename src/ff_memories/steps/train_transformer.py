@@ -8,7 +8,7 @@ import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Output, Param, Threads
-from ff_memories.inputs import training_transformers as training
+from ff_memories.inputs.trained import training_transformers as training
 
 
 def run(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model.files import checkpoint, converted
 
 

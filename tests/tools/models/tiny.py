@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import transformers
 
-from ff_memories.inputs import training_transformers
+from ff_memories.inputs.trained import training_transformers
 from ff_memories.model.rows import families
 from ff_memories.model.transformer.describe import TransformerDescription
 from ff_memories.model.transformer.parts import layers_of

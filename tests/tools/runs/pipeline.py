@@ -8,7 +8,7 @@ from factories import write_checkpoint, write_dictionary, write_text
 
 from ff_memories import declaration
 from ff_memories.cli import main
-from ff_memories.inputs.model_folder import files_of
+from ff_memories.inputs.models.model_folder import files_of
 
 SMALL = yaml.safe_load(
     """

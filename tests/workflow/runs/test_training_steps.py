@@ -13,7 +13,7 @@ from running import ROOT
 
 from ff_memories import config
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 from ff_memories.steps import checkpoint_config, train_transformer
 
 BASE, DIFFERS = ROOT / "config" / "demo-gpt2.yaml", ROOT / "config" / "training_steps.yaml"

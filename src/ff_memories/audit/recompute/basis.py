@@ -26,7 +26,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, folded, read_types
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 from ff_memories.memories import untrained
 from ff_memories.memories.search import chosen
 from ff_memories.model.decoder import LanguageModel

@@ -14,7 +14,7 @@ from ff_memories.audit.references.activations import Activations
 from ff_memories.audit.references.reading import Reading
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
-from ff_memories.inputs import fairseq_tools  # noqa: F401  (before fairseq)
+from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model.files import checkpoint
 from ff_memories.model.files.converted import Weights
 

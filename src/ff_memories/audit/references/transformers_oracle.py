@@ -19,7 +19,7 @@ from torch import nn
 from ff_memories.audit.references.activations import Activations
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 from ff_memories.model.files import config_file
 from ff_memories.model.files.original import load_folder
 from ff_memories.model.rows import families

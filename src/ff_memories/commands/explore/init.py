@@ -11,8 +11,11 @@ from ff_memories import config
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.figures.registry import FIGURES
-from ff_memories.inputs import from_gguf, hub, model_folder, one_text, registry
+from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch
+from ff_memories.inputs.fetching import hub
+from ff_memories.inputs.models import from_gguf, model_folder
+from ff_memories.inputs.texts import one_text
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised
 from ff_memories.workflow.runs import run_names

@@ -19,8 +19,10 @@ from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.corpus.tokenizer import Tokenizer
-from ff_memories.inputs import from_gguf, hub, model_folder, registry
+from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch, missing
+from ff_memories.inputs.fetching import hub
+from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.memories.search import chosen
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import quantised

@@ -23,7 +23,9 @@ from ff_memories.base.progress import duration
 from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import refuse_useless
-from ff_memories.inputs import hub, model_folder, registry
+from ff_memories.inputs import registry
+from ff_memories.inputs.fetching import hub
+from ff_memories.inputs.models import model_folder
 from ff_memories.report.cost import costs
 from ff_memories.workflow import sizes
 from ff_memories.workflow.meaning import reached, rows

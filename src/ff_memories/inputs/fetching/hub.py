@@ -17,7 +17,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.base.progress import Progress
 from ff_memories.config import ModelSection, TransformersModel
-from ff_memories.inputs.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests, files_of
+from ff_memories.inputs.models.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests, files_of
 
 SMALL = (CONFIG, TOKENIZER, INDEX, *OTHERS)  # all but the weights
 PLACE = Path("data/hub")

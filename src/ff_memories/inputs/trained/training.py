@@ -21,7 +21,7 @@ SAVE_EVERY = 250  # updates between resumable checkpoints: a few minutes on two 
 def fairseq(tool: str, *arguments: str, threads: int = 1, log: Path | None = None) -> str:
     """Run one of fairseq's tools; copy its output to stderr, append it to ``log``, and return it."""
     env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-W", "ignore", "-m", "ff_memories.inputs.fairseq_tools", tool, *arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "ff_memories.inputs.trained.fairseq_tools", tool, *arguments]
     printed = []
     with subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         for line in process.stdout or ():

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.download import Got, sha256
+from ff_memories.inputs.fetching.download import Got, sha256
+from ff_memories.inputs.fetching.unpack import BROKEN
 from ff_memories.inputs.registry import Part
-from ff_memories.inputs.unpack import BROKEN
 
 BUILDERS = ("hatchling/build", "setuptools/build_meta", "flit_core/buildapi", "poetry/core/masonry/api")
 REASONS = {  # what pip and npm print: why an archive cannot be had

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import converted_folder, from_gguf
-from ff_memories.inputs.converted_folder import Model
+from ff_memories.inputs.models import converted_folder, from_gguf
+from ff_memories.inputs.models.converted_folder import Model
 from ff_memories.inputs.registry import Source
 
 CONTROL, BYTE, NORMAL = 3, 6, 1  # kinds of types, as a GGUF file numbers them

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 from ff_memories.model.files import config_file
 from ff_memories.model.files.original import load_folder
 from ff_memories.model.rows import families

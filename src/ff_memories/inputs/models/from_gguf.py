@@ -13,9 +13,9 @@ import numpy as np
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, require_file
-from ff_memories.inputs import converted_folder, model_folder
-from ff_memories.inputs.converted_folder import Model
-from ff_memories.inputs.download import sha256
+from ff_memories.inputs.fetching.download import sha256
+from ff_memories.inputs.models import converted_folder, model_folder
+from ff_memories.inputs.models.converted_folder import Model
 from ff_memories.inputs.registry import Source
 from ff_memories.model.files import gguf_file
 from ff_memories.model.files.gguf_file import Header

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, atomic_write, write_whole
-from ff_memories.inputs import model_folder
+from ff_memories.inputs.models import model_folder
 
 
 class Model(NamedTuple):

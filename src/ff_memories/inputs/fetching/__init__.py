@@ -1,0 +1,1 @@
+"""Get files from mirrors, indexes of packages and the Hugging Face hub."""

@@ -1,0 +1,1 @@
+"""Folders with a model of `transformers`, and what is converted to one."""

@@ -1,0 +1,1 @@
+"""Train the demo runs' models."""
