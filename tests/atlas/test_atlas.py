@@ -16,7 +16,6 @@ from ff_memories.atlas import match, panels
 from ff_memories.atlas.runs import members
 from ff_memories.atlas.text import OTHER, RELATED, SAME, Text, relation
 from ff_memories.base.errors import UserError
-from ff_memories.claims import own_text
 from ff_memories.claims.register import register
 
 OTHER_TEXT = {"source": None, "train": {"files": ["t.txt"]}, "validation": {"files": ["v.txt"]}, "sha256": "a" * 64}
@@ -67,6 +66,7 @@ def rows(atlas, panel, run="one"):
         return [row for row in csv.DictReader(file) if row["panel"] == panel and row["run"] == run]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("panel", "first", "second"),
     [
@@ -95,6 +95,7 @@ def test_every_panel_is_tested():
     assert [case[0] for case in tested] == [panel.name for panel in panels.PANELS]
 
 
+@pytest.mark.slow
 def test_untrained_models_are_a_mean_with_its_extremes(atlas):
     first, second = rows(atlas, "agreement")
     names = ("untrained", "untrained_low", "untrained_high", "untrained_seeds")
@@ -103,6 +104,7 @@ def test_untrained_models_are_a_mean_with_its_extremes(atlas):
     assert {row["untrained"] for row in rows(atlas, "agreement", "old")} == {""}
 
 
+@pytest.mark.slow
 def test_layers_are_placed_by_relative_depth(atlas):
     assert [float(row["depth"]) for row in rows(atlas, "rank", "deep")] == pytest.approx([1 / 3, 2 / 3, 1])
 
@@ -134,6 +136,7 @@ def test_people_do_not_stand_in_for_the_proxy(pair):
     assert found.filter(run="two").is_empty()
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_verdict_in_words(atlas):
     html = (atlas / "atlas.html").read_text()
     table = re.search(r'<table class="matrix">.*?</table>', html, re.DOTALL)[0]
@@ -148,6 +151,7 @@ def test_the_page_shows_every_verdict_in_words(atlas):
     assert html.count("1.25&nbsp;×") + html.count("1.25 ×") == 3
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_quotes_labels_as_text(atlas):
     html = (atlas / "atlas.html").read_text()
     tags = Tags(html)
@@ -158,6 +162,7 @@ def test_the_page_is_whole_and_quotes_labels_as_text(atlas):
     assert not re.search(r'(?:src|href)="https?:', html.replace("http://www.w3.org", ""))
 
 
+@pytest.mark.slow
 def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
     html = (atlas / "atlas.html").read_text()
     tags = Tags(html)
@@ -199,6 +204,7 @@ def test_many_checkpoints_fit_a_screen_and_a_phone(many, tmp_path):
         assert driver.execute_script(fits) and len(set(driver.execute_script(beside))) == 6
 
 
+@pytest.mark.slow
 def test_a_differing_setting_is_marked_where_it_matters(atlas):
     html = (atlas / "atlas.html").read_text()
     for panel in panels.PANELS:
@@ -211,6 +217,7 @@ def test_a_differing_setting_is_marked_where_it_matters(atlas):
     assert kinds in html
 
 
+@pytest.mark.slow
 def test_the_summary_holds_what_the_page_shows(atlas):
     found = json.loads((atlas / "summary.json").read_text())
     assert [run["run"] for run in found["runs"]] == ["one", "deep", "old"]
@@ -380,7 +387,7 @@ def test_a_config_that_cannot_be_read_is_named(pair, tmp_path):
 
 
 def test_a_run_on_text_of_its_model_says_so_in_its_label(pair):
-    tables.counts("corpus", {own_text.COUNT: 5}).write_parquet(pair[0] / "tables/counts.parquet")
+    tables.counts("corpus", {tables.SAMPLED: 5}).write_parquet(pair[0] / "tables/counts.parquet")
     assert [member.label for member in members(pair)] == ["one (text sampled from the model)", "two"]
 
 
@@ -451,6 +458,7 @@ def test_an_atlas_says_no_path_of_its_machine(kept, tmp_path):
         assert "sample.csv" in said and str(tmp_path) not in said and "/home/somebody" not in said, file
 
 
+@pytest.mark.slow
 def test_the_folder_that_the_command_runs_in_is_not_replaced(atlas, monkeypatch, capsys):
     one, two = (atlas.parent / "results" / name for name in ("one", "deep"))
     monkeypatch.chdir(atlas)

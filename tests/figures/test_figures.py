@@ -425,6 +425,7 @@ def test_figure_6_starts_where_its_values_start():
     assert frame["left"].to_numpy().min() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_shows_untrained_models_measured_as_the_run_is(figure):
     given, settings, shown = chosen(figure, synthetic()), Settings(SECTIONS), FIGURES[figure].untrained

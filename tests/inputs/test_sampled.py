@@ -116,5 +116,5 @@ def test_the_corpus_counts_tokens_that_are_the_runs_own_models(known, model):
          "sentences.parquet", "--corpus", "c.safetensors", "--counts", "counts/corpus.parquet")  # fmt: skip
     counts = pl.read_parquet("counts/corpus.parquet")
     assert own_text.is_own(counts) == (model == "it")
-    own = counts.filter(reason=own_text.COUNT)["n"].to_list()
+    own = counts.filter(reason=tables.SAMPLED)["n"].to_list()
     assert own == ([tables.read("sentences.parquet")["tokens"].sum()] if model == "it" else [])

@@ -2,7 +2,8 @@
 
 import polars as pl
 
-COUNT = "tokens_sampled_from_the_model"  # of the step `corpus`
+from ff_memories.tables import SAMPLED
+
 SAID = (
     "the text was sampled from the model, so next tokens are its own draws: agreement is higher than on text that "
     "people wrote"
@@ -23,4 +24,4 @@ CHECKS = frozenset(  # of claims on the tokens that follow triggers
 
 def is_own(counts: pl.DataFrame) -> bool:
     """Return whether a run's text was sampled from its model, by the table `counts`."""
-    return bool(counts.filter(pl.col("reason") == COUNT)["n"].sum())
+    return bool(counts.filter(pl.col("reason") == SAMPLED)["n"].sum())

@@ -7,7 +7,6 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
-from ff_memories.claims import own_text
 from ff_memories.config import CorpusSection, Settings
 from ff_memories.corpus import store, text
 from ff_memories.corpus.splitting import cuts as recorded
@@ -63,7 +62,7 @@ def run(
     reasons |= {f"{split}_sentences": len(part) for split, part in splits.items()}
     source = registry.sources().get(keys.source or "")
     if source is not None and source.sampled_from is not None and source.sampled_from == described.get("source"):
-        reasons[own_text.COUNT] = sum(map(len, (part.tokens for part in splits.values())))
+        reasons[tables.SAMPLED] = sum(map(len, (part.tokens for part in splits.values())))
     tables.write_counts("corpus", reasons, counts)
     tables.write(pl.concat(frames), sentences)
 

@@ -8,6 +8,7 @@ value v_i, -1 for the one with value -v_i and the coefficients' signs changed. T
 ``read`` returns key ``d_m + i`` for key i with sign -1, and ``write`` takes it apart again.
 """
 
+from ff_memories.tables.corpus import SAMPLED as SAMPLED
 from ff_memories.tables.files import MOST_NEURONS as MOST_NEURONS
 from ff_memories.tables.files import NEURONS as NEURONS
 from ff_memories.tables.files import PRECISION as PRECISION

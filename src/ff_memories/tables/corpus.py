@@ -5,6 +5,7 @@ import polars as pl
 from ff_memories.tables.schema import SENTENCE, Column, Schema
 
 SPLIT = pl.Enum(["train", "validation"])
+SAMPLED = "tokens_sampled_from_the_model"  # a reason in the table `counts` of the step `corpus`
 
 TABLES = {
     "sentences": Schema(
