@@ -17,7 +17,7 @@ from ff_memories.report.page import MEANINGS
 from ff_memories.report.sections import outline
 from ff_memories.report.sections.answers import answer, verdicts
 from ff_memories.report.sections.findings import first_lines
-from ff_memories.report.sections.sensitivity import choices_section
+from ff_memories.report.sections.sensitivity import choices_section, influence
 
 N, BY_SECTION = len(register()), sorted(register(), key=outline.section_of)
 INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
@@ -334,3 +334,12 @@ def test_a_finished_run_says_its_first_lines_and_only_of_its_own_verdicts():
     lines = summary.first_lines(text, heading)
     assert lines == first(shown).lines and len(lines) == 4 and lines[1].startswith("Keys respond")
     assert summary.first_lines(text, heading.replace("2 hold", "2 fail")) is None
+
+
+def test_choices_that_reach_no_number_of_a_section_show_no_robustness():
+    own = claims_table(K1="holds", K10="holds", K11="holds").head(3).with_columns(low=pl.lit(0.1), high=pl.lit(0.4))
+    within = own.with_columns(measured=pl.when(pl.col("claim") == "K10").then(0.3).otherwise("measured"))
+    table = pl.concat([sensitivity.rows(own), sensitivity.rows(within, "mutations.mean", "of_sums")])
+    choices = choices_section(table, None)
+    assert influence(choices, ["K1", "K11"]).startswith("No choice that was tried changes a number here, so this run")
+    assert influence(choices, ["K1", "K10"]).startswith("Choices that were tried change K10, none of them beyond")

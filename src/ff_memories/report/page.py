@@ -221,20 +221,19 @@ def _section(
         "tables": [part for part in shown if "table" in part],
         "parts": [part for part in shown if part["target"]],
         "rows": own,
-        "influence": choices and influence(choices["strongest"], [row["claim"] for row in own]),
+        "influence": choices and influence(choices, [row["claim"] for row in own]),
     }
 
 
 def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.DataFrame | None) -> dict[str, Any]:
     """Return what a claim's details add to its row: all its baselines, and the choice with the largest effect."""
     own = [] if baselines is None else list(baselines.filter(pl.col("claim") == row["claim"]).iter_rows(named=True))
-    strongest = choices["strongest"] if choices else {}
     return {
         "baselines": sorted(
             (found | {"about": BASELINES[found["baseline"]]} for found in own),
             key=lambda found: list(BASELINES).index(found["baseline"]),
         ),
-        "influence": influence(strongest, [row["claim"]]) if row["claim"] in strongest else None,
+        "influence": influence(choices, [row["claim"]]) if choices and row["claim"] in choices["strongest"] else None,
     }
 
 

@@ -1,5 +1,6 @@
 """Build the report's section on analysis choices: which claims they move and which verdicts they flip."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -15,8 +16,8 @@ from ff_memories.report.wording import listed, sentence
 def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[str, Any]:
     """Return the template's data from the `sensitivity` table: its figure, counts, flips and largest effects.
 
-    ``strongest`` maps each claim that a choice moves to a choice that flips its verdict, or else to the one with the
-    largest effect.
+    ``reaching`` maps each claim to the number of choices that change its number at all, and ``strongest`` each
+    claim that a choice moves to a choice that flips its verdict, or else to the one with the largest effect.
     """
     frame, units = changes(table), {claim.id: claim.unit for claim in register()}
     tried = frame.select("choice", "value").unique().height
@@ -37,15 +38,22 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
         "flips": flips,
         "flipping": sentence("; ".join(flipping)) if flipping else "No verdict flips.",
         "farthest": sorted(farthest.values(), key=rows.index),
+        "reaching": Counter(row["claim"] for row in rows if row["change"] != 0),
         "strongest": farthest | {row["claim"]: row for row in reversed(flips)},
     }
 
 
-def influence(strongest: Mapping[str, dict[str, Any]], claims: Collection[str]) -> str:
-    """Return a sentence on the choice with the largest effect on any of these claims."""
-    own = [row for claim, row in strongest.items() if claim in claims]
+def influence(choices: Mapping[str, Any], claims: Collection[str]) -> str:
+    """Return a sentence on the choice with the largest effect on any of these claims.
+
+    ``choices``: from ``choices_section``.
+    """
+    own = [row for claim, row in choices["strongest"].items() if claim in claims]
     if not own:
-        return "No choice that was tried moves a number here out of its 95 % interval."
+        reaching = [claim for claim in claims if choices["reaching"][claim]]
+        if not reaching:
+            return "No choice that was tried changes a number here, so this run does not show how robust they are."
+        return f"Choices that were tried change {listed(reaching)}, none of them beyond its 95 % interval."
     row = max(own, key=lambda row: (bool(row["flip"]), abs(row["change"] or 0)))
     verdict = f", and the verdict becomes “{summary.word(row['verdict'])}”" if row["flip"] else ""
     return (
