@@ -182,8 +182,9 @@ def _flush(folder: Path, held: dict[int, list[Row]]) -> int:
     return sum(write_lines(folder / f"batch-{batch}.jsonl.gz", rows) for batch, rows in held.items())
 
 
-def write_source(folder: Path, names: Names, layer: int, sign: int, sizes: tuple[int, int], run: str,
-                 weights: str | None = None) -> None:  # fmt: skip
+def write_source(
+    folder: Path, names: Names, layer: int, sign: int, sizes: tuple[int, int], run: str, weights: str | None = None
+) -> None:
     """Write what a feature refers to: model.jsonl, release.jsonl, sourceset.jsonl and source.jsonl of one source.
 
     Args:

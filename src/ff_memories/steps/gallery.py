@@ -33,7 +33,13 @@ def run(
     read = {name: schemas.read(tables[name]) for name in TABLES}
     some = config.looked_at is not None or options.keys is not None
     material = Material(
-        described["layers"], described["keys"], texts, shown=options.triggers, neurons=neurons(described), some=some,
-        labels=read.pop("pattern_labels"), **read,
-    )  # fmt: skip
+        described["layers"],
+        described["keys"],
+        texts,
+        shown=options.triggers,
+        neurons=neurons(described),
+        some=some,
+        labels=read.pop("pattern_labels"),
+        **read,
+    )
     sites.build(site, material, config, described)

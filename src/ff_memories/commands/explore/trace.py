@@ -95,10 +95,15 @@ def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str 
         text = " ".join(moses.tokenizer()(text))
     values, described = chosen["values"], read_info(info)
     found = api.trace(
-        api.load_model(weights, run_.dictionary), text, **shown, projection=values["projection"],
-        projection_seed=values["projection_seed"], types=values["types"], residual=chosen["composition"]["residual"],
+        api.load_model(weights, run_.dictionary),
+        text,
+        **shown,
+        projection=values["projection"],
+        projection_seed=values["projection_seed"],
+        types=values["types"],
+        residual=chosen["composition"]["residual"],
         results=run_.results,
-    )  # fmt: skip
+    )
     return run_.config.run, described["scope"], quantised(described), found
 
 

@@ -57,9 +57,14 @@ def fetch(part: Part, folder: Path) -> Got:
             command, environment = (_pip if tool == "pip" else _npm)(part, name, version, Path(place))
             print(f"{part.name}: fetched by {tool}, from the index that it is set up for", file=sys.stderr)
             done = subprocess.run(
-                command, cwd=place, stdout=sys.stderr.fileno() if _is_file(sys.stderr) else subprocess.DEVNULL,
-                stderr=subprocess.PIPE, text=True, errors="replace", env=os.environ | environment,
-            )  # fmt: skip
+                command,
+                cwd=place,
+                stdout=sys.stderr.fileno() if _is_file(sys.stderr) else subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=os.environ | environment,
+            )
             if done.returncode or not (Path(place) / part.name).is_file():
                 raise UserError(
                     f"{name} {version}: {tool} could not fetch it ({_reason(done.stderr, part.name)})",

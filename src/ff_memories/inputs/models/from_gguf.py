@@ -99,21 +99,32 @@ def config(header: Header) -> dict[str, Any]:
     """Return the content of config.json."""
     sizes, (heads, shared, width), kind = header.sizes, header.heads, header.architecture
     plain = {
-        "model_type": TYPES.get(kind, kind), "vocab_size": sizes["v"], "dtype": "float32",
+        "model_type": TYPES.get(kind, kind),
+        "vocab_size": sizes["v"],
+        "dtype": "float32",
         "tie_word_embeddings": "output.weight" not in header.tensors,
         **{f"{word}_token_id": _special(header, word) for word in ("bos", "eos")},
-    }  # fmt: skip
+    }
     if kind == "gpt2":
         return plain | {
-            "n_embd": sizes["d"], "n_inner": sizes["f"], "n_layer": header.layers, "n_head": heads,
-            "n_positions": sizes["p"], "layer_norm_epsilon": header.own("attention.layer_norm_epsilon", 1e-5),
-        }  # fmt: skip
+            "n_embd": sizes["d"],
+            "n_inner": sizes["f"],
+            "n_layer": header.layers,
+            "n_head": heads,
+            "n_positions": sizes["p"],
+            "layer_norm_epsilon": header.own("attention.layer_norm_epsilon", 1e-5),
+        }
     plain |= {
-        "hidden_size": sizes["d"], "intermediate_size": sizes["f"], "num_hidden_layers": header.layers,
-        "num_attention_heads": heads, "num_key_value_heads": shared, "head_dim": width,
-        "max_position_embeddings": sizes["p"], "rope_theta": header.own("rope.freq_base", 1e4),
+        "hidden_size": sizes["d"],
+        "intermediate_size": sizes["f"],
+        "num_hidden_layers": header.layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
+        "head_dim": width,
+        "max_position_embeddings": sizes["p"],
+        "rope_theta": header.own("rope.freq_base", 1e4),
         "rms_norm_eps": header.own("attention.layer_norm_rms_epsilon", 1e-6),
-    }  # fmt: skip
+    }
     if kind.startswith("gemma"):
         plain |= {"sliding_window": header.size("attention.sliding_window"), "query_pre_attn_scalar": width}
     return plain
@@ -150,11 +161,14 @@ def tokenizer(header: Header) -> str:
     found: dict[str, Any] = {name.rpartition(".")[2]: own for name, own in header.arrays.items()}
     cut = header.metadata.get("tokenizer.ggml.pre") or ("qwen2" if kind.startswith("qwen") else None)
     found |= {
-        "tokenizer_type": header.metadata["tokenizer.ggml.model"], "pre_tokenizer_type": cut,
+        "tokenizer_type": header.metadata["tokenizer.ggml.model"],
+        "pre_tokenizer_type": cut,
         "add_prefix_space": header.metadata.get("tokenizer.ggml.add_space_prefix"),
-        **{f"{short}_token_id": _special(header, word)
-           for short, word in {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}.items()},
-    }  # fmt: skip
+        **{
+            f"{short}_token_id": _special(header, word)
+            for short, word in {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}.items()
+        },
+    }
     return tokenizer_of(kind, found, header.path)
 
 

@@ -63,14 +63,31 @@ def model(path: Path) -> Model:
     inside = [name for name in kinds if not name.startswith("model.")]
     names = ["model.embed_tokens", "model.norm", *(f"model.layers.{n}.{i}" for n in range(layers) for i in inside)]
     config = {
-        "model_type": "llama", "vocab_size": types, "dtype": "float32", "tie_word_embeddings": True, "bos_token_id": 1,
-        "eos_token_id": 2, "hidden_size": width, "intermediate_size": keys, "num_hidden_layers": layers,
-        "num_attention_heads": heads, "num_key_value_heads": shared, "max_position_embeddings": longest,
-        "rope_theta": 1e4, "rms_norm_eps": 1e-5,
-    }  # fmt: skip
+        "model_type": "llama",
+        "vocab_size": types,
+        "dtype": "float32",
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "hidden_size": width,
+        "intermediate_size": keys,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
+        "max_position_embeddings": longest,
+        "rope_theta": 1e4,
+        "rms_norm_eps": 1e-5,
+    }
     special = {"bos_token": "<s>", "eos_token": "</s>"}
-    return Model(config, [f"{name}.weight" for name in names], tensor, _tokenizer(raw[at:], types, path), special, {},
-                 sum(map(prod, kinds.values())))  # fmt: skip
+    return Model(
+        config,
+        [f"{name}.weight" for name in names],
+        tensor,
+        _tokenizer(raw[at:], types, path),
+        special,
+        {},
+        sum(map(prod, kinds.values())),
+    )
 
 
 def _tokenizer(raw: bytes, types: int, path: Path) -> str:

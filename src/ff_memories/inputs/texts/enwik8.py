@@ -76,12 +76,16 @@ def _paragraphs(page: bytes, spaces: set[str], counts: Counter[str]) -> Iterator
         for line in plain(text).split("\n"):
             line = " ".join(line.split())
             kind = (
-                None if not line
-                else "lines of lists" if LIST in line
-                else "lines that are no prose" if len(line.split()) < FEWEST or not PROSE.fullmatch(line)
-                else "paragraphs with markup left in them" if MARKUP.search(line)
+                None
+                if not line
+                else "lines of lists"
+                if LIST in line
+                else "lines that are no prose"
+                if len(line.split()) < FEWEST or not PROSE.fullmatch(line)
+                else "paragraphs with markup left in them"
+                if MARKUP.search(line)
                 else ""
-            )  # fmt: skip
+            )
             if kind:
                 counts[kind] += 1
             elif kind == "":

@@ -34,8 +34,10 @@ def tokenizer(text: Path, types: int) -> PreTrainedTokenizerFast:
     learned.decoder = decoders.ByteLevel()
     learned.post_processor = processors.ByteLevel(trim_offsets=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    learned.train([str(text)], trainers.BpeTrainer(
-        vocab_size=types, special_tokens=[START], initial_alphabet=alphabet, show_progress=False))  # fmt: skip
+    learned.train(
+        [str(text)],
+        trainers.BpeTrainer(vocab_size=types, special_tokens=[START], initial_alphabet=alphabet, show_progress=False),
+    )
     return PreTrainedTokenizerFast(tokenizer_object=learned, bos_token=START, eos_token=START)
 
 
@@ -127,12 +129,23 @@ def train(plan: dict[str, Any], text: Path, validation: Path, work: Path) -> lis
             if update + 1 in plan["checkpoints"]:
                 curve.append((update + 1, perplexity(model, unseen, plan["window"])))
                 save(model, learned, work / str(update + 1))
-                print(f"update {update + 1}: loss {loss.item():.3f}, validation perplexity {curve[-1][1]:.1f}, "
-                      f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
+                print(
+                    f"update {update + 1}: loss {loss.item():.3f}, validation perplexity {curve[-1][1]:.1f}, "
+                    f"{time.monotonic() - began:.0f} s",
+                    flush=True,
+                )
             if (update + 1) % RESUMABLE_EVERY == 0:
                 with atomic_write(saved) as partial:
-                    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "curve": curve,
-                                "update": update + 1, "seconds": time.monotonic() - began,
-                                "random": torch.random.get_rng_state()}, partial)  # fmt: skip
+                    torch.save(
+                        {
+                            "model": model.state_dict(),
+                            "optimizer": optimizer.state_dict(),
+                            "curve": curve,
+                            "update": update + 1,
+                            "seconds": time.monotonic() - began,
+                            "random": torch.random.get_rng_state(),
+                        },
+                        partial,
+                    )
     (work / "curve.json").write_text(json.dumps(curve))
     return curve
