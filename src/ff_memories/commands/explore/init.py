@@ -1,6 +1,7 @@
 """Write the config for a run on your own model and texts: a model of `transformers`, or a fairseq checkpoint."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,16 @@ def choices(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set other keys, such as triggers.top=25",
     )
+    parser.add_argument(
+        "--time", type=_seconds, metavar="20m", help="lower the samples' sizes until the run ends in this time here"
+    )
+
+
+def _seconds(text: str) -> float:
+    parts = re.findall(r"(\d+)([hms])", text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 20m or 1h30m")
+    return float(sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -105,6 +116,12 @@ def configured(args: argparse.Namespace) -> str:
     for setting in args.set:
         _set(data, setting)
     _follow(data, {setting.partition("=")[0] for setting in args.set})
+    if args.time is not None:
+        from ff_memories.workflow import budget  # torch takes seconds to load
+        from ff_memories.workflow.planning import THREADS, Planner
+
+        planner = Planner.of(Run(config.yaml_of(render(data), str(args.config)), str(args.config)), THREADS)
+        print("\n".join(budget.fit(data, planner, args.time, str(args.config))))
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
     run_names.refuse_named(run_.config, run_.file)

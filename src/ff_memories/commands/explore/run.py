@@ -1,10 +1,12 @@
 """Run everything on your own model and text: in an empty folder, or go on with a config.
 
     ff-memories run --model HuggingFaceTB/SmolLM2-135M --text my.txt
+    ff-memories run --model HuggingFaceTB/SmolLM2-135M --text my.txt --time 20m
     ff-memories run my.yaml
 
-The first form writes a config, as `init` does, and runs it; run again, it goes on where it stopped. Results are in
-results/RUN/ of the working folder. Options after `--` go to Snakemake.
+The first form writes a config, as `init` does, and runs it; run again, it goes on where it stopped. With `--time`, it
+measures this machine and lowers the sizes of samples until the run ends in that time. Results are in results/RUN/ of
+the working folder. Options after `--` go to Snakemake.
 """
 
 import argparse

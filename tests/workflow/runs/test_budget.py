@@ -1,0 +1,74 @@
+"""Sizes of samples that let a run end in a given time."""
+
+import re
+from contextlib import suppress
+
+import pytest
+from pipeline import config
+
+from ff_memories.base.errors import UserError
+from ff_memories.config import parse
+from ff_memories.workflow import budget, estimate
+from ff_memories.workflow.estimate import Shape, Speed
+from ff_memories.workflow.planning import Planner
+
+SPEED = Speed(layer=2e-5, logit=2e-10, word=1e-6, read=4e-9)
+TOKENS = {"train": 3_000_000, "validation": 100_000}
+
+
+def planner(speed=SPEED, tokens=TOKENS):
+    shape = Shape(layers=12, model=768, keys=2 * 3072, vocab=50_000, head=50_000, parameters=124_000_000, heads=12,
+                  signs=2)  # fmt: skip
+    return Planner("cpu", shape, speed, dict(tokens), 25, 0, False)
+
+
+def data():
+    made = config()
+    made["corpus"]["train"]["max_sentences"] = None
+    made["gallery"] = {"keys": None}
+    made["baselines"] = {"models": 3, "sentences": 2000, "keys_per_layer": 10, "examples": 500}
+    return made
+
+
+def elapsed(made, plan):
+    return estimate.elapsed(plan.steps(parse(made)), plan.here)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.8, 0.65])
+def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
+    plan, made = planner(), data()
+    wanted = share * elapsed(made, plan)
+    said = budget.fit(made, plan, wanted, "my.yaml")
+    assert 0.8 * budget.ROOM * wanted < elapsed(made, plan) <= budget.ROOM * wanted
+    for line in said[1:]:
+        key, size = re.match(r"  ([\w.]+): ([\d,]+) instead", line).groups()
+        assert budget._get(made, key) == int(size.replace(",", "")), line
+    assert any("is known to about ±" in line for line in said)
+
+
+def test_the_text_is_cut_only_if_samples_do_not_suffice():
+    plan, made = planner(tokens={"train": 300_000_000, "validation": 100_000}), data()
+    wanted = 0.05 * elapsed(made, plan)
+    budget.fit(made, plan, wanted, "my.yaml")
+    assert budget.TEXT["corpus.train.max_sentences"] < made["corpus"]["train"]["max_sentences"] < 12_000_000
+    assert elapsed(made, plan) <= wanted
+    again = data()
+    budget.fit(again, planner(), 0.9 * elapsed(again, planner()), "my.yaml")
+    assert again["corpus"]["train"]["max_sentences"] is None
+
+
+def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
+    plan, made = planner(), data()
+    known = data()
+    assert "nothing was cut" in budget.fit(made, plan, 1e9, "my.yaml")[0] and made == known
+    with pytest.raises(UserError, match="with the smallest samples"):
+        budget.fit(made, plan, 60, "my.yaml")
+    assert made == known
+
+
+def test_chosen_memories_stay_chosen():
+    plan, made = planner(), data()
+    made["triggers"]["keys"] = {1: [0, 5], 2: [7]}
+    with suppress(UserError):
+        budget.fit(made, plan, 0.5 * elapsed(made, plan), "my.yaml")
+    assert made["triggers"]["keys"] == {1: [0, 5], 2: [7]}
