@@ -348,6 +348,7 @@ def test_a_baselines_file_out_of_order_contradicts_it(sound, folder, tmp_path):
     assert tables_of(said) == list(baselines.ROWS)
 
 
+@pytest.mark.slow
 def test_a_key_that_the_histogram_leaves_out_is_found(tmp_path):
     given = basis(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
     first = given.tables["histogram"].row(0, named=True)

@@ -37,6 +37,7 @@ def same(one, other):
     torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", READINGS)
 def test_the_equations_give_what_fairseq_gives(files, reading):
     path, types = files

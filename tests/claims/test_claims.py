@@ -668,6 +668,7 @@ def test_of_one_layer_alone_nothing_is_selected():
     assert lowest_of_joint(joint(np.arange(4000) < 400), 1) == pytest.approx(wanted, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_layers_that_say_the_same_of_every_example_cost_nothing():
     """Examples must be resampled jointly: sixteen independent layers would have a wider interval."""
     own = np.random.default_rng(0).random(2000) < 0.3
