@@ -25,7 +25,7 @@ SHAPES = {
 READINGS = ("adaptive", "flat", "head", "random")
 
 
-@pytest.fixture(params=SHAPES.values(), ids=SHAPES)
+@pytest.fixture(params=SHAPES.values(), ids=list(SHAPES))
 def files(request, tmp_path):
     types = words(40)
     write_checkpoint(tmp_path / "model.pt", types, **request.param)
@@ -77,4 +77,5 @@ def test_both_take_the_weights_of_an_untrained_model(tmp_path):
 def test_without_fairseq_the_equations_are_the_reference(files, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "fairseq" else find(name, *a))
-    assert isinstance(basis._of_fairseq(*files, "adaptive", 1), Equations)
+    path, types = files
+    assert isinstance(basis._of_fairseq(path, types, "adaptive", 1), Equations)

@@ -185,7 +185,8 @@ def steps(
     tokens_said = min(validation, int(said * sentence)) + min(validation, int(said * perplexity.PASSED))
     predicted = tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes_.examples))
     memory = sizes.memory(config, shape, corpus_bytes, sentence)
-    small, text_only, join = PROCESS + corpus_bytes, ("model", "corpus"), 1.5 + lists / 50e6
+    small, join = PROCESS + corpus_bytes, 1.5 + lists / 50e6
+    text_only: tuple[str, ...] = ("model", "corpus")
 
     def measured(rule: str, jobs: int, seconds: float, disk: float, after: tuple[str, ...]) -> Planned:
         """Return a rule that runs the model; ``seconds`` of all its jobs together, besides their start."""

@@ -19,6 +19,7 @@ from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import estimate
 from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.sizes import SENTENCE, Shape
 
 THREADS = min(4, os.cpu_count() or 1)  # of a job
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
@@ -36,7 +37,7 @@ class Planner:
     """
 
     device: str
-    shape: estimate.Shape
+    shape: Shape
     speed: estimate.Speed
     tokens: dict[str, int]
     sentence: int
@@ -77,7 +78,7 @@ class Planner:
         )  # fmt: skip
 
 
-def _refuse_wide(shape: estimate.Shape) -> None:
+def _refuse_wide(shape: Shape) -> None:
     """Raise ``UserError`` for a model of which this machine cannot hold one layer, on which its speed is measured."""
     layer = 4 * (4 * shape.model**2 + 2 * shape.keys * shape.model + shape.head * shape.model)
     if layer > (memory := psutil.virtual_memory().total):
@@ -93,7 +94,7 @@ def _bytes(source: registry.Source) -> int:
     return source.unpacked_bytes + sum(part.bytes or part.at_most or 0 for part in way.parts)
 
 
-def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
+def _shape(run_: Run, source: registry.Source | None) -> Shape:
     """Return the model's sizes, from the converted model, the checkpoint, or the registry."""
     described = Path(run_.path("model", "model.json"))
     found: converted.Description
@@ -102,10 +103,10 @@ def _shape(run_: Run, source: registry.Source | None) -> estimate.Shape:
     elif described.exists():
         found = converted.read_description(described)
     elif not Path(run_.checkpoint).is_file() and source is not None and source.shape:
-        return estimate.Shape(**source.shape)
+        return Shape(**source.shape)
     else:
         found, _ = checkpoint.read(run_.checkpoint)
-    return estimate.Shape.of(found)
+    return Shape.of(found)
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:
@@ -146,12 +147,12 @@ def _pieces(run_: Run, path: Path) -> float:
 
 def _tokens(run_: Run, source: registry.Source | None) -> tuple[dict[str, int], int]:
     """Return the tokens of each split's whole text, and the mean number of a sentence."""
-    out, sentence = {}, estimate.SENTENCE
+    out, sentence = {}, SENTENCE
     for split in ("train", "validation"):
         paths = run_.texts(split)
         if all(Path(path).is_file() for path in paths):
             pieces = _pieces(run_, Path(paths[0]))
-            sentence = round(estimate.SENTENCE * pieces)
+            sentence = round(SENTENCE * pieces)
             out[split] = round(sum(_words(Path(path)) for path in paths) * pieces)
         elif source is not None and split in source.tokens:
             out[split] = source.tokens[split]

@@ -15,7 +15,8 @@ from ff_memories.config import load, parse
 from ff_memories.inputs import registry
 from ff_memories.steps.model import PAPER_SIZE
 from ff_memories.workflow import estimate
-from ff_memories.workflow.estimate import Shape, Speed
+from ff_memories.workflow.estimate import Speed
+from ff_memories.workflow.sizes import SENTENCE, Shape
 
 DESCRIBED = {
     "layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "input_cutoffs": [48], "adaptive_input": False,
@@ -130,7 +131,7 @@ def test_a_batch_that_no_memory_holds_is_refused(small, capsys):
 def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_read(small, capsys, tmp_path):
     small(corpus__train__max_sentences=3)
     assert run() == 0
-    assert f"3 layers of 24 keys, 48 types, {3 * estimate.SENTENCE} + " in capsys.readouterr().out
+    assert f"3 layers of 24 keys, 48 types, {3 * SENTENCE} + " in capsys.readouterr().out
     described = tmp_path / "results/small/model/model.json"
     described.parent.mkdir(parents=True)
     described.write_text(json.dumps(DESCRIBED))

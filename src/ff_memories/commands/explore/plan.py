@@ -26,6 +26,7 @@ from ff_memories.workflow import estimate
 from ff_memories.workflow.planning import THREADS, Planner
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.sizes import Shape
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def _refuse_unknown_keys(config: Config, shape: estimate.Shape) -> None:
+def _refuse_unknown_keys(config: Config, shape: Shape) -> None:
     """Raise ``UserError`` for memories that the model lacks, or that the gallery shows and the run does not look at."""
     neurons = shape.keys // shape.signs
     found = chosen.memories(config.triggers.keys, shape.layers, neurons, config)
@@ -75,7 +76,7 @@ def _refuse_unknown_keys(config: Config, shape: estimate.Shape) -> None:
 def _show(
     run_: Run,
     device: str,
-    shape: estimate.Shape,
+    shape: Shape,
     tokens: dict[str, int],
     speed: estimate.Speed,
     plan: list[estimate.Planned],

@@ -58,7 +58,8 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
             f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank",
             "give a longer text, or a text for each part with --train and --validation",
         )
-    chosen, characters, wanted = set(), 0, SHARE * sum(sizes)
+    chosen: set[int] = set()
+    characters, wanted = 0, SHARE * sum(sizes)
     for document in generator(seed, "validation documents").permutation(len(sizes)).tolist():
         if characters >= wanted or len(chosen) == len(sizes) - 1:
             break
