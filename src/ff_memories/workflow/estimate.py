@@ -190,7 +190,8 @@ def steps(
 
     def measured(rule: str, jobs: int, seconds: float, disk: float, after: tuple[str, ...]) -> Planned:
         """Return a rule that runs the model; ``seconds`` of all its jobs together, besides their start."""
-        device = memory[rule] - corpus_bytes
+        # the gallery's coefficients lie in main memory, whatever device computes them
+        device = memory["composition_shard" if rule == "gallery_tables_shard" else rule] - corpus_bytes
         return Planned(rule, jobs, speed.start + seconds / jobs, memory[rule], disk, device, after)
 
     out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
