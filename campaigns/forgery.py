@@ -8,12 +8,14 @@ Three small runs, of a fairseq checkpoint, an ungated and a gated model of `tran
 in each column of each table, one cell is changed by more than its tolerance and one by its last bit, all cells are
 shuffled, and all get another plausible value; rows are left out, added and swapped. Files: verdicts and figures that
 tables do not give, alone and beside a cell within its tolerance, another precision, numbers that are not finite.
-Verdicts: for each claim that the run judges, a forger edits the fewest rows that turn it, and all else follows.
+Verdicts: for each claim that a recorded run judges, and for each of its two answers, a forger edits the fewest rows
+that turn it, and all else follows; the run must be here, from `make pull` or Snakemake.
 docs/forgeries.md is made from what it finds.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -21,7 +23,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,11 @@ from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify import rests
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
+from ff_memories.claims.judging import baselines as measured
+from ff_memories.claims.judging.training import compared, decide
+from ff_memories.claims.judging.verdicts import verdicts
+from ff_memories.claims.register import MODELS, Claim, register
+from ff_memories.memories import untrained
 from ff_memories.tables import TABLES
 from ff_memories.tables.schema import COUNT, SAME
 from ff_memories.workflow.engines import lock
@@ -52,6 +59,8 @@ from ff_memories.workflow.recorded import rebuild
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 OUT = ROOT / "docs" / "data" / "faults" / "forgery.json"
+RECORDED = {"fairseq": DEFAULT, "ungated": Path("config/demo-gpt2.yaml"), "gated": Path("config/demo-llama.yaml")}
+NAMES = ("demo", "demo-gpt2", "demo-llama")  # of these runs
 KINDS = {"fairseq": None, "ungated": "gpt2", "gated": "llama"}
 CELLS = ("one cell", "the last bit", "all cells shuffled", "another value in all rows")
 ROWS = ("a row left out", "a row added", "two rows swapped")
@@ -100,10 +109,10 @@ class Known(Settler):
 class Project:
     """A small run, as the working folder, and forged copies of it that share its files."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, run: Run | None = None):
         os.chdir(folder)
         Known.models = {}
-        self.run = Run.read(DEFAULT)
+        self.run = run or Run.read(DEFAULT)
         with sides.opened(Path(self.run.results), None) as own:
             self.own = own
         self.rebuilt = {path for task in rebuild.tasks(self.run)[0] for path in task.makes}
@@ -150,6 +159,10 @@ class Project:
         frames = {name: tables.read(f"{folder}/{name}.parquet") for name in (*baselines.ROWS, *baselines.LABELS)}
         known = self.drawn(model).basis(frames)
         return dataclasses.replace(known, tables=known.tables | frames)
+
+    def baselines(self) -> list[str]:
+        """Return the names of the run's baselines with a model."""
+        return baselines.models(self.run)
 
     @cached_property
     def behind(self) -> set[str]:
@@ -447,7 +460,8 @@ def _turn(file: Path) -> None:
 
 # -------------------------------------------------------------------------------------------------------- the verdicts
 
-SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of a table's rows that a forger edits
+SHARES = (0.002, 0.01, 0.03, 0.1, 0.3, 1.0)  # of a table's rows that a forger edits
+ENOUGH = 25  # changed rows that the audit's check is tried on
 TIMES = 20  # audits of each forged verdict, with other seeds
 FEWER = Aim(0.95, 0.05)  # 59 rows: so few that a sample of a small table can miss
 
@@ -498,106 +512,134 @@ EDITS: dict[str, list[tuple[str, Callable[[pl.DataFrame, pl.Expr, pl.Expr], pl.D
 }  # fmt: skip
 
 
-def forge_verdicts(kind: str, folder: Path, seed: int, wanted: int) -> list[dict]:
-    """Turn verdicts of a run by editing the fewest rows; return how, and how often an audit with few rows finds it."""
-    from ff_memories.claims.evidence import Evidence as Measured
-    from ff_memories.claims.register import register
-    from ff_memories.config import Settings
-    from ff_memories.model.info import read_info
+class Answers:
+    """A run's two answers on a claim, from its tables, with the other claims' as they are."""
 
-    project, rng, found = Project(make(kind, folder)), np.random.default_rng(seed), []
-    run, info = project.run, read_info(project.run.path("model", "info.json"))
-    frames = {name.removeprefix("tables/"): tables.read(file) for name, file in project.own.tables().items()
-              if name.startswith("tables/")}  # fmt: skip
-    fresh = [model for model in baselines.models(run) if model.startswith("untrained")]
-    names = (*baselines.ROWS, *baselines.LABELS)
-    untrained = [{n: tables.read(run.path("baselines", model, f"{n}.parquet")) for n in names} for model in fresh]
-    basis = Measured.of_run(Settings(run.resolved), info, Path(run.dictionary), frames)
+    def __init__(self, project: "Project"):
+        from ff_memories.claims.evidence import Evidence as Measured
+        from ff_memories.config import Settings
+        from ff_memories.model.info import read_info
+
+        run = project.run
+        self.info = read_info(run.path("model", "info.json"))
+        names = (*baselines.ROWS, *baselines.LABELS)
+        self.of_run = {name.removeprefix("tables/"): tables.read(file) for name, file in project.own.tables().items()
+                       if name.startswith("tables/")}  # fmt: skip
+        self.of_models = {model: {name: tables.read(run.path("baselines", model, f"{name}.parquet")) for name in names}
+                          for model in baselines.models(run)}  # fmt: skip
+        self.evidence = Measured.of_run(Settings(run.resolved), self.info, Path(run.dictionary), self.of_run)
+        self.recorded = self.of_run["claims"].rows_by_key("claim", named=True, unique=True)
+        self.kinds = {"the run": [""], "the run's sample": [untrained.SAME_SAMPLE],
+                      "untrained": [m for m in self.of_models if m.startswith(untrained.UNTRAINED)]}  # fmt: skip
+        self.beside: dict[tuple[str, str], dict] = {}
+
+    def of(self, model: str) -> dict[str, pl.DataFrame]:
+        """Return the tables of the run, or of one of its baselines."""
+        return self.of_models[model] if model else self.of_run
+
+    def verdict(self, claim: Claim, edited: Mapping[str, dict[str, pl.DataFrame]]) -> str:
+        """Return the verdict on a claim if some models' tables are others."""
+        own = dataclasses.replace(self.evidence, tables=edited[""])
+        return str(verdicts([claim], own, self.evidence.scope)["verdict"][0])
+
+    def training(self, claim: Claim, edited: Mapping[str, dict[str, pl.DataFrame]]) -> str:
+        """Return whether a claim's number is due to training if some models' tables are others."""
+        found = {kind: self._baseline(claim, kind, edited) for kind in MODELS}
+        row = dict(self.recorded[claim.id]) | compared(claim, found["same_sample"], found["untrained"])
+        others = [dict(other) for name, other in self.recorded.items() if name != claim.id]
+        decide([row, *others])
+        return str(row["training"])
+
+    def _baseline(self, claim: Claim, kind: str, edited: Mapping[str, dict[str, pl.DataFrame]]) -> dict:
+        models = [model for model in self.of_models if model.startswith(kind)]
+        if (claim.id, kind) in self.beside and not edited.keys() & set(models):
+            return self.beside[claim.id, kind]
+        made = measured.table([claim], self.evidence, [(kind, edited.get(m, self.of_models[m])) for m in models])
+        row = made.filter(baseline=kind).row(0, named=True)
+        if not edited.keys() & set(models):
+            self.beside[claim.id, kind] = row
+        return row
+
+
+# columns of `claims` that a forger turns, and the models whose tables each rests on
+ASKED = {"verdict": ("the run",), "training": ("the run's sample", "untrained")}
+
+
+def forge_verdicts(kind: str, run: Run, seed: int) -> list[dict]:
+    """Turn a run's answers on claims by editing the fewest rows; return how, and how often an audit finds it."""
+    project, rng, found = Project(Path.cwd(), run), np.random.default_rng(seed), []
+    answers = Answers(project)
     behind = rests.behind(run, Path)
-    claims = [claim for claim in register() if claim.judged(info["scope"])]
-    with Progress(len(claims), "claims", kind) as progress:
-        for claim in claims:
+    claims = [claim for claim in register() if claim.judged(answers.info["scope"])]
+    with Progress(len(claims) * len(ASKED), "answers", kind) as progress:
+        for claim, (asked, of) in itertools.product(claims, ASKED.items()):
             best = None
-            for table in sorted(behind[claim.id] & EDITS.keys()):
-                for whose, models in (("run", [frames]), ("untrained", untrained)):
-                    for what, apply, where, new in EDITS[table]:
-                        best = _least(claim, basis, frames, untrained, whose, models, table, what, apply, where, new,
-                                      best, rng)  # fmt: skip
-            if best is not None:
-                found.append({"run": kind, "claim": claim.id, **_tried(project, best, fresh)})
-            else:
-                found.append({"run": kind, "claim": claim.id, "to": None})
+            for table, whose in itertools.product(sorted(behind[claim.id] & EDITS.keys()), of):
+                for edit in EDITS[table]:
+                    best = _least(answers, claim, asked, whose, table, edit, best, rng)
+            tried = {"to": None} if best is None else _tried(project, best)
+            before = getattr(answers, asked)(claim, {"": answers.of_run})
+            found.append({"run": kind, "claim": claim.id, "asked": asked, "from": before} | tried)
             progress.step(1)
     shutil.rmtree(project.scratch)
-    return found[:wanted] if wanted else found
-
-
-def _verdict(claim: Any, basis: Any, frames: dict, untrained: list[dict]) -> str:
-    from dataclasses import replace
-
-    from ff_memories.claims.judging import baselines as measured
-    from ff_memories.claims.judging.verdicts import verdicts
-
-    own = replace(basis, tables=frames, seed=None)
-    beside = measured.table([claim], own, [("untrained", made) for made in untrained])
-    return str(verdicts([claim], own, basis.scope, beside)["verdict"][0])
+    return found
 
 
 def _least(
-    claim: Any, basis: Any, frames: dict, untrained: list[dict], whose: str, models: list[dict], table: str,
-    what: str, apply: Any, where: pl.Expr, new: Any, best: dict | None, rng: np.random.Generator,
+    answers: Answers, claim: Claim, asked: str, whose: str, table: str, edit: tuple, best: dict | None,
+    rng: np.random.Generator,
 ) -> dict | None:  # fmt: skip
-    """Return the edit with the fewest rows that turns a verdict: this one, or the best so far."""
-    before = _verdict(claim, basis, frames, untrained)
-    orders = [rng.permutation(len(made[table])) for made in models]
+    """Return the edit with the fewest rows that turns an answer: this one, or the best so far."""
+    what, apply, where, new = edit
+    says, models = partial(getattr(answers, asked), claim), answers.kinds[whose]
+    before = says({"": answers.of_run})
+    orders = {model: rng.permutation(len(answers.of(model)[table])) for model in models}
     for share in SHARES:
-        edited, changed = [], []
-        for made, order in zip(models, orders, strict=True):
+        edited, changed = {}, {}
+        for model, order in orders.items():
+            known = answers.of(model)
             chosen = np.zeros(len(order), bool)
             chosen[order[: max(1, round(share * len(order)))]] = True
-            frame = apply(made[table], pl.Series(chosen) & where, new)
+            frame = apply(known[table], pl.Series(chosen) & where, new)
             differ = pl.any_horizontal(pl.col(c).ne_missing(pl.col(f"{c}_o")) for c in frame.columns)
-            beside = frame.hstack(made[table].rename({c: f"{c}_o" for c in frame.columns}))
-            changed.append(beside.select(differ).to_series().arg_true().to_list())
-            edited.append(made | {table: frame})
-        wrong = sum(map(len, changed))
+            beside = frame.hstack(known[table].rename({c: f"{c}_o" for c in frame.columns}))
+            changed[model] = beside.select(differ).to_series().arg_true().to_list()
+            edited[model] = known | {table: frame}
+        wrong = sum(map(len, changed.values()))
         if best is not None and wrong >= best["wrong"]:
             return best
-        after = _verdict(claim, basis, *((edited[0], untrained) if whose == "run" else (frames, edited)))
-        if wrong and after != before:
-            return {"from": before, "to": after, "whose": whose, "table": table, "what": what, "wrong": wrong,
-                    "population": sum(len(made[table]) for made in models), "changed": changed,
-                    "frames": [made[table] for made in edited]}  # fmt: skip
+        if wrong and (after := says(edited)) != before:
+            return {"to": after, "whose": whose, "table": table, "what": what, "wrong": wrong, "changed": changed,
+                    "frames": {model: made[table] for model, made in edited.items()}}  # fmt: skip
     return best
 
 
-def _tried(project: Project, best: dict, fresh: list[str]) -> dict:
-    """Audit a forged verdict ``TIMES`` times with few rows; return the edit, how often it was found, and the chance."""
-    table, whose = best["table"], best["whose"]
-    models = [""] if whose == "run" else fresh
-    known = [project.basis if not model else project.baseline(model) for model in models]
-    for_sure = False
-    right = []
-    for basis, frame, changed in zip(known, best["frames"], best["changed"], strict=True):
-        forged = _with(basis, table, frame)
-        for_sure |= bool(structure.faults(forged))
-        states = _rows(forged, table, changed)
-        right.append([i for i, state in zip(changed, states, strict=True) if state != DIFFERS])
-    # of a baseline's tables, all four models are one population
-    population = best["population"] * (len(fresh) + 1) // len(fresh) if whose == "untrained" else best["population"]
-    wrong = best["wrong"] - sum(map(len, right))
-    places = np.concatenate([
-        np.setdiff1d(changed, ok) + offset for changed, ok, offset in zip(
-            best["changed"], right, np.cumsum([0, *(len(frame) for frame in best["frames"])])[:-1], strict=True
-        )
-    ]).astype(np.int64)  # fmt: skip
-    draws = (Aim(FEWER.confidence, FEWER.share, seed).draw(table, population) for seed in range(TIMES))
+def _tried(project: Project, best: dict) -> dict:
+    """Audit a forged answer ``TIMES`` times with few rows; return the edit, how often it was found, and the chance.
+
+    `verify` draws from the rows of all baselines' tables together.
+    """
+    table, whole = best["table"], 0
+    for_sure, places = False, []
+    for model in [""] if "" in best["frames"] else project.baselines():
+        known = project.basis if not model else project.baseline(model)
+        if model in best["frames"]:
+            forged = _with(known, table, best["frames"][model])
+            for_sure |= bool(structure.faults(forged))
+            changed = best["changed"][model]
+            looked = changed[:: max(1, len(changed) // ENOUGH)]
+            states = _rows(forged, table, looked)
+            right = states.count(DIFFERS) / max(1, len(states))
+            places += [i + whole for i in changed[: round(right * len(changed))]]
+        whole += len(known.tables[table])
+    draws = (Aim(FEWER.confidence, FEWER.share, seed).draw(table, whole) for seed in range(TIMES))
     hits = TIMES if for_sure else sum(bool(np.isin(places, drawn).any()) for drawn in draws)
-    kept = ("from", "to", "whose", "table", "what", "wrong", "population")
+    kept = ("to", "whose", "table", "what", "wrong")
     return {
-        **{name: best[name] for name in kept}, "for_sure": for_sure, "found": hits, "times": TIMES,
-        "rows": min(FEWER.rows, population), "chance_few": 1.0 if for_sure else chance(population, wrong, FEWER.rows),
-        "chance": 1.0 if for_sure else chance(population, wrong),
+        **{name: best[name] for name in kept}, "population": whole, "for_sure": for_sure, "found": hits,
+        "times": TIMES, "rows": min(FEWER.rows, whole),
+        "chance_few": 1.0 if for_sure else chance(whole, len(places), FEWER.rows),
+        "chance": 1.0 if for_sure else chance(whole, len(places)),
     }  # fmt: skip
 
 
@@ -639,10 +681,15 @@ last one how `verify` finds the file if its maker rehashed it.
 ABOUT_VERDICTS = """
 ## Turned verdicts
 
-For each claim that the run judges, the forger tried {edits} edits of the tables behind it, on {shares} shares of the
-rows, in the run or in its untrained models, and kept the one that turns the verdict with the fewest wrong rows; what
-follows within the table was made to fit. "Found" counts {times} audits of {few} rows a table, with other seeds, beside
-the probability expected for that many; the last column is the probability with the {rows} rows that `verify` draws.
+Two answers of a run rest on its tables: a claim's `verdict`, and `training`, whether its number is due to training. For
+each claim that the run judges, and each answer, the forger tried {edits} edits of the tables behind it, on {shares}
+shares of their rows: in the run's tables, in those of its sample of the text, or in those of all untrained models. We
+kept the edit that turns the answer with the fewest wrong rows; what follows within the table was made to fit, and the
+other claims stayed as they are. The runs are {runs}, as large as they are recorded.
+
+"Found" counts {times} audits of {few} rows a table, with other seeds, beside the probability expected for that many;
+the last column is the probability with the {rows} rows that `verify` draws. How many of the wrong rows the audit can
+tell was tried on {enough} of them.
 """
 
 
@@ -704,22 +751,23 @@ def page() -> str:
         out.append(ABOUT_FILES)
         out.append(table(["file", "change", *held["every"], "`verify`"], _of_files(files, list(held["every"]))))
     out.append(ABOUT_VERDICTS.format(edits=sum(map(len, EDITS.values())), shares=len(SHARES), times=TIMES,
-                                     few=FEWER.rows, rows=Aim().rows) + "\n")  # fmt: skip
-    if any(row["to"] and row["from"] not in tables.VERDICTS for row in held["verdicts"]):
-        out.append(
-            "These verdicts were given by older limits; `holds_as_untrained` is a word that is no longer used.\n\n"
-        )
+                                     few=FEWER.rows, rows=Aim().rows, enough=ENOUGH,
+                                     runs=", ".join(f"`{name}`" for name in NAMES)) + "\n")  # fmt: skip
     rows_ = [
-        [row["run"], row["claim"], f"{row['from']} → {row['to']}", f"{row['whose']}: {row['table']}", row["what"],
+        [row["run"], row["claim"], row["asked"], f"{row['from']} → {row['to']}", f"{row['whose']}: {row['table']}",
+         row["what"],
          f"{row['wrong']:,} of {row['population']:,}",
          "all rows are checked" if row["for_sure"] else f"{row['found']} of {row['times']} ({row['chance_few']:.2f})",
          f"{row['chance']:.3f}"]
         for row in held["verdicts"] if row["to"]
     ]  # fmt: skip
     out.append(
-        table(["run", "claim", "verdict", "edited", "with the effect", "wrong rows", "found", "probability"], rows_)
+        table(
+            ["run", "claim", "column", "turned", "edited", "with the effect", "wrong rows", "found", "probability"],
+            rows_,
+        )
     )
-    stays = [f"{row['claim']} ({row['run']})" for row in held["verdicts"] if not row["to"]]
+    stays = [f"{row['claim']} `{row['asked']}` ({row['run']})" for row in held["verdicts"] if not row["to"]]
     if stays:
         out.append(f"\nNo edit that we tried turns {', '.join(stays)}.\n")
     return "".join(out)
@@ -756,7 +804,7 @@ def main() -> None:
             elif arguments.what == "files":
                 found = forge_files(kind, arguments.of or make(kind, Path(folder)), arguments.seed)
             else:
-                found = forge_verdicts(kind, Path(folder), arguments.seed, 0)
+                found = forge_verdicts(kind, Run.read(RECORDED[kind]), arguments.seed)
         held = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {"cells": [], "verdicts": []}
         held[arguments.what] = [row for row in held.get(arguments.what, []) if row["run"] != kind] + found
         held["seed"] = arguments.seed
