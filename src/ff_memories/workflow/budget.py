@@ -1,4 +1,4 @@
-"""Choose the sizes of a run's samples so that it ends in a given time, and say what was cut."""
+"""Choose sizes of a run's samples with which it ends in a given time, and say what was cut."""
 
 import math
 from collections.abc import Callable, Iterator
