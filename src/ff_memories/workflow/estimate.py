@@ -179,9 +179,10 @@ def steps(
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence // 4
     # sentences whose tokens go through all layers, and three readings of each
     layered = lambda examples: examples * (sentence * forward + 3 * shape.layers * (product + read))
-    sizes_, own = config.baselines, untrained.PREDICTED_SENTENCES
+    sizes_ = config.baselines
     again = min(looked, sizes_.keys_per_layer * shape.layers) * untrained.MUTATED_TRIGGERS * 3 * sentence // 4
-    said = (own * sizes_.models + perplexity.SENTENCES) / models  # sentences of a model
+    names = [untrained.SAME_SAMPLE, *[untrained.UNTRAINED] * sizes_.models]
+    said = sum(untrained.predicted(name, sizes_.sentences) for name in names) / models  # sentences of a model
     tokens_said = min(validation, int(said * sentence)) + min(validation, int(said * perplexity.PASSED))
     predicted = tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes_.examples))
     memory = sizes.memory(config, shape, corpus_bytes, sentence)

@@ -9,6 +9,7 @@ import psutil
 import torch
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import arithmetic
 from ff_memories.config import Config
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import registry
@@ -57,6 +58,7 @@ class Planner:
         _refuse_wide(shape)
         wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
         precision, batch = config.extraction.precision, config.execution.batch_tokens
+        threads = arithmetic.THREADS if arithmetic.portable() and device == "cpu" else threads
         speed = estimate.calibrate(shape, device, batch, threads, precision)
         return cls(device, shape, speed, tokens, sentence, sum(_bytes(s) for s in wanting), bool(run.golden))
 

@@ -1,7 +1,9 @@
 """A run that was killed goes on with the same command; one that is at work is left alone."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,10 +23,10 @@ pytestmark = pytest.mark.more
 TARGET = "results/planted/tables/sentences.parquet"
 
 
-def start(folder, *targets):
+def start(folder, *targets, cores=2):
     """Start Snakemake as a process group of its own."""
     arguments = [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile",
-                 folder / "my.yaml", "--cores", "2", "--", *targets]  # fmt: skip
+                 folder / "my.yaml", "--cores", str(cores), "--", *targets]  # fmt: skip
     env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.Popen(arguments, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                             start_new_session=True)  # fmt: skip
@@ -55,6 +57,28 @@ def test_after_a_kill_the_same_command_goes_on_and_its_jobs_end(tmp_path):
     snakemake(tmp_path, "--", TARGET)
     assert (tmp_path / TARGET).exists()
     assert not list((tmp_path / ".snakemake" / "running").iterdir())
+
+
+def test_a_killed_shard_is_made_again_and_nothing_else(planted_copy):
+    """One core does the shards in a row: the run and its job are killed while the second is at work."""
+    table, results = "tables/values.parquet", planted_copy / "results/planted"
+    whole, shards = (results / table).read_bytes(), [results / f"shards/{n}-of-2" / table for n in (1, 2)]
+    for path in (results / table, *shards):
+        path.unlink()
+    process = start(planted_copy, f"results/planted/{table}", cores=1)
+    wait_for(lambda: any(path.exists() for path in shards), 300)
+    second = 2 if shards[0].exists() else 1
+    jobs = wait_for(lambda: [job for job in jobs_below(process) if f"{second}-of-2" in job.cmdline()], 300)
+    for victim in (psutil.Process(process.pid), *jobs):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victim.kill()
+    process.wait()
+    (done,) = (path for path in shards if path.exists())
+    before = done.stat().st_mtime_ns
+    said = snakemake(planted_copy, "--", f"results/planted/{table}").stdout
+    stats = dict(re.findall(r"^(\w+) +(\d+)$", said.partition("Job stats:")[2], re.MULTILINE))
+    assert stats == {"values_shard": "1", "values": "1", "total": "2"}
+    assert done.stat().st_mtime_ns == before and (results / table).read_bytes() == whole
 
 
 def test_a_second_run_beside_one_at_work_is_refused(tmp_path):

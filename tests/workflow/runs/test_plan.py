@@ -13,8 +13,9 @@ from running import ROOT
 from ff_memories.cli import main
 from ff_memories.config import load, parse
 from ff_memories.inputs import registry
+from ff_memories.memories.shown import coefficient_sample
 from ff_memories.steps.model import PAPER_SIZE
-from ff_memories.workflow import estimate
+from ff_memories.workflow import estimate, sizes
 from ff_memories.workflow.estimate import Speed
 from ff_memories.workflow.sizes import SENTENCE, Shape
 
@@ -77,6 +78,24 @@ def test_auto_gives_every_device_a_shard_and_says_so_in_the_plan():
     }  # fmt: skip
     assert (jobs(6)["values_shard"], jobs(6)["baseline_triggers"], jobs(6)["baseline_model"]) == (6, 8, 4)
     assert jobs(1)["values_shard"] == 1 and jobs(1000)["values_shard"] == 64
+
+
+def test_a_job_asks_snakemake_for_the_plans_memory_and_before_there_is_a_model_for_what_its_file_says(tmp_path):
+    given = parse(config(execution__shards="auto"))
+    (tmp_path / "model.pt").write_bytes(bytes(10**6))
+    needs = lambda rule: sizes.megabytes(
+        given, tmp_path / "model.json", [str(tmp_path / "model.pt")], [str(tmp_path / "no text")], rule
+    )
+    assert needs("values_shard") == 704
+    (tmp_path / "model.json").write_text(json.dumps(DESCRIBED | {"parameters": 10**9}))
+    plan = estimate.steps(given, Shape(5, 16, 7, 2, 48, 12, 10**9), {"train": 0, "validation": 0}, SPEED)
+    for step in plan:
+        if step.device_memory:
+            assert needs(step.rule) == int(step.memory / 1e6) + 1
+    assert needs("sensitivity_part") == max(needs(step.rule) for step in plan if step.device_memory or step.after == ())
+    assert sizes.SAMPLED_BYTES == 4 * coefficient_sample.HELD
+    (tmp_path / "model.json").write_text("{}")
+    assert needs("values_shard") == 704
 
 
 def test_the_trigger_pass_costs_what_its_tokens_cost():

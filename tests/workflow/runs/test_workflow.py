@@ -69,7 +69,7 @@ def test_a_finished_run_ends_with_its_answers(planted_copy):
     last = next(n for n, line in enumerate(shown) if line.startswith("Due to training: "))
     still, times, where = shown[last + 1 : last + 4]
     assert last > said and still.startswith("What cannot be said: ")
-    assert times.startswith("Time of all jobs") and "baseline_model" in times
+    assert times.startswith("Time of all jobs") and "baseline_memories" in times
     assert where.startswith("Where to look: report results/planted/report/report.html, gallery ")
     done = next(n for n, line in enumerate(shown) if "All results of the run are there." in line)
     assert max(map(len, shown[done : done + 2])) < 400  # not every file of the run
