@@ -35,8 +35,6 @@ localrules:
 
 rule all:
     default_target: True
-    message:
-        "All results of the run are there."
     input:
         rules.claims.output,
         rules.report.output,
@@ -47,6 +45,8 @@ rule all:
         rules.figure_pages.output,
         run_.golden_triggers,
         rules.released.output if run_.config.fidelity == "released" else [],
+    message:
+        "All results of the run are there."
 
 
 name_inputs(workflow.rules)

@@ -107,7 +107,7 @@ def test_init_pins_the_commit_every_files_digest_and_the_licence(web, saved, cap
     commit = web.push(NAME, saved, license="apache-2.0")
     made = init(NAME).model
     said = capsys.readouterr().out
-    assert f"{NAME}: commit {commit}, licence: apache-2.0" in said and "snakemake" in said
+    assert f"{NAME}: commit {commit}, licence: apache-2.0" in said and "ff-memories run my.yaml" in said
     assert (made.hub, made.revision, made.licence, made.folder) == (NAME, commit, "apache-2.0", None)
     names = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     assert made.files == {name: sha256((saved / name).read_bytes()) for name in names}

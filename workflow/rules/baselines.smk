@@ -121,9 +121,7 @@ rule baseline_model:
             *rules.baseline_memories.output,
             *rules.baseline_predictions.output[:3],
         ),
-        surprises=all_shards(
-            "baselines", rules.baseline_predictions.output.surprises
-        ),
+        surprises=all_shards("baselines", rules.baseline_predictions.output.surprises),
     output:
         values=run_.path("baselines", "{model}", "values.parquet"),
         mutations=run_.path("baselines", "{model}", "mutations.parquet"),
