@@ -28,8 +28,8 @@ DIGITS = 16  # of a digest
 # The outputs that may be shared, and that `compare` looks at. All others show text, if only as token ids, or follow
 # from these in seconds.
 SHARED = re.compile(
-    r"/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$|/claims(\.json|\.tex)?$"
-    r"|/model/(info|model)\.json$|/summary\.md$"
+    r"^(?!.*/shards/).*(/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$"
+    r"|/claims(\.json|\.tex)?$|/model/(info|model)\.json$|/summary\.md$)"
 )
 FIGURE = re.compile(r"/figures/")
 
