@@ -29,7 +29,7 @@ PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "until", "profile", "
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", type=Path, help="a config file, instead of --model and a text")
     init.choices(parser)
-    parser.add_argument("--name", help="the run's name, and its config's: default: from the model's")
+    parser.add_argument("--name", help="the run's and its config's name; default: from the model's")
     parser.add_argument("--cores", default="all", help="processor cores, a number or `all`")
     parser.add_argument("--gpus", type=_number, default=1, help="GPUs of this machine, at most")
     parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
@@ -64,7 +64,7 @@ def _number(text: str) -> int:
 
 def _given(args: argparse.Namespace) -> Path:
     """Return the config that is named, after refusing options for a new one."""
-    also = [f"--{name}" for name in ("name", "model", "checkpoint", "text", "train", "set") if getattr(args, name)]
+    also = [f"--{name}" for name, given in vars(args).items() if given and (name == "name" or name not in PASSED_ON)]
     if also:
         raise UserError(f"{args.config} and {also[0]}: a config says what to run", f"leave out {also[0]}, or edit it")
     require_file(args.config)
@@ -100,7 +100,7 @@ def _name(model: str) -> str:
 
 
 def _words(args: argparse.Namespace) -> str:
-    """Return the options that make a config, as they are typed."""
+    """Return the options that make a config, in one order."""
     words: list[str] = []
     for name, value in sorted(vars(args).items()):
         if name not in PASSED_ON and value not in (None, [], False):
