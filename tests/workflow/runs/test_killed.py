@@ -32,8 +32,22 @@ def start(folder, *targets, cores=2):
                             start_new_session=True)  # fmt: skip
 
 
-def jobs_below(process):
-    return [p for p in psutil.Process(process.pid).children(recursive=True) if "ff-memories" in " ".join(p.cmdline())]
+def jobs_below(process, *words):
+    """Processes below `process` that are jobs of ours, with every one of `words` among their arguments."""
+
+    def command(job):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended (a zombie, psutil says, is such a process)
+            return job.cmdline()
+        return []
+
+    jobs = [(job, command(job)) for job in psutil.Process(process.pid).children(recursive=True)]
+    return [job for job, said in jobs if "ff-memories" in " ".join(said) and set(words) <= set(said)]
+
+
+def is_at_work(job):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return job.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def wait_for(condition, seconds=60):
@@ -53,7 +67,7 @@ def test_after_a_kill_the_same_command_goes_on_and_its_jobs_end(tmp_path):
     os.kill(process.pid, signal.SIGKILL)  # it alone: nobody ends its jobs
     process.wait()
     assert list((tmp_path / ".snakemake" / "locks").glob("*.lock"))
-    wait_for(lambda: not any(job.is_running() and job.status() != psutil.STATUS_ZOMBIE for job in jobs))
+    wait_for(lambda: not any(map(is_at_work, jobs)))
     snakemake(tmp_path, "--", TARGET)
     assert (tmp_path / TARGET).exists()
     assert not list((tmp_path / ".snakemake" / "running").iterdir())
@@ -68,7 +82,7 @@ def test_a_killed_shard_is_made_again_and_nothing_else(planted_copy):
     process = start(planted_copy, f"results/planted/{table}", cores=1)
     wait_for(lambda: any(path.exists() for path in shards), 300)
     second = 2 if shards[0].exists() else 1
-    jobs = wait_for(lambda: [job for job in jobs_below(process) if f"{second}-of-2" in job.cmdline()], 300)
+    jobs = wait_for(lambda: jobs_below(process, f"{second}-of-2"), 300)
     for victim in (psutil.Process(process.pid), *jobs):
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
