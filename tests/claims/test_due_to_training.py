@@ -20,8 +20,13 @@ def of_run(number, error=0.0):
     return {"measured": number, "low": number - 1.96 * error, "high": number + 1.96 * error, "error": error}
 
 
+def compared(claim, sample, untrained, **others):
+    every = {"same_sample": sample, "untrained": untrained} | others
+    return training.compared(claim, {(claim.id, name): row for name, row in every.items() if row is not None})
+
+
 def said(sample, untrained, claim=SHARE, others=0):
-    rows = [training.compared(claim, sample, untrained) for _ in range(1 + others)]
+    rows = [compared(claim, sample, untrained) for _ in range(1 + others)]
     training.decide(rows)
     return rows[0]
 
@@ -30,7 +35,7 @@ def test_one_more_untrained_models_number_lies_in_the_prediction_interval_at_its
     rng, inside, trials = np.random.default_rng(1), 0, 2000
     for _ in range(trials):
         *three, one_more = 0.5 + 0.05 * rng.standard_normal(4)
-        row = training.compared(SHARE, None, of_models(three))
+        row = compared(SHARE, None, of_models(three))
         inside += row["baseline_low"] <= one_more <= row["baseline_high"]
     assert inside / trials == pytest.approx(0.95, abs=0.015)
 
@@ -91,3 +96,9 @@ def test_untrained_models_with_one_number_do_not_prove_that_every_other_model_ha
 def test_a_factor_is_compared_relative_to_the_untrained_models():
     assert said(of_run(101, 1), of_models([100, 100.5, 99.5], 0.5), FACTOR)["training"] == "same"
     assert said(of_run(1.01, 0.001), of_models([0.2, 0.201, 0.199], 0.001), FACTOR)["training"] == "higher"
+
+
+def test_the_shuffled_models_number_stands_beside_and_decides_nothing():
+    without = compared(SHARE, of_run(0.9, 0.01), of_models([0.40, 0.41, 0.39], 0.005))
+    beside = compared(SHARE, of_run(0.9, 0.01), of_models([0.40, 0.41, 0.39], 0.005), shuffled={"measured": 0.7})
+    assert without["shuffled"] is None and beside == without | {"shuffled": 0.7}

@@ -69,7 +69,7 @@ def test_the_config_says_how_much_of_a_baseline_is_measured(run, tmp_path):
     assert json.loads((tmp_path / "perplexity.json").read_text())["sentences"] == 30
 
 
-@pytest.mark.parametrize("name", ["untrained", "untrained-", "untrained-x", "trained", ""])
+@pytest.mark.parametrize("name", ["shuffled", "shuffled-x", "untrained", "untrained-", "untrained-x", "trained", ""])
 def test_a_model_that_there_is_not_is_refused(run, tmp_path, name, capsys):
     with pytest.raises((UserError, AssertionError)):
         measured(run, name, tmp_path)
@@ -99,6 +99,21 @@ def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
     for unlike in (other, second, weights):
         assert not torch.equal(one["layers.0.keys"], unlike["layers.0.keys"])
     assert description.aliases and all(one[n].data_ptr() == one[s].data_ptr() for n, s in description.aliases.items())
+
+
+def test_shuffled_weights_have_the_entries_of_each_matrix_in_another_order_and_the_rest_as_it_is(run):
+    _, out = run
+    description, weights = converted.load(out / "model.safetensors", out / "model.json")
+    one, same, other, second = (untrained.shuffled(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2)))
+    assert one.keys() == weights.keys() and all(torch.equal(one[name], same[name]) for name in one)
+    assert all(one[n].data_ptr() == one[s].data_ptr() for n, s in description.aliases.items())
+    for name in one.keys() - description.aliases.keys():
+        if one[name].dim() == 1:
+            assert torch.equal(one[name], weights[name]), name
+            continue
+        assert torch.equal(one[name].flatten().sort().values, weights[name].flatten().sort().values), name
+        for unlike in (weights, other, second):
+            assert not torch.equal(one[name], unlike[name]), name
 
 
 def test_matrices_drawn_anew_keep_a_vectors_length_and_the_rest_does_nothing(tmp_path):

@@ -1,10 +1,7 @@
-# The claims' baselines: untrained models of the same shape, random pairs and guesses.
+# The claims' baselines: untrained and shuffled models of the same shape, random pairs and guesses.
 
-# the run's own model and untrained ones, on the same sample of the text
-MODELS = [
-    "same_sample",
-    *(f"untrained-{draw + 1}" for draw in range(run_.config.baselines.models)),
-]
+# the run's own model and those, on the same sample of the text
+MODELS = run_.config.baselines.names
 
 
 rule baseline_triggers:

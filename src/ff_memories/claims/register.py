@@ -12,7 +12,7 @@ from ff_memories.claims.order import natural
 from ff_memories.claims.statistics import wilson
 from ff_memories.tables import BASELINES, LIMITS
 
-MODELS = ("untrained", "same_sample")  # baselines of every claim
+UNTRAINED, SAME_SAMPLE, SHUFFLED = MODELS = ("untrained", "same_sample", "shuffled")  # baselines of every claim
 HUNDRED = 100
 KNOWN = ("stated", "read off a figure", "derived")
 PARTS = ("coefficients", "values", "active memories", "predictions", "sums")  # what a claim may rest on

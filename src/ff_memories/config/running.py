@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 from ff_memories.base.precision import Precision
 from ff_memories.config.section import Section, Stated
 
+SAME_SAMPLE, UNTRAINED, SHUFFLED = "same_sample", "untrained-", "shuffled-"  # the models of a run's baselines, by name
 MOST_SHARDS = 64  # of `execution.shards: auto`: more jobs take longer to start than a run of usual size takes
 
 
@@ -66,9 +67,15 @@ class Extraction(Section):
 class Baselines(Section):
     """Untrained models, and the run's own, on a sample of the text: what every claim is compared with."""
 
-    models: int = Field(3, ge=1, le=20, description="number of untrained models; one gives no prediction interval")
+    models: int = Field(5, ge=1, le=20, description="number of untrained models; one gives no prediction interval")
+    shuffled: int = Field(
+        1,
+        ge=0,
+        le=20,
+        description="number of models whose matrices are the run's own with their entries in a random order",
+    )
     sentences: int = Field(
-        2000,
+        1000,
         ge=1,
         le=10**9,
         description="random training sentences in which each model's triggers are sought, and validation sentences at "
@@ -78,6 +85,12 @@ class Baselines(Section):
         10, ge=1, le=65_536, description="number of random keys per layer whose triggers are mutated"
     )
     examples: int = Field(500, ge=1, le=10**9, description="number of random prefixes for section 5")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the models: the run's own, ``untrained-1`` and so on, ``shuffled-1`` and so on."""
+        drawn = ((UNTRAINED, self.models), (SHUFFLED, self.shuffled))
+        return [SAME_SAMPLE, *(f"{kind}{draw + 1}" for kind, number in drawn for draw in range(number))]
 
 
 class Sensitivity(Section):

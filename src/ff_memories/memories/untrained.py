@@ -1,5 +1,6 @@
 """A model as it is before training, and the sample of the text on which it is measured: the baseline of every claim."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.base.seeds import generator
+from ff_memories.config.running import SAME_SAMPLE, SHUFFLED, UNTRAINED
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import never_trained
@@ -19,9 +21,7 @@ from ff_memories.model.files import converted
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.loading import is_transformer, load_model
 
-SAME_SAMPLE, UNTRAINED = "same_sample", "untrained-"  # the models of a run's baselines, by name
-
-MUTATED_TRIGGERS = 25  # of a key, at most
+MUTATED_TRIGGERS = 10  # of a key, at most: keys are resampled, not triggers, so more tell little
 PREDICTED_SENTENCES = 200  # validation sentences on which an untrained model's perplexity is measured, at most
 
 
@@ -40,7 +40,31 @@ def untrained(description: Description, weights: Weights, seed: int, draw: int =
         width = shape[0] if name.endswith("values") else shape[-1]
         return torch.randn(shape, generator=draws) * width**-0.5
 
-    out = {name: fresh(name) for name in sorted(weights.keys() - description.aliases.keys())}
+    return _tied(
+        {name: fresh(name) for name in sorted(weights.keys() - description.aliases.keys())}, description, weights
+    )
+
+
+def shuffled(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:
+    """Return weights whose matrices have their entries in a random order; biases and scales stay, as does what is tied.
+
+    Such a model has the scale that training gave to each matrix, and nothing that it learned beside. ``draw``: which of
+    several.
+    """
+    own = {name: weights[name] for name in sorted(weights.keys() - description.aliases.keys())}
+    return _tied(dict(in_random_order(own, seed, draw)), description, weights)
+
+
+def in_random_order(weights: Weights, seed: int, draw: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every weight by name, the entries of each matrix in a random order. The order of names matters."""
+    draws = torch.Generator().manual_seed(int(generator(seed, f"shuffled weights {draw}").integers(2**62)))
+    for name, own in weights.items():
+        moved = own.flatten()[torch.randperm(own.numel(), generator=draws).to(own.device)] if own.dim() > 1 else own
+        yield name, moved.reshape(own.shape)
+
+
+def _tied(out: Weights, description: Description, weights: Weights) -> Weights:
+    """Add what is tied to some of these weights, as it is in ``weights``."""
     for name, same in description.aliases.items():
         turned = weights[name].shape != weights[same].shape or not weights[name].is_contiguous()
         out[name] = out[same].t() if turned else out[same]
@@ -118,7 +142,7 @@ class Measured:
 
 
 def model_of(name: str, own: LanguageModel, seed: int, weights: Path, description: Path) -> LanguageModel:
-    """Return a model of a run's baselines: ``same_sample`` is the run's own, ``untrained-1`` and so on are drawn.
+    """Return a model of a run's baselines: ``same_sample`` is the run's own, the others are drawn.
 
     Args:
         own: the run's model, read from these files.
@@ -129,28 +153,43 @@ def model_of(name: str, own: LanguageModel, seed: int, weights: Path, descriptio
     """
     if name == SAME_SAMPLE:
         return own
-    draw = name.removeprefix(UNTRAINED)
-    if draw == name or not draw.isdecimal():
-        raise UserError(f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, or {UNTRAINED}1 and so on")
     if is_transformer(description):
-        from ff_memories.model.transformer import load, stack  # the library takes seconds to load
+        from ff_memories.model.transformer.stack import Transformer  # the library takes seconds to load
 
-        if not isinstance(own, stack.Transformer):
-            raise TypeError(own)
-        return load.fresh(own, seed, int(draw))
+        drawn = drawn_by_transformers(own, seed, name).to(own.device)
+        return Transformer(drawn, own.description, own.family, own.precision)
     shape, _ = converted.load(weights, description)
-    return Decoder(shape, weights_of(weights, description, seed, int(draw)), own.device, precision=own.precision)
+    return Decoder(shape, weights_of(weights, description, seed, name), own.device, precision=own.precision)
 
 
-def weights_of(weights: Path, description: Path, seed: int, draw: int) -> Weights:
-    """Return the weights of an untrained model like the fairseq model in these files."""
-    return untrained(*converted.load(weights, description), seed, draw)
+def _draw(name: str) -> tuple[bool, int]:
+    """Return whether a model's weights are the run's own, shuffled, and which of several such models it is."""
+    for kind in (UNTRAINED, SHUFFLED):
+        if (draw := name.removeprefix(kind)) != name and draw.isdecimal():
+            return kind == SHUFFLED, int(draw)
+    raise UserError(
+        f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, {UNTRAINED}1 and so on, or {SHUFFLED}1 and so on"
+    )
 
 
-def drawn_by_transformers(own: LanguageModel, seed: int, draw: int) -> Any:
-    """Return an untrained model like one of `transformers`, as that library holds it, with eager attention."""
+def weights_of(weights: Path, description: Path, seed: int, name: str) -> Weights:
+    """Return the weights of an untrained or shuffled model like the fairseq model in these files."""
+    moved, draw = _draw(name)
+    return (shuffled if moved else untrained)(*converted.load(weights, description), seed, draw)
+
+
+def drawn_by_transformers(own: LanguageModel, seed: int, name: str) -> Any:
+    """Return an untrained or shuffled model like one of `transformers`, as it has it, with eager attention."""
     from ff_memories.model.transformer import load, stack  # the library takes seconds to load
 
+    moved, draw = _draw(name)
     if not isinstance(own, stack.Transformer):
         raise TypeError(own)
-    return load.drawn(own, seed, draw)
+    model = load.drawn(own, seed, draw)
+    if moved:
+        with torch.no_grad():
+            for weight, (_, made) in zip(
+                model.parameters(), in_random_order(dict(own.model.named_parameters()), seed, draw), strict=True
+            ):
+                weight.copy_(made)
+    return model

@@ -57,6 +57,7 @@ MEANINGS = {
 BASELINES = {
     "untrained": "Untrained models",
     "same_sample": "This model, on the untrained models' text sample",
+    "shuffled": "This model with the entries of its matrices shuffled",
     "random_pairs": "Random pairing of values and triggers, or of examples",
     "unigram": "Always guessing the most frequent token",
     "random_types": "Guessing tokens at random",
@@ -161,7 +162,7 @@ def report(
         sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
-        methods=methods(config, dict(info), bool(claims["p_holm"].count()), models),
+        methods=methods(config, dict(info), bool(claims["p_holm"].count()), models, _models(baselines, "shuffled")),
         some_keys=config.looked_at is not None,
         claims_command=_command(configfile, targets.get("claims")),
         font=Markup(font.face()),
@@ -237,9 +238,9 @@ def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.
     }
 
 
-def _models(baselines: pl.DataFrame | None) -> int:
-    """Return the number of untrained models that were measured."""
-    own = [] if baselines is None else baselines.filter(pl.col("baseline") == "untrained")["runs"].to_list()
+def _models(baselines: pl.DataFrame | None, kind: str = "untrained") -> int:
+    """Return the number of untrained models, or of another kind, that were measured."""
+    own = [] if baselines is None else baselines.filter(pl.col("baseline") == kind)["runs"].to_list()
     return max(own, default=0)
 
 

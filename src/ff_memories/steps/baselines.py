@@ -6,7 +6,7 @@ from ff_memories import tables as schemas
 from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging import baselines as measured
-from ff_memories.claims.register import register
+from ff_memories.claims.register import UNTRAINED, register
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories.targets import targets
@@ -41,7 +41,7 @@ def run(
     sets = [(_kind(name), made) for name, made in of_models.items()]
     sets += measured.guesses(own, known, counts, config.seed)
     schemas.write(measured.table(register(), evidence, sets), baselines)
-    untrained = [made for name, made in of_models.items() if _kind(name) == measured.UNTRAINED]
+    untrained = [made for name, made in of_models.items() if _kind(name) == UNTRAINED]
     schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
 
 

@@ -25,7 +25,7 @@ VERDICTS = (
     "not_attempted",
 )
 VERDICT = pl.Enum(VERDICTS)
-BASELINES = ("untrained", "same_sample", "random_pairs", "unigram", "random_types", "every_case")
+BASELINES = ("untrained", "same_sample", "shuffled", "random_pairs", "unigram", "random_types", "every_case")
 
 TABLES = {
     "control": Schema(
@@ -94,11 +94,11 @@ TABLES = {
         },
     ),
     "baselines": Schema(
-        about="every claim's measure on its baselines: untrained models, values paired with random keys, and "
-        "guesses. `measured`, `low` and `high` are the mean and the extremes over `runs` seeds, `deviation` their "
-        "standard deviation, `error` the standard error of one of them; the claim holds in `holding` of them. "
-        "`same_sample` is the run's own model on the smaller text of the untrained models; its `low` and `high` are "
-        "its 95 % interval",
+        about="every claim's measure on its baselines: untrained models, models whose matrices have the run's entries "
+        "in a random order (`shuffled`), values paired with random keys, and guesses. `measured`, `low` and `high` are "
+        "the mean and the extremes over `runs` seeds, `deviation` their standard deviation, `error` the standard error "
+        "of one of them; the claim holds in `holding` of them. `same_sample` is the run's own model on the smaller "
+        "text of the untrained models; its `low` and `high` are its 95 % interval",
         by={"claim": pl.String, "baseline": pl.Enum(BASELINES)},
         fields={
             "measured": Column(pl.Float64, null=True),
@@ -116,7 +116,8 @@ TABLES = {
         "interval, and `resampled` names its unit. `shows` says whether the model shows what the paper claims: "
         "`judged`, with its interval, against `limit`. `sample` is the number on the untrained models' sentences, "
         "`baseline` the mean of untrained models, with an interval for one more of them; `training` says whether the "
-        "two differ, and `p_training` is its p-value after Holm's correction. `p` is the p-value of the one-sided test "
+        "two differ, and `p_training` is its p-value after Holm's correction; `shuffled` is the number of a model with "
+        "the entries of the run's matrices in a random order. `p` is the p-value of the one-sided test "
         "of the direction, if there is one, and `p_holm` the same after Holm's correction",
         by={"claim": pl.String},
         fields={
@@ -142,6 +143,7 @@ TABLES = {
             "baseline": Column(pl.Float64, null=True),
             "baseline_low": Column(pl.Float64, null=True),
             "baseline_high": Column(pl.Float64, null=True),
+            "shuffled": Column(pl.Float64, null=True),
             "p_training": Column(pl.Float64, null=True),
             "resampled": Column(pl.String, null=True),
             "p": Column(pl.Float64, null=True),

@@ -148,7 +148,7 @@ def steps(
         devices: how many jobs run at once, which ``execution.shards: auto`` follows.
     """
     train, validation = tokens["train"], tokens["validation"]
-    shards, models = config.execution.shards_for(devices), config.baselines.models + 1
+    shards, models = config.execution.shards_for(devices), len(config.baselines.names)
     parts = math.ceil(shards / models)
     cells, top = shape.layers * shape.keys, config.triggers.top
     looked = shape.count(config.triggers.keys)
@@ -180,9 +180,10 @@ def steps(
     # sentences whose tokens go through all layers, and three readings of each
     layered = lambda examples: examples * (sentence * forward + 3 * shape.layers * (product + read))
     sizes_ = config.baselines
-    again = min(looked, sizes_.keys_per_layer * shape.layers) * untrained.MUTATED_TRIGGERS * 3 * sentence // 4
-    names = [untrained.SAME_SAMPLE, *[untrained.UNTRAINED] * sizes_.models]
-    said = sum(untrained.predicted(name, sizes_.sentences) for name in names) / models  # sentences of a model
+    per_layer = min(config.mutations.keys_per_layer, sizes_.keys_per_layer)
+    tops = min(config.mutations.top, untrained.MUTATED_TRIGGERS)
+    again = min(looked, per_layer * shape.layers) * tops * 3 * sentence // 4
+    said = sum(untrained.predicted(name, sizes_.sentences) for name in sizes_.names) / models  # sentences of a model
     tokens_said = min(validation, int(said * sentence)) + min(validation, int(said * perplexity.PASSED))
     predicted = tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes_.examples))
     memory = sizes.memory(config, shape, corpus_bytes, sentence)

@@ -23,6 +23,7 @@ from ff_memories.audit.recompute.rows import look
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings
+from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
@@ -75,7 +76,7 @@ class Baseline:
         """Draw the model again and find its triggers.
 
         Args:
-            name: ``same_sample``, or ``untrained-1`` and so on.
+            name: of ``config.baselines.names``.
             at: from a file of the run to the place to read it from.
         """
         settings = Settings(untrained.smaller(run.resolved))
@@ -89,8 +90,7 @@ class Baseline:
 
     def basis(self, frames: Mapping[str, pl.DataFrame]) -> Basis:
         """Return the model's tables with the reference model that has its weights."""
-        draw = None if self.name == untrained.SAME_SAMPLE else int(self.name.removeprefix(untrained.UNTRAINED))
-        drawn = None if draw is None else (self.own, self.settings.seed, draw)
+        drawn = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
         own = {name: frame for name, frame in frames.items() if name in ROWS}
         return Basis(
             reference(self.run, self.types, self.at, drawn),
@@ -119,7 +119,7 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
     """Yield the result of every row that is looked at, and of every contradiction.
 
     Args:
-        model: ``same_sample``, or ``untrained-1`` and so on.
+        model: of ``config.baselines.names``.
         rows: {table: which of its rows to recompute}.
         at: from a file of the run to the place to read it from.
     """

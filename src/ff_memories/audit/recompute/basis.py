@@ -190,10 +190,10 @@ class Basis:
                 self._tops[types, layer, key] = [best, *(token for token in close if token != best)]
 
 
-def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, int] | None = None) -> Reference:
+def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:
     """Load the run's model from its original files with the library that it is of.
 
-    ``fresh``: the run's model, a seed and a draw: then the weights are those of an untrained model.
+    ``fresh``: the run's model, a seed and a name: then the weights are those of this model of its baselines.
     """
     values, model = run.resolved["values"], run.config.model
     if isinstance(types, Dictionary):

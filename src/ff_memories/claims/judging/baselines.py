@@ -16,12 +16,11 @@ from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.judging.verdicts import measure
 from ff_memories.claims.measurement import Measurement
 from ff_memories.claims.measures import active_memories, agreement, residual_predicts, zero_agreement
-from ff_memories.claims.register import Claim
+from ff_memories.claims.register import MODELS, SAME_SAMPLE, Claim
 from ff_memories.memories.refinement import kinds
 from ff_memories.tables import TABLES, conform
 
 Tables = dict[str, pl.DataFrame]
-UNTRAINED, SAME_SAMPLE = MODELS = ("untrained", "same_sample")
 DRAWS = 3  # of each random baseline
 PREDICTED = ("top_token", "top_probability", "next_token_rank")
 

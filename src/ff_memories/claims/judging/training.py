@@ -6,7 +6,7 @@ from typing import Any
 
 from scipy.stats import t
 
-from ff_memories.claims.register import Claim
+from ff_memories.claims.register import SAME_SAMPLE, SHUFFLED, UNTRAINED, Claim
 from ff_memories.claims.statistics import holm
 
 LEVEL = 0.05
@@ -22,10 +22,13 @@ BOUNDS = {
     "change": (-1.0, math.inf),
     "layer": (1.0, math.inf),
 }
-COLUMNS = ("sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "training", "p_training")
+COLUMNS = (
+    "sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "shuffled", "training",
+    "p_training",
+)  # fmt: skip
 
 
-def compared(claim: Claim, sample: Mapping[str, Any] | None, untrained: Mapping[str, Any] | None) -> dict[str, Any]:
+def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
     """Return a claim's columns of the comparison, with ``p_training`` not yet corrected for the number of claims.
 
     One more untrained model's number lies in the prediction interval m ± t s √(1 + 1/n), where m is the mean of n
@@ -35,10 +38,11 @@ def compared(claim: Claim, sample: Mapping[str, Any] | None, untrained: Mapping[
     fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models.
 
     Args:
-        sample: the claim's row ``same_sample`` of the table ``baselines``: the run's number on the same sentences.
-        untrained: its row ``untrained``.
+        measured: the table ``baselines``, its rows by claim and baseline.
     """
     out = dict.fromkeys(COLUMNS)
+    sample, untrained, shuffled = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED, SHUFFLED))
+    out["shuffled"] = shuffled and shuffled["measured"]
     if sample is not None:
         out |= {"sample": sample["measured"], "sample_low": sample["low"], "sample_high": sample["high"]}
     if untrained is None or untrained["measured"] is None:

@@ -116,7 +116,7 @@ def verdicts(
                 "verdict": verdict,
                 "shows": shows,
                 **_judged(claim, found.judged if shows else None),
-                **training.compared(claim, held.get((claim.id, "same_sample")), held.get((claim.id, "untrained"))),
+                **training.compared(claim, held),
                 "resampled": claim.resampled if found.low is not None else None,
                 "p": _p(claim, found, verdict),
                 "reason": reason,

@@ -6,12 +6,10 @@ import altair as alt
 import polars as pl
 
 from ff_memories.claims import measures
+from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.parts.marks import HALO, Options, layer_axis, source
 from ff_memories.figures.theme import FAINT, INK
-from ff_memories.tables import BASELINES
-
-SAME_SAMPLE = BASELINES[1]
 
 LINE: Options = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "opacity": 1}
 BAND: Options = {"color": FAINT, "opacity": 0.15}
@@ -38,7 +36,7 @@ def with_models(frame: pl.DataFrame, models: Mapping[str, pl.DataFrame], shown: 
         over seeds, and ``same_sentences``.
     """
     by, value = [name for name in MARKED_BY if name in frame.columns], pl.col(shown)
-    untrained = [model.select(*by, shown) for name, model in models.items() if name != SAME_SAMPLE]
+    untrained = [model.select(*by, shown) for name, model in models.items() if name.startswith(UNTRAINED)]
     if not untrained:
         return frame
     spread = (

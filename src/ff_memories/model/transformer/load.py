@@ -177,14 +177,11 @@ def own_weights(model: Any) -> dict[str, torch.Tensor]:
     return out
 
 
-def fresh(own: Transformer, seed: int, draw: int) -> Transformer:
-    """Return a model as `transformers` draws its weights before training; ``draw``: which of several."""
-    model = drawn(own, seed, draw)
-    return Transformer(model.to(own.device), own.description, own.family, own.precision)
-
-
 def drawn(own: Transformer, seed: int, draw: int) -> Any:
-    """Return the same as `transformers`' own model with eager attention; its numbers are of the run's model's type."""
+    """Return a model as `transformers` draws its weights before training, with eager attention.
+
+    Its numbers are of the type of those of ``own``. ``draw``: which of several.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
         model = getattr(transformers, own.family.architecture)._from_config(

@@ -137,12 +137,24 @@ def _training(rows: Sequence[Row], models: int) -> str:
     for answer, does in (("higher", "it raises"), ("lower", "it lowers")):
         if own := answers[answer]:
             said.append(f"{does} " + ("; ".join(map(_against, own)) if changed <= SHOWN else ids(own)))
+    said += _of_scale([*answers["higher"], *answers["lower"]])
     if same := answers["same"]:
         said.append(f"{ids(same)} {'is' if len(same) == 1 else 'are'} the same in untrained models")
     if undecided := answers["undecided"]:
         who = counted(models, "untrained model does", "untrained models do") if models else "the untrained models do"
         said.append(f"{who} not tell for the other {len(undecided)}")
     return " ".join(map(sentence, said))
+
+
+def _of_scale(changed: Sequence[Row]) -> list[str]:
+    """Say which numbers a model with the trained entries of each matrix, in a random order, comes halfway to."""
+    known = [row for row in changed if row["shuffled"] is not None]
+    near = [row for row in known if abs(row["shuffled"] - row["sample"]) < abs(row["baseline"] - row["sample"]) / 2]
+    if near:
+        return [f"the scale of the weights may explain {ids(near)}: a model with each matrix's entries shuffled comes "
+                "more than halfway from the untrained models to this one"]  # fmt: skip
+    return ["the scale of the weights explains none of them: a model with each matrix's entries shuffled stays nearer "
+            "to the untrained ones"] if known else []  # fmt: skip
 
 
 def _against(row: Row) -> str:

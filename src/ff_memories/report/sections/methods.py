@@ -58,7 +58,9 @@ JUDGED = (
 TESTS = "P-values are one-sided, with Holm's correction over all judged claims that have a test."
 
 
-def methods(config: Settings, info: dict[str, Any], tested: bool = False, untrained: int = 0) -> list[str]:
+def methods(
+    config: Settings, info: dict[str, Any], tested: bool = False, untrained: int = 0, shuffled: int = 0
+) -> list[str]:
     """Return the paragraphs of the methods section: model, text, triggers, keys, values and composition.
 
     Args:
@@ -66,6 +68,7 @@ def methods(config: Settings, info: dict[str, Any], tested: bool = False, untrai
         info: the run's model info.
         tested: whether claims have p-values.
         untrained: number of untrained models that were measured.
+        shuffled: number of models with the run's weights, shuffled, that were measured.
     """
     last = f"{_composition(config)} {TESTS}" if tested else _composition(config)
     start = f"the token {info['start_token']}" if "start_token" in info else "one end-of-sentence token"
@@ -77,16 +80,21 @@ def methods(config: Settings, info: dict[str, Any], tested: bool = False, untrai
         _keys(config, start),
         _values(config, both),
         f"{last}{_read(info)}",
-        f"{JUDGED}{_untrained(info, untrained) if untrained else ''}",
+        f"{JUDGED}{_untrained(info, untrained, shuffled) if untrained else ''}",
     ]
 
 
-def _untrained(info: dict[str, Any], models: int) -> str:
+def _untrained(info: dict[str, Any], models: int, shuffled: int) -> str:
     """Return what untrained models are, and how numbers are compared with theirs."""
     how = (
         "initialised as the library initialises the model"
         if info.get("scope") == "model"
         else "with normal matrices of variance one over the width of what they read, biases of 0 and scales of 1"
+    )
+    scale = (
+        " A control for the scale of the weights has the run's own matrices, the entries of each in a random order."
+        if shuffled
+        else ""
     )
     return (
         f" Every number is compared with those of {models} untrained models of the same shape, {how}, drawn from the "
@@ -95,7 +103,7 @@ def _untrained(info: dict[str, Any], models: int) -> str:
         f"{models - 1} degrees of freedom). The test joins it with the sampling error of the run's number; Holm's "
         "correction is over all claims. A number is the same untrained if any difference is smaller than what "
         f"matters: {measured(MATTERS['points'], 'points')} of a share, {MATTERS['correlation']} of a correlation or "
-        f"{measured(OF_FACTOR, 'share')} of a factor, and less for rates near zero."
+        f"{measured(OF_FACTOR, 'share')} of a factor, and less for rates near zero.{scale}"
     )
 
 

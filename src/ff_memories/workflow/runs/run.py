@@ -222,7 +222,7 @@ class Run:
         limits, gpu = workflow.resource_settings, workflow.global_resources.get("gpu")
         gpus = None if gpu is None or self.computes_on_cpu(workflow.executor_plugin) else gpu.value
         shards = self.config.execution.shards_for(gpus or limits.nodes or limits.cores or 1)
-        own = {"corpus": shards, "baselines": math.ceil(shards / (self.config.baselines.models + 1))}
+        own = {"corpus": shards, "baselines": math.ceil(shards / len(self.config.baselines.names))}
         return own | dict(limits.overwrite_scatter)
 
     def memory(self, rule: str) -> int:
