@@ -20,7 +20,7 @@ SAMPLES = {
     "baselines.sentences": 200,
     "baselines.keys_per_layer": 4,
     "baselines.examples": 100,
-    "baselines.models": 2,
+    "baselines.models": 3,
 }
 TEXT = {"corpus.train.max_sentences": 500}
 MEMORIES = {"triggers.keys": 32}
