@@ -52,6 +52,8 @@ rule all:
 name_inputs(workflow.rules)
 name_environment(workflow.rules)
 find_producers_by_path(workflow.rules)
+if workflow.is_main_process:
+    logger.info("", extra={"words": words(workflow.rules)})
 
 
 onstart:
@@ -65,12 +67,12 @@ onsuccess:
     # times and memory change from run to run, so their page is not an output of a rule
     if run_.has_logs and not run_.inside_dvc:
         shell(
-            "ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(
+            "FF_MEMORIES_SNAKEMAKE= ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(
                 run_.results
             )
         )
     if not run_.inside_dvc and (outcome := run_.outcome()):
-        logger.info(outcome)
+        logger.info(outcome, extra={"own": True})
     if not run_.inside_dvc and (lines := said(workflow, run_)):
         logger.warning(lines)
     run_.show_report()

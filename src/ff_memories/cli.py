@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import errno
 import importlib
 import json
 import os
@@ -114,7 +115,8 @@ def main(argv: list[str] | None = None) -> None:
         except OSError:  # stdout is the file that has no space left
             _write_no_more()
         where = "".join(f"{path}: " for path in (error.filename, error.filename2) if path is not None)
-        _fail(where + (error.strerror or str(error)))
+        fix = "\n  fix: run in a folder that you may write to" if error.errno == errno.EROFS else ""
+        _fail(where + (error.strerror or str(error)) + fix)
     sys.exit(status or 0)
 
 

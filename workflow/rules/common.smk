@@ -1,9 +1,10 @@
 # One run's config, checked before anything starts. All logic is in ff_memories.workflow.runs.run.
+import os
 from pathlib import Path
 
 from ff_memories.config import read_yaml
 from ff_memories.base.errors import UserError
-from ff_memories.base.progress import share_terminal
+from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.patterns.forms.sheets import SHEETS
@@ -21,6 +22,7 @@ from ff_memories.workflow.runs.run import (
     name_environment,
     name_inputs,
     use_tools_of_this_environment,
+    words,
 )
 from ff_memories.workflow.runs.run_names import doubts, keep, refuse_taken
 from snakemake.exceptions import WorkflowError
@@ -59,7 +61,8 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 use_tools_of_this_environment()
-share_terminal()
+if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
+    share_terminal()
 # Snakemake's own strict mode; with the variable, a step logs its machine
 shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
 

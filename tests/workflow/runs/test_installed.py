@@ -54,8 +54,8 @@ def run(installed, tmp_path):
     for path in (*texts, tmp_path / "my.yaml"):
         path.unlink()
 
-    def call(*words, check=True):
-        return command("python", "-m", "ff_memories.cli", *words, cwd=tmp_path, check=check,
+    def call(*words, check=True, cwd=tmp_path):
+        return command("python", "-m", "ff_memories.cli", *words, cwd=cwd, check=check,
                        PYTHONPATH=str(installed), HOME=str(tmp_path))  # fmt: skip
 
     return call
@@ -95,6 +95,8 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
         ("run", "tried.yaml", "--until", "trigers"): "no such step (did you mean triggers?)",
         ("run", "tried.yaml", "--cores", "none"): "expected a number of cores",
         ("run",): "nothing to run",
+        ("run", "--model", "./modle", "--text", "my.txt", "--name", "other"): "no such folder (did you mean model?)",
+        ("run", "--model", "./model", "--text", "my.txt", "--name", "../other"): "--name ../other: expected letters",
         ("run", "--model", "./model"): "a run needs two texts",
         ("run", "--model", "./model", "--text", "mine.txt", "--name", "other"): "mine.txt: no such file",
     }.items():
@@ -105,9 +107,14 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
 
 @pytest.mark.more
 @pytest.mark.workflow
-def test_a_run_in_an_empty_folder_has_the_bytes_of_a_clone_s(run, tmp_path):
+def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(run, tmp_path):
     run(*NEW, *SMALL)
     made = tmp_path / "results/tried"
+    run("share", "results/tried")
+    (tmp_path / "elsewhere").mkdir()
+    given = ("--model", "../model", "--text", "../my.txt")  # which is split again, as the run split it
+    checked = run("verify", "../tried.zip", *given, cwd=tmp_path / "elsewhere")
+    assert checked.stdout.splitlines()[-1].startswith("VERIFIED") and not list((tmp_path / "elsewhere").iterdir())
     assert (made / "report/report.html").is_file()
     kept = {path: digest(path) for name in ("tables", "baselines") for path in (made / name).rglob("*.parquet")}
     text = (made / "claims.json").read_bytes()
@@ -133,6 +140,6 @@ def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
         cli.main(words)
     assert not end.value.code
     assert called == [[
-        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", "3", "--resources",
+        sys.executable, "-m", "ff_memories.workflow.engines.watched", "--snakefile", str(ROOT / "Snakefile"), "--cores", "3", "--resources",
         "gpu=2", "--until", "trigger_shard", "--keep-going", "-p", "--configfile", "my.yaml",
     ]]  # fmt: skip

@@ -186,13 +186,30 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
         own = {"hub": pinned.name, "revision": pinned.revision, "gguf": file}
         return own | found | {"licence": pinned.licence or found["licence"]}
     if not _is_folder(model):
-        pinned = hub.resolve(model, revision, start)
+        pinned = _on_hub(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
         return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
     folder = Path(model).expanduser()
+    if not folder.exists() and (close := did_you_mean(str(folder), _folders(folder.parent))):
+        raise UserError(f"{folder}: no such folder{close}", "give a folder that `transformers` saved a model in")
     files = model_folder.files_of(folder)
     model_folder.check(folder, start, str(folder))
     return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
+
+
+def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:
+    """Return a model on the hub; an error also says which name of the registry, or which folder here, is like it."""
+    try:
+        return hub.resolve(name, revision, start)
+    except UserError as error:
+        known = [source for source, row in registry.sources().items() if row.form in registry.MODELS]
+        what, *fix = str(error).split("\n", 1)
+        raise UserError("\n".join([what + did_you_mean(name, [*known, *_folders(Path())]), *fix])) from None
+
+
+def _folders(place: Path) -> list[str]:
+    """Return the folders with a model in a folder."""
+    return [str(path) for path in place.glob("*/") if (path / model_folder.CONFIG).is_file()]
 
 
 def _source(name: str, start: str) -> dict[str, Any]:

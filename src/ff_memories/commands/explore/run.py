@@ -23,7 +23,18 @@ from ff_memories.workflow.engines.snakefile import snakefile
 from ff_memories.workflow.runs.run import OPEN, Run
 
 MADE_BY = "# made by: ff-memories run"
-PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "until", "profile", "open", "more")  # not of the config
+PASSED_ON = (
+    "config",
+    "name",
+    "cores",
+    "gpus",
+    "dry_run",
+    "until",
+    "profile",
+    "open",
+    "verbose",
+    "more",
+)  # not of the config
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="STEP", help="end after a step, such as `triggers`")
     parser.add_argument("--profile", help="a profile of Snakemake, such as one for a cluster")
     parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
+    parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
     parser.set_defaults(more=[])  # what follows `--`
 
 
@@ -49,7 +61,8 @@ def run(args: argparse.Namespace) -> None:
     options += ["--dry-run"] if args.dry_run else []
     options += ["--until", _rule(args.until)] if args.until else []
     options += ["--profile", args.profile] if args.profile else []
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), *options, *args.more]
+    program = "snakemake" if args.verbose or args.dry_run else "ff_memories.workflow.engines.watched"
+    command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
     if args.open:
         os.environ[OPEN] = "1"
     sys.stdout.flush()
@@ -77,6 +90,8 @@ def _new(args: argparse.Namespace) -> Path:
     """Write the config that the options describe, unless they have written it before; return its path."""
     if args.model is None and args.checkpoint is None:
         raise UserError("nothing to run", "name a config file, or a model and a text: ff-memories run --help")
+    if args.name and not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", args.name, re.ASCII):
+        raise UserError(f"--name {args.name}: expected letters, digits and . _ -, and no folder")
     args.config = Path(f"{args.name or _name(args.model or args.checkpoint)}.yaml")
     require_file(args.config)
     made_by = f"{MADE_BY} {_words(args)}\n"

@@ -1,5 +1,10 @@
 """Check a recorded run without a GPU: its files, figures and claims, and a random sample of its measurements.
 
+    ff-memories verify
+    ff-memories verify my-run.zip --text my.txt
+
+The first form checks the run of this project; the second checks one that somebody shared (`ff-memories share`), in any
+folder. It fetches model and text by name to data/, or takes those that you give, if they have the run's digests.
 The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked, or not all of it.
 docs/verify.md lists the checks and explains the certificate.
 """
@@ -10,12 +15,16 @@ import os
 import secrets
 import signal
 import sys
+import tempfile
 import time
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.base.options import threads, whole
 from ff_memories.workflow.runs import opening
+from ff_memories.workflow.runs.run import Run
 
 ABOUT = {  # scope -> whose results these are
     "paper": "the paper's own model",
@@ -25,6 +34,9 @@ ABOUT = {  # scope -> whose results these are
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("archive", nargs="?", type=Path, help="an archive of `share`, instead of a run of this project")
+    parser.add_argument("--model", nargs="+", type=Path, default=[], help="an archive's model: its folder or files")
+    parser.add_argument("--text", nargs="+", type=Path, default=[], help="an archive's text: its file or files")
     opening.argument(parser)
     parser.add_argument("--confidence", type=float, default=Aim.confidence, help="confidence of the audit")
     parser.add_argument(
@@ -45,25 +57,47 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ff_memories.audit.verify.certificate import certificate, page, verdict
-    from ff_memories.audit.verify.verify import PARTS, faultless, verified, verify
+    from ff_memories.audit.verify.verify import PARTS
     from ff_memories.base.errors import UserError
-    from ff_memories.base.files import write_whole
-    from ff_memories.model.info import read_info
 
     if unknown := set(args.only or ()) - set(PARTS):
         raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
     drawn = args.seed is None
     aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn)
-    run_ = opening.opened(args.configfile)
+    given = [f"--{name}" for name in ("model", "text") if getattr(args, name)]
+    if given and args.archive is None:
+        raise UserError(f"{given[0]}: without an archive, the run's config names its files", f"leave out {given[0]}")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so temporary files go
+    if args.archive is None:
+        return _checked(args, opening.opened(args.configfile), aim, {})
+    from ff_memories.workflow.engines import stages
+    from ff_memories.workflow.recorded.received import receive
+
+    certificate = args.certificate and args.certificate.absolute()
+    with tempfile.TemporaryDirectory(prefix="ff-memories-shared-") as folder:
+        received = receive(args.archive, Path(folder), args.model, args.text)
+        print(args.archive, *received.says, sep="\n  ", flush=True)
+        args.certificate = certificate
+        with chdir(folder):
+            run_ = Run.read(received.config)
+            stages.write(run_)  # as the code here says; the archive has the record alone
+            return _checked(args, run_, aim, {"archive": received.data})
+
+
+def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]) -> int:
+    """Check a run and print the findings; return the exit status. ``more``: what else the certificate says."""
+    from ff_memories.audit.verify.certificate import certificate, page, verdict
+    from ff_memories.audit.verify.verify import PARTS, faultless, verified, verify
+    from ff_memories.base.files import write_whole
+    from ff_memories.model.info import read_info
+
     scope = read_info(run_.path("model", "info.json"))["scope"]
     print(f"{run_.results}, {ABOUT[scope]}", flush=True)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so temporary files go
     begun = time.monotonic()
     parts = verify(run_, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True))
     seconds = time.monotonic() - begun
     print(verdict(parts, seconds))
     if args.certificate:
-        made = certificate(parts, seconds, run_, scope)
+        made = certificate(parts, seconds, run_, scope) | more
         write_whole(args.certificate, json.dumps(made, indent=1) + "\n")
     return 1 if not faultless(parts) else 2 if not args.only and not verified(parts) else 0

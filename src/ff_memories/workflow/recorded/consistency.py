@@ -53,6 +53,14 @@ def _declared(run: Run, recorded: dict[str, Any], where: Path) -> Iterator[str]:
             yield f"{where}: {run.dvc_yaml} has no stage {name}"
         elif declared[name]["cmd"] != recorded[name]["cmd"]:
             yield f"{where}: {name} was run with a different command"
+        elif lacking := sorted({*_paths(declared[name])} - {out["path"] for out in recorded[name].get("outs", [])}):
+            yield f"{where}: {name} lacks its output {lacking[0]}"
+
+
+def _paths(stage: dict[str, Any]) -> Iterator[str]:
+    """Yield the paths of a declared stage's outputs, which may have options."""
+    for out in stage.get("outs", []):
+        yield from out if isinstance(out, dict) else [out]
 
 
 def _input(path: str, md5: str) -> str | None:

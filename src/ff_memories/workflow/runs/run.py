@@ -493,6 +493,11 @@ def name_inputs(rules: Iterable[Any]) -> None:
                 param.rule = rule
 
 
+def words(rules: Iterable[Any]) -> dict[str, str]:
+    """Return {rule: the first line of its docstring}, for a logger that says what a job does."""
+    return {rule.name: rule.docstring.strip().partition("\n")[0] for rule in rules if rule.docstring}
+
+
 def name_environment(rules: Iterable[Any]) -> None:
     """Give every rule with a command the environment that ``--sdm conda`` makes for it."""
     for rule in rules:

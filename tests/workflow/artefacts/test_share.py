@@ -1,0 +1,197 @@
+"""A run shared as an archive: verified in another empty folder, refused where it is hostile."""
+
+import hashlib
+import json
+import shutil
+import stat
+import zipfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+from running import command, snakemake
+from transformers_run import prepare
+
+from ff_memories import tables
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.workflow.recorded.received import receive
+
+RECORD, TABLES = "runs/small/dvc.lock", "results/small/tables"
+COUNT, ALL = ("--share", "0.0005", "--seed", "1"), ("--only", "record", "files", "rebuilt", "audit")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder with a model, and texts whose paths name a person."""
+    folder = tmp_path_factory.mktemp("anna")
+    settings = prepare(folder, "llama", train=120, validation=40)
+    settings["model"]["folder"] = str(folder / "model")
+    for split in ("train", "validation"):
+        settings["corpus"][split]["files"] = [str(folder / f"{split}.txt")]
+    settings |= {"baselines": {"models": 1}, "gallery": {"keys": 4}}
+    (folder / "my.yaml").write_text(f"# Anna's\n{yaml.safe_dump(settings, sort_keys=False)}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def archive(inputs, tmp_path_factory):
+    """The archive of a run by Snakemake, in a folder that holds neither model nor text."""
+    folder = tmp_path_factory.mktemp("made")
+    shutil.move(inputs / "my.yaml", folder)
+    snakemake(folder)
+    told = command("ff-memories", "share", "results/small", cwd=folder).stdout
+    assert "ff-memories verify small.zip --model PATH --text PATH" in told
+    return folder / "small.zip"
+
+
+def verify(folder, archive, inputs, *options):
+    given = ["--model", inputs / "model", "--text", inputs / "train.txt", inputs / "validation.txt"]
+    return command("ff-memories", "verify", archive, *given, *options, cwd=folder, check=False)
+
+
+def changed(archive, to, change):
+    """Write an archive whose files, {path: bytes}, a function changed."""
+    with zipfile.ZipFile(archive) as held:
+        files = {name: held.read(name) for name in held.namelist()}
+    change(files)
+    with zipfile.ZipFile(to, "w") as out:
+        for name, data in files.items():
+            out.writestr(name, data)
+    return to
+
+
+def forge(files, name, row):
+    """Change a row of a table, and its digest in the record."""
+    path, file = f"{TABLES}/{name}.parquet", Path(f"{name}.parquet")
+    file.write_bytes(files[path])
+    frame = tables.read(file)
+    rows = frame.to_dicts()
+    rows[3] |= row(rows[3])
+    tables.write(pl.DataFrame(rows, schema=frame.schema), file)
+    old, files[path] = hashlib.md5(files[path]).hexdigest(), file.read_bytes()
+    files[RECORD] = files[RECORD].replace(old.encode(), hashlib.md5(files[path]).hexdigest().encode())
+
+
+@pytest.mark.more
+@pytest.mark.workflow
+def test_an_archive_is_verified_elsewhere_and_shows_neither_text_nor_paths(archive, inputs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = verify(tmp_path / "empty", archive, inputs, *COUNT, "--certificate", "c.json")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("VERIFIED"), done.stdout + done.stderr
+    assert "firing was not recomputed" in done.stdout
+    made = json.loads((tmp_path / "empty/c.json").read_text())
+    assert made["archive"]["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert [path.name for path in (tmp_path / "empty").iterdir()] == ["c.json"]
+    with zipfile.ZipFile(archive) as held:
+        held.extractall(tmp_path / "held")
+    for path in (tmp_path / "held").rglob("*.*"):
+        shown = pl.read_parquet(path).write_json().encode() if path.suffix == ".parquet" else path.read_bytes()
+        for word in (b"anna", b"Anna's", b"a red cat", str(archive.parent).encode()):
+            assert word not in shown, (path, word)
+
+
+@pytest.mark.more
+@pytest.mark.workflow
+def test_changed_tables_are_found_by_name(archive, inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def forged(files):
+        forge(files, "triggers", lambda row: {"coefficient": row["coefficient"] * 1.001})
+        forge(files, "baselines", lambda row: {"measured": 0.5})
+
+    def edited(files):
+        files[f"{TABLES}/values.parquet"] = files[f"{TABLES}/triggers.parquet"]
+
+    def unrecorded(files):
+        record = yaml.safe_load(files[RECORD])
+        record["stages"]["claims"]["outs"] = [
+            out for out in record["stages"]["claims"]["outs"] if out["path"] != "results/small/claims.json"
+        ]
+        files[RECORD] = yaml.safe_dump(record).encode()
+        del files["results/small/claims.json"]
+
+    for change, only, says in (
+        (forged, ALL, ("! triggers, layer", "baselines.parquet: the rebuilt file differs")),
+        (edited, ("--only", "files"), ("values.parquet: differs from",)),
+        (unrecorded, ("--only", "record"), ("claims lacks its output results/small/claims.json",)),
+    ):
+        done = verify(tmp_path, changed(archive, tmp_path / f"{change.__name__}.zip", change), inputs, *COUNT, *only)
+        assert done.returncode == 1 and "NOT VERIFIED" in done.stdout, done.stdout + done.stderr
+        for word in says:
+            assert word in done.stdout, done.stdout
+
+
+@pytest.mark.more
+@pytest.mark.workflow
+def test_what_an_archive_needs_is_said_in_one_line(archive, inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def hidden(files):
+        files["results/small/tables/more.parquet"] = b""
+
+    def without(files):
+        del files[f"{TABLES}/values.parquet"]
+
+    def elsewhere(files):
+        files["my.yaml"] = files["my.yaml"].replace(b"given/train/1/train.txt", b"/etc/passwd")
+
+    hostile = [changed(archive, tmp_path / f"{c.__name__}.zip", c) for c in (hidden, without, elsewhere)]
+    texts = ["--text", inputs / "train.txt", inputs / "validation.txt"]
+    for words, says in (
+        ([archive], "give it with --model PATH"),
+        ([archive, "--model", inputs / "model"], "give it with --text PATH"),
+        ([archive, "--model", inputs / "train.txt", *texts], "not the run's model"),
+        ([archive, "--model", inputs / "model", "--text", inputs / "train.txt"], "not the run's text"),
+        ([hostile[0]], "does not belong to the run"),
+        ([hostile[1]], f"lacks {TABLES}/values.parquet"),
+        ([hostile[2]], "leads out of the archive"),
+        (["--model", inputs / "model"], "leave out --model"),
+        (["none.zip"], "no such archive"),
+    ):
+        done = command("ff-memories", "verify", *words, cwd=tmp_path, check=False)
+        assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) <= 2, done.stderr
+
+
+def zipped(path, *files, mode=0):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED)
+    return path
+
+
+MANIFEST = {"format": 1, "version": "0.1.0", "config": "my.yaml"} | {
+    kind: {"files": {}} for kind in ("model", "text", "pipeline")
+}
+HOSTILE = {
+    "leads out": [("shared.json", "{}"), ("../out", "x")],
+    "leads out of": [("shared.json", "{}"), ("/tmp/out", "x")],
+    "is a link": [("shared.json", "/etc/passwd")],
+    "unpacks to more": [("shared.json", "{}"), ("zeros", b"\0" * 40_000_000)],
+    "does not contain shared.json": [("other", "x")],
+    "is damaged": [("shared.json", "[")],
+    "written in format 9": [("shared.json", json.dumps(MANIFEST | {"format": 9}))],
+    "my.yaml: no such file": [("shared.json", json.dumps(MANIFEST))],
+    "contains shared.json twice": [("shared.json", "{}"), ("shared.json", "{}")],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("says", HOSTILE)
+def test_a_hostile_archive_is_refused_and_leaves_nothing(tmp_path, says):
+    link = stat.S_IFLNK if says == "is a link" else 0
+    made = zipped(tmp_path / "bad.zip", *HOSTILE[says], mode=link)
+    with pytest.raises(UserError, match=says):
+        receive(made, tmp_path / "held", [], [])
+    assert not (tmp_path / "out").exists() and not (tmp_path / "held.partial").exists()
+
+
+def test_a_cut_archive_is_refused(tmp_path, capsys):
+    made = zipped(tmp_path / "whole.zip", ("shared.json", "{}"))
+    (tmp_path / "cut.zip").write_bytes(made.read_bytes()[:-30])
+    with pytest.raises(SystemExit) as end:
+        main(["verify", str(tmp_path / "cut.zip")])
+    assert end.value.code == 2 and "cut off" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""What a person sees while a run is at work: steps, a bar, an error with its fix, and a folder that goes on."""
+
+import logging
+import os
+import pty
+import signal
+import subprocess
+import time
+from types import SimpleNamespace
+
+import pytest
+from running import BIN, command
+from snakemake_interface_logger_plugins.common import LogEvent
+from transformers_run import prepare
+
+from ff_memories.workflow.engines.watched import LogHandler, failure
+
+WORDS = {"model": "Check a model.", "triggers": "Find triggers."}
+
+
+def record(event=None, msg="", level=logging.INFO, **data):
+    made = logging.LogRecord("snakemake", level, "", 0, msg, None, None)
+    made.__dict__ |= {"event": event} | data
+    return made
+
+
+def shown(capsys, *records):
+    handler = LogHandler(SimpleNamespace(), None)
+    for each in (record(words=WORDS), *records):
+        handler.emit(each)
+    return handler, capsys.readouterr().err
+
+
+def jobs(rule, *numbers):
+    started = [record(LogEvent.JOB_INFO, jobid=n, rule_name=rule) for n in numbers]
+    return [*started, *(record(LogEvent.JOB_FINISHED, job_id=n) for n in numbers)]
+
+
+def test_steps_are_said_once_in_the_words_of_their_rules_with_the_share_done(capsys):
+    stats = {"model": 1, "triggers": 3, "total": 4}
+    handler, said = shown(capsys, record(LogEvent.RUN_INFO, stats=stats), *jobs("model", 1), *jobs("triggers", 2, 3))
+    assert said == "[  0%] Check a model\n[ 25%] Find triggers (3 jobs)\n"
+    assert handler.left(time.monotonic()) >= 1
+
+
+def test_an_error_is_said_without_its_place_in_the_snakefile(capsys):
+    text = (
+        'WorkflowError in file "/x/common.smk", line 48:\nmy.yaml: no such file\n  fix: give one\n  File "/x", line 48'
+    )
+    _, said = shown(capsys, record(LogEvent.ERROR, text, logging.ERROR, exception="WorkflowError"))
+    assert said == "error: my.yaml: no such file\n  fix: give one\n"
+
+
+def test_of_snakemakes_messages_warnings_and_our_own_are_shown(capsys):
+    given = [record(msg="Select jobs to execute..."), record(msg="ours", own=True),
+             record(msg="careful", level=logging.WARNING)]  # fmt: skip
+    assert shown(capsys, *given)[1] == "ours\ncareful\n"
+
+
+@pytest.mark.parametrize("last", ["error: no text\n  fix: give one\n", "Killed\n"])
+def test_a_failed_step_shows_its_logs_end_and_a_fix(tmp_path, last):
+    (tmp_path / "a.log").write_text("machine: []\n\nworking\n" + last)
+    said = failure("model", WORDS, [str(tmp_path / "a.log")])
+    assert said.startswith("failed: Check a model (model)\n") and last.splitlines()[0] in said
+    assert said.count("fix: ") == 1 and "machine" not in said and "goes on where it stopped" in said
+
+
+@pytest.mark.workflow
+@pytest.mark.more
+def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
+    prepare(tmp_path, "gpt2", train=40, validation=20)
+    run = ("run", "my.yaml", "--cores", "2", "--until", "corpus")
+    (tmp_path / "train.txt").rename(tmp_path / "kept.txt")
+    gone = command("ff-memories", *run, cwd=tmp_path, check=False)
+    assert gone.returncode == 1 and "train.txt" in gone.stderr and 'File "' not in gone.stderr, gone.stderr
+    (tmp_path / "train.txt").write_bytes(b"\xff\xfe\n")
+    bad = command("ff-memories", *run, cwd=tmp_path, check=False)
+    assert "failed: Split the texts into sentences" in bad.stderr and "fix: " in bad.stderr, bad.stderr
+    (tmp_path / "kept.txt").replace(tmp_path / "train.txt")
+    ours, theirs = pty.openpty()
+    work = subprocess.Popen([BIN / "ff-memories", *run], cwd=tmp_path, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    seen = b""
+    while b"Split the texts" not in seen:
+        seen += os.read(ours, 1000)
+    os.killpg(work.pid, signal.SIGINT)
+    assert work.wait(60) != 0
+    last = command("ff-memories", *run, cwd=tmp_path)
+    assert "Split the texts" in last.stderr and "jobs done in" in last.stderr
+    assert b"of 2 jobs" in seen or b"of 1 jobs" in seen  # the bar
