@@ -166,7 +166,7 @@ def zipped(path, *files, mode=0):
 MANIFEST = {"format": 1, "version": "0.1.0", "config": "my.yaml"} | {
     kind: {"files": {}} for kind in ("model", "text", "pipeline")
 }
-HOSTILE = {
+HOSTILE: dict[str, list[tuple[str, str | bytes]]] = {
     "leads out": [("shared.json", "{}"), ("../out", "x")],
     "leads out of": [("shared.json", "{}"), ("/tmp/out", "x")],
     "is a link": [("shared.json", "/etc/passwd")],
@@ -174,7 +174,7 @@ HOSTILE = {
     "does not contain shared.json": [("other", "x")],
     "is damaged": [("shared.json", "[")],
     "written in format 9": [("shared.json", json.dumps(MANIFEST | {"format": 9}))],
-    "my.yaml: no such file": [("shared.json", json.dumps(MANIFEST))],
+    "my.yaml: no such config file": [("shared.json", json.dumps(MANIFEST))],
     "contains shared.json twice": [("shared.json", "{}"), ("shared.json", "{}")],
 }
 

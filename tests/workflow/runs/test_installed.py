@@ -140,6 +140,7 @@ def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
         cli.main(words)
     assert not end.value.code
     assert called == [[
-        sys.executable, "-m", "ff_memories.workflow.engines.watched", "--snakefile", str(ROOT / "Snakefile"), "--cores", "3", "--resources",
-        "gpu=2", "--until", "trigger_shard", "--keep-going", "-p", "--configfile", "my.yaml",
+        sys.executable, "-m", "ff_memories.workflow.engines.watched", "--snakefile", str(ROOT / "Snakefile"),
+        "--cores", "3", "--resources", "gpu=2", "--until", "trigger_shard", "--keep-going", "-p", "--configfile",
+        "my.yaml",
     ]]  # fmt: skip

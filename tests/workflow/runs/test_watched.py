@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from running import BIN, command
@@ -25,7 +26,8 @@ def record(event=None, msg="", level=logging.INFO, **data):
 
 
 def shown(capsys, *records):
-    handler = LogHandler(SimpleNamespace(), None)
+    settings: Any = SimpleNamespace()
+    handler = LogHandler(settings, None)
     for each in (record(words=WORDS), *records):
         handler.emit(each)
     return handler, capsys.readouterr().err

@@ -19,6 +19,7 @@ from pathlib import Path
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.commands.explore import init
+from ff_memories.workflow.engines import watched
 from ff_memories.workflow.engines.snakefile import snakefile
 from ff_memories.workflow.runs.run import OPEN, Run
 
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     options += ["--dry-run"] if args.dry_run else []
     options += ["--until", _rule(args.until)] if args.until else []
     options += ["--profile", args.profile] if args.profile else []
-    program = "snakemake" if args.verbose or args.dry_run else "ff_memories.workflow.engines.watched"
+    program = "snakemake" if args.verbose or args.dry_run else watched.__name__
     command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
     if args.open:
         os.environ[OPEN] = "1"

@@ -47,7 +47,7 @@ class LogHandler(LogHandlerBase):
         self.waiting: Counter[str] = Counter()  # {rule: jobs that have not ended}
         self.spent: dict[str, list[float]] = defaultdict(list)  # {rule: seconds of its jobs}
         self.known: set[str] = set()
-        self.lock, self.terminal = threading.RLock(), sys.stderr.isatty()
+        self.drawing, self.terminal = threading.RLock(), sys.stderr.isatty()
         if self.terminal:
             ours, theirs = os.openpty()  # jobs write their progress there, and we write it above the bar
             os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(theirs)}"
@@ -56,7 +56,7 @@ class LogHandler(LogHandlerBase):
 
     def emit(self, record: LogRecord) -> None:
         """Show an event, or count it."""
-        with self.lock:
+        with self.drawing:
             event, now = getattr(record, "event", None), time.monotonic()
             data: Any = record.__dict__
             if event == LogEvent.RUN_INFO:
@@ -139,19 +139,19 @@ class LogHandler(LogHandlerBase):
     def _keep_drawing(self) -> None:
         while True:
             time.sleep(1)
-            with self.lock:
+            with self.drawing:
                 self._draw()
 
     def _pass_on(self, ours: int) -> None:
         with open(ours, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                with self.lock:
+                with self.drawing:
                     self._say(line.rstrip())
                     self._draw()
 
     def close(self) -> None:
         """Leave the terminal without the bar."""
-        with self.lock:
+        with self.drawing:
             self.jobs.clear()
             if self.terminal:
                 sys.stderr.write("\r\x1b[K")

@@ -104,7 +104,8 @@ def _manifest(archive: Path, folder: Path) -> dict[str, Any]:
             for path, entry in found[kind]["files"].items():
                 _refuse_path(archive, path)
                 _ = int(entry["bytes"]), entry["sha256"].lower()
-        _ = str(found["version"]), _refuse_path(archive, found["config"])
+        _ = str(found["version"])
+        _refuse_path(archive, found["config"])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{archive}: {packed.MANIFEST} is damaged ({error!r})", ANOTHER) from None
     return dict(found)
