@@ -17,6 +17,7 @@ include: "workflow/rules/mutations.smk"
 include: "workflow/rules/values.smk"
 include: "workflow/rules/composition.smk"
 include: "workflow/rules/baselines.smk"
+include: "workflow/rules/causal.smk"
 include: "workflow/rules/released.smk"
 include: "workflow/rules/patterns.smk"
 include: "workflow/rules/figures.smk"
@@ -43,6 +44,8 @@ rule all:
         expand(rules.table.output, table=EXCERPTS),
         expand(rules.figure.output, figure=SHOWN),
         rules.figure_pages.output,
+        rules.causal.output,
+        expand(rules.baseline_causal.output, model=MODELS),
         run_.golden_triggers,
         rules.released.output if run_.config.fidelity == "released" else [],
     message:

@@ -95,7 +95,15 @@ CLAIM_TABLES = [
     "distance_labels",
 ]
 SHOWN = [*FIGURES, "sensitivity"] if run_.measures_choices else list(FIGURES)
-COUNTED = ["corpus", "triggers", "mutations", "composition", "proxy", "patterns"]
+COUNTED = [
+    "corpus",
+    "triggers",
+    "mutations",
+    "composition",
+    "causal",
+    "proxy",
+    "patterns",
+]
 SECTIONS = [
     name
     for name in run_.resolved

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ff_memories.base.options import LARGEST
 from ff_memories.config.chosen import Chosen
@@ -128,3 +128,32 @@ class Composition(Section):
         "sklearn",
         description="stop words: sklearn, spacy (the package's list) | top50, top100 (the most frequent types)",
     )
+
+
+class Causal(Section):
+    """Beyond the paper: what changing a memory's coefficient does to the tokens that its value promotes."""
+
+    keys_per_layer: int = Field(
+        5, ge=0, le=65_536, description="random memories of each layer, of both signs where both count; 0: none"
+    )
+    prefixes: int = Field(
+        4,
+        ge=1,
+        le=1000,
+        description="validation prefixes for each memory: half with its largest coefficients, half where it is active",
+    )
+    interventions: list[Literal["mean", "zero", "resample", "double"]] = Field(
+        ["mean", "zero", "resample", "double"],
+        min_length=1,
+        description="what to set the coefficient to: mean (its mean over other validation prefixes) | zero | resample "
+        "(its value at another prefix) | double; controls take the first one, which cannot be resample",
+    )
+
+    @field_validator("interventions")
+    @classmethod
+    def _once(cls, given: list[str]) -> list[str]:
+        if len(set(given)) < len(given):
+            raise ValueError("an intervention is listed twice")
+        if given and given[0] == "resample":
+            raise ValueError("controls take the first intervention, which cannot be resample")
+        return given

@@ -1,12 +1,15 @@
-"""How memories compose, and how layers refine the prediction (the paper's section 5)."""
+"""How memories compose, how layers refine the prediction (the paper's section 5), and what removing one does."""
 
 import polars as pl
 
 from ff_memories.tables.schema import (
+    COEFFICIENT,
     DECIDED,
     EXAMPLE,
     FOLLOWS,
+    KEY,
     LAYER,
+    LOGIT,
     POSITION,
     PROBABILITY,
     SENTENCE,
@@ -17,6 +20,9 @@ from ff_memories.tables.schema import (
 )
 
 KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
+PREFIX = pl.UInt32  # the number of its last token in the corpus
+INTERVENTION = pl.Enum(["mean", "zero", "resample", "double"])
+CONTROL = pl.Enum(["none", "matched", "direction", "inactive"])
 
 TABLES = {
     "examples": Schema(
@@ -73,6 +79,33 @@ TABLES = {
             "kind": Column(KIND, compared=DECIDED),
         },
         measured=True,
+        of_baselines=True,
+    ),
+    "causal": Schema(
+        about="beyond the paper: what changes at a validation prefix if a memory's `coefficient` is `set_to` another "
+        "number; a `prefix` is named by the number of its last token in the corpus. `direct` is what the removed or "
+        "added vector itself does to the mean logit of the ten tokens that the memory's value promotes, `total` what "
+        "happens when the layers above run again, `total_frozen` the same with the final norm held, and `other_total` "
+        "the same of another memory's ten tokens. Controls look at the same tokens and change another thing: the "
+        "`matched_key` that is active there, a random direction, or the prefix (`other_prefix`, where the memory is "
+        "inactive and as much of its value is added). `loss`, `top_log_probability` and `kl` are changes too",
+        by={"layer": LAYER, "key": KEY, "prefix": PREFIX, "intervention": INTERVENTION, "control": CONTROL},
+        fields={
+            "matched_key": Column(KEY, null=True, compared=DECIDED),
+            "other_prefix": Column(PREFIX, null=True, compared=DECIDED),
+            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
+            "set_to": Column(pl.Float32, compared=COEFFICIENT),
+            "direct": Column(pl.Float32, compared=LOGIT),
+            "total": Column(pl.Float32, compared=LOGIT),
+            "total_frozen": Column(pl.Float32, compared=LOGIT),
+            "other_total": Column(pl.Float32, compared=LOGIT),
+            "top_log_probability": Column(pl.Float32, compared=LOGIT),
+            "loss": Column(pl.Float32, null=True, compared=LOGIT),
+            "kl": Column(pl.Float32, compared=LOGIT),
+            "top_changed": Column(pl.Boolean, compared=DECIDED),
+        },
+        measured=True,
+        open_rows=True,
         of_baselines=True,
     ),
 }

@@ -19,6 +19,7 @@ from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.splitting.segment import rule
 from ff_memories.memories import perplexity, untrained
+from ff_memories.memories.causal import CONTROLS, POOL
 from ff_memories.memories.shown import coefficient_sample
 from ff_memories.memories.shown.promoted import LOGITS
 from ff_memories.memories.values import TILE
@@ -186,6 +187,12 @@ def steps(
     said = sum(untrained.predicted(name, sizes_.sentences) for name in sizes_.names) / models  # sentences of a model
     tokens_said = min(validation, int(said * sentence)) + min(validation, int(said * perplexity.PASSED))
     predicted = tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes_.examples))
+    # every shard surveys the prefixes; each tested one runs once, and its changes, from their layers on, are read whole
+    causal = config.causal
+    pairs = shape.layers * causal.keys_per_layer * causal.prefixes
+    changed = pairs * (len(causal.interventions) + len(CONTROLS) - 1) * (forward / 2 + 2 * product + 8 * read)
+    changed += min(pairs, POOL) * sentence // 2 * forward
+    surveyed = min(validation, 2 * POOL * sentence // 2) * forward if pairs else 0.0
     memory = sizes.memory(config, shape, corpus_bytes, sentence)
     small, join = PROCESS + corpus_bytes, 1.5 + lists / 50e6
     text_only: tuple[str, ...] = ("model", "corpus")
@@ -278,6 +285,8 @@ def steps(
             ("baseline_memories",),
         ),
         measured("baseline_model", models, 0, 0.01 * lists, ("baseline_predictions",)),
+        measured("causal_shard", shards, changed + shards * surveyed, 0.0, text_only),
+        measured("baseline_causal_shard", models * parts, models * (changed + parts * surveyed), 0.0, text_only),
         measured("gallery_tables_shard", shards, gallery, 800 * shown, ("values",)),
         Planned("gallery_tables", 1, join, small + 800 * shown, 800 * shown, after=("gallery_tables_shard",)),
         Planned(

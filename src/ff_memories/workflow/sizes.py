@@ -11,6 +11,8 @@ from ff_memories.config import Config
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
 PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
 ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
+SURVEYED = 512  # prefixes whose coefficients `memories.causal` holds
+SURVEYED_BYTES = 0.5e9  # of what it gathers and reads besides
 SAMPLED_BYTES = 4 << 27  # of the coefficients that `memories.shown.coefficient_sample` holds at once
 
 
@@ -69,6 +71,7 @@ def memory(config: Config, shape: Shape, corpus_bytes: float, sentence: int = SE
     options, top = config.gallery, config.triggers.top
     along = shown * min(top, options.triggers) * sentence if options.shaded else 0  # coefficients along triggers
     sampled = SAMPLED_BYTES + 4 * options.sampled * sentence * shown // shape.layers
+    surveyed = SURVEYED_BYTES + 4 * SURVEYED * shape.keys * shape.layers // shape.signs
     baseline = running + shape.loaded_bytes  # the run's own model, from which the untrained one is drawn
     return {
         "model": PROCESS + 12 * shape.parameters,
@@ -77,10 +80,12 @@ def memory(config: Config, shape: Shape, corpus_bytes: float, sentence: int = SE
         "mutations_shard": running + lists,
         "values_shard": running + lists,
         "composition_shard": running,
+        "causal_shard": running + surveyed,
         "gallery_tables_shard": running + sampled + 40 * along,
         "baseline_triggers": baseline + 3 * lists,
         "baseline_memories": baseline + 3 * lists,
         "baseline_predictions": baseline,
+        "baseline_causal_shard": baseline + surveyed,
         "baseline_model": running + 3 * lists,
     }
 

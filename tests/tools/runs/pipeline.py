@@ -122,6 +122,7 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     step("composition", *config_, *model, *execution, *corpus, *sample, *types, "--values", t("values"),
          "--examples", t("examples"), "--composition", t("composition"), "--refinement", t("refinement"),
          "--counts", c("composition"))  # fmt: skip
+    step("causal", *config_, *model, *execution, *corpus, "--causal", t("causal"), "--counts", c("causal"))
     return out
 
 
@@ -152,4 +153,7 @@ def baseline(given: list, model: str, out: Path, shards: int = 1) -> Path:
     step("baseline-model", *given, *lists, "--shards", *every(*(f"{n}.parquet" for n in OF_MEMORIES + OF_PREDICTIONS)),
          "--surprises", *every("surprises.json"), "--perplexity", out / "perplexity.json",
          *(word for name, option in BASELINE.items() for word in (f"--{option}", out / f"{name}.parquet")))  # fmt: skip
+    at_dictionary = given.index("--dictionary")
+    step("baseline-causal", *given[:at_dictionary], *given[at_dictionary + 2 :], "--model", model, "--causal",
+         out / "causal.parquet")  # fmt: skip
     return out

@@ -27,7 +27,7 @@ from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
-from ff_memories.memories import untrained
+from ff_memories.memories import causal, untrained
 from ff_memories.memories.search import chosen
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.workflow.runs.run import Run
@@ -112,6 +112,23 @@ class Basis:
         """The largest coefficient of each layer, to which the error of those near zero is relative."""
         return largest(self.tables["triggers"])
 
+    @cached_property
+    def means(self) -> list[torch.Tensor]:
+        """Of each layer (d_m,), the mean of what values are multiplied by, over the prefixes that `causal` takes."""
+        sentence, position = causal.drawn_prefixes(self.corpus, self.config.seed)
+        total: list[torch.Tensor] = []
+        for s, p in zip(sentence[1::2], position[1::2], strict=True):
+            found = [seen.m[-1] for seen in self.oracle.layers(self.corpus.sentence(int(s))[: int(p)])]
+            total = found if not total else [a + b for a, b in zip(total, found, strict=True)]
+        return [part / len(sentence[1::2]) for part in total]
+
+    def numbered(self, prefix: int) -> np.ndarray:
+        """Return the validation prefix whose last token has a number in the corpus. Raises ``IndexError`` if none."""
+        sentence = int(np.searchsorted(self.corpus.offsets, prefix, side="right")) - 1
+        if not self.corpus.train <= sentence < len(self.corpus):
+            raise IndexError(prefix)
+        return self.corpus.tokens[self.corpus.offsets[sentence] : prefix + 1]
+
     def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
@@ -132,6 +149,10 @@ class Basis:
         """Return the token after a prefix; ``None`` at the end of its sentence."""
         tokens = self.corpus.sentence(row["sentence"])
         return int(tokens[row["position"]]) if row["position"] < len(tokens) else None
+
+    def following_number(self, prefix: int) -> int | None:
+        """Return the token after a numbered prefix; ``None`` at the end of its sentence."""
+        return None if prefix + 1 in self.corpus.offsets else int(self.corpus.tokens[prefix + 1])
 
     def trigger(self, row: TableRow) -> TableRow:
         """Return the trigger of a (layer, key, rank)."""

@@ -9,8 +9,9 @@ import torch
 
 from ff_memories.audit.recompute.basis import Basis, TableRow
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result, equal, together, within
-from ff_memories.audit.references.activations import Activations
+from ff_memories.audit.references.activations import Activations, Changed
 from ff_memories.corpus.dictionary import BOS
+from ff_memories.memories import causal as changes
 from ff_memories.memories.composition import SHARES
 from ff_memories.memories.values import other
 from ff_memories.tables import TOP_LEVEL
@@ -353,3 +354,89 @@ def refinement(basis: Basis, row: TableRow) -> Result:
 def _at(basis: Basis, row: TableRow) -> list[Activations]:
     example = basis.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
     return basis.oracle.layers(basis.prefix(example))
+
+
+def causal(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``causal``: what is changed, and what follows from it."""
+    layer, memory, oracle = row["layer"], row["key"], basis.oracle
+    neurons = oracle.keys[1] // oracle.signs
+    tested = oracle.layers(basis.numbered(row["prefix"]))[layer - 1]
+    at = row["other_prefix"] if row["control"] == "inactive" else row["prefix"]
+    text = basis.numbered(at)
+    seen = oracle.layers(text)[layer - 1]
+    moved = memory
+    if row["control"] == "matched":
+        moved = row["matched_key"] + neurons * bool(oracle.signs == 2 and seen.m[-1, row["matched_key"]] < 0)
+    now, most = (float(part.coefficients()[-1, moved]) for part in (seen, tested))
+    noise = _noise(basis, seen) + _noise(basis, tested)
+    if row["intervention"] == "resample":
+        aim = float(oracle.layers(basis.numbered(row["other_prefix"]))[layer - 1].coefficients()[-1, moved])
+    elif row["intervention"] == "mean":
+        aim = float(basis.means[layer - 1][moved % neurons]) * (1 if moved < neurons else -1)
+    else:
+        aim = 2 * most if row["intervention"] == "double" else 0.0
+    aim = now + most - aim if row["control"] == "inactive" else aim
+    results = [
+        basis.near.coefficient("coefficient", row["coefficient"], now, noise),
+        basis.near.coefficient("set_to", row["set_to"], aim, 2 * noise, max(abs(aim), abs(now), abs(most))),
+    ]
+    if (now > noise) == (row["control"] == "inactive") and abs(now) > noise:
+        results.append(Result(DIFFERS, f"the coefficient is {now:.6g}, which no {row['control']} row has"))
+    vector = oracle.added(layer, moved)
+    if row["control"] == "direction":
+        drawn = changes.direction(basis.config.seed, layer, memory, row["prefix"], len(vector))
+        vector = vector.norm() * torch.from_numpy(drawn)
+    return together(
+        results + _outcomes(basis, row, oracle.changed(text, layer, vector * (row["set_to"] - row["coefficient"])), at)
+    )
+
+
+def _outcomes(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Result]:
+    """Compare the columns that say what a change does, given what the last layer gives."""
+    oracle, layer, memory = basis.oracle, row["layer"], row["key"]
+    free = oracle.linear(oracle.final(found.after)) - oracle.linear(oracle.final(found.before))
+    frozen = lambda change: oracle.linear(oracle.held_final(change, found.before))
+    neurons = oracle.keys[1] // oracle.signs
+    other = changes.other_memory(basis.config.seed, layer, memory, neurons)
+    before, after = oracle.said(found.before), oracle.said(found.after)
+    named = {
+        "direct": (frozen(found.direct), memory),
+        "total": (free, memory),
+        "total_frozen": (frozen(found.after - found.before), memory),
+        "other_total": (free, other),
+    }
+    results = [_mean_logit(basis, row, name, logits, which) for name, (logits, which) in named.items()]
+    top = int(before.argmax())
+    shifts = {
+        "top_log_probability": float(after[top] - before[top]),
+        "kl": float(torch.where(before > -torch.inf, before.exp() * (before - after), 0).sum()),
+    }
+    following = basis.following_number(at)
+    if following is not None:
+        shifts["loss"] = float(before[following] - after[following])
+    elif row["loss"] is not None:
+        results.append(Result(DIFFERS, "loss is not null at the end of a sentence"))
+    results += [_shift(basis, name, row[name], number) for name, number in shifts.items()]
+    changed = int(after.argmax()) != top
+    if row["top_changed"] != changed:
+        gaps = [float(said.topk(2).values.diff().abs()) for said in (before, after)]
+        close = min(gaps) <= 2 * basis.near.limits.probability
+        says = f"top_changed is {row['top_changed']}, recomputed {changed}"
+        results.append(Result(NEAR_TIE if close else DIFFERS, says))
+    return results
+
+
+def _shift(basis: Basis, column: str, recorded: float, found: float) -> Result:
+    """Compare the change of a logit or of a log-probability: relative, or absolute below one."""
+    return basis.near.logit(column, recorded / max(1.0, abs(found)), found / max(1.0, abs(found)))
+
+
+def _mean_logit(basis: Basis, row: TableRow, column: str, logits: torch.Tensor, memory: int) -> Result:
+    """Compare the mean of changes of logits (vocab,) over the tokens that a value promotes most."""
+    said = basis.oracle.of_value(basis.oracle.value(row["layer"], memory))
+    best = said.topk(min(changes.PROMOTED, len(said)))
+    result = _shift(basis, column, row[column], float(logits[best.indices].mean()))
+    tied = said >= best.values[-1] - basis.near.limits.probability
+    if result.state != DIFFERS or int(tied.sum()) == len(best.values):
+        return result
+    return Result(NEAR_TIE, result.says)  # which of the tokens that are tied for the last place counts is open

@@ -16,7 +16,7 @@ from ff_memories.audit.recompute.basis import Basis
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
-from ff_memories.memories import composition, mutations
+from ff_memories.memories import causal, composition, mutations
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import chosen, trigger_table
 from ff_memories.memories.shown import coefficient_sample
@@ -26,7 +26,7 @@ from ff_memories.memories.values import other
 Frame = pl.DataFrame
 KEY = ["layer", "key"]
 AT_ONCE = 256  # vectors compared with all others at once
-COUNTS = ("triggers", "mutations", "composition")  # steps that run the model and count what they skip
+COUNTS = ("triggers", "mutations", "composition", "causal")  # steps that run the model and count what they skip
 
 
 def faults(basis: Basis) -> list[str]:
@@ -37,6 +37,7 @@ def faults(basis: Basis) -> list[str]:
         ("values", _values),
         ("composition", _observed),
         ("refinement", _refinement),
+        ("causal", _causal),
     ]
     if not basis.found_here:
         checks = [
@@ -78,6 +79,9 @@ def counted(basis: Basis, step: str) -> dict[str, int] | None:
         examples = len(tables["examples"])
         missing = 0 if basis.given is not None else config.composition.examples - examples
         return composition.reasons(tables["refinement"], examples, missing)
+    if step == "causal":
+        zero = sum(int((basis.norms(layer) == 0).sum()) for layer in range(1, layers + 1))
+        return causal.reasons(tables["causal"], layers, zero, config.causal)
     return None
 
 
@@ -262,6 +266,28 @@ def _refinement(basis: Basis) -> Iterator[str]:
         yield "refinement: its predictions are not those of the table composition"
     if not beside["model_top"].equals(beside["its_model"].rename("model_top")):
         yield "refinement: model_top is not that of the table examples"
+
+
+def _causal(basis: Basis) -> Iterator[str]:
+    found, options, corpus = basis.tables["causal"], basis.config.causal, basis.corpus
+    if len(found.join(_asked(basis), on=KEY, how="anti")):
+        yield "causal: not the memories that the config asks for"
+    if not set(found["intervention"].cast(pl.String)) <= set(options.interventions):
+        yield "causal: not the interventions that the config asks for"
+    sentence, position = causal.drawn_prefixes(corpus, basis.config.seed)
+    own = set((corpus.offsets[sentence] + position - 1)[::2].tolist())
+    if not set(found["prefix"]) | set(found["other_prefix"].drop_nulls()) <= own:
+        yield "causal: not the prefixes that the seed draws"
+    control, intervention = found["control"].cast(pl.String), found["intervention"].cast(pl.String)
+    if ((control == "matched") != found["matched_key"].is_not_null()).any():
+        yield "causal: a matched key does not belong to a matched control"
+    other = (control == "inactive") | (intervention == "resample")
+    if (other != found["other_prefix"].is_not_null()).any():
+        yield "causal: another prefix does not belong to a row that has none"
+    many = found.group_by(KEY).agg(pl.col("prefix").n_unique())
+    each = found.select(KEY).unique().group_by("layer").len()
+    if (many["prefix"] > options.prefixes).any() or (each["len"] > options.keys_per_layer).any():
+        yield "causal: more memories or prefixes than the config asks for"
 
 
 def _along(basis: Basis) -> Iterator[str]:

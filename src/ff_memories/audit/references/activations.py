@@ -54,6 +54,26 @@ class Activations:
         return float(numbers[int(self.outliers and len(numbers) > 1) :].abs().max())
 
 
+@dataclass(frozen=True)
+class Changed:
+    """What a sentence's last token gives behind the last layer, (d,) each: as it is, and with one change.
+
+    ``direct``: what the change adds by itself, with the norm behind its feed-forward layer, if there is one, held at
+    the deviation that it has.
+    """
+
+    before: torch.Tensor
+    after: torch.Tensor
+    direct: torch.Tensor
+
+
+def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Return what a change (d,) adds behind a norm whose deviation is held at that of ``at`` (d,)."""
+    if centred:
+        change, at = change - change.mean(), at - at.mean()
+    return scale * change / (at.square().mean() + epsilon).sqrt()
+
+
 class Reference(Protocol):
     """A model in float64 that runs one sentence at a time and turns vectors into predictions."""
 
@@ -81,3 +101,24 @@ class Reference(Protocol):
 
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
+
+    def added(self, layer: int, key: int) -> torch.Tensor:
+        """Return what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it."""
+
+    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
+        """Run one sentence (ids without the first token) with a vector (d,) added to m V at its last token."""
+
+    def final(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a layer's output (d,) behind the model's final norm, if it has one."""
+
+    def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
+
+    def linear(self, h: torch.Tensor) -> torch.Tensor:
+        """Return h (d,), which is behind the final norm, times the output matrix: logits (vocab,) before bias and cap.
+
+        In an adaptive softmax, a tail's word has its class's logit plus its own within the tail.
+        """
+
+    def said(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the model's own log p (vocab,) for the last layer's output (d,)."""

@@ -5,12 +5,12 @@ no forward pass, attention, softmax, batching, tiling or precision.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
 
-from ff_memories.audit.references.activations import Activations
+from ff_memories.audit.references.activations import Activations, Changed, held
 from ff_memories.audit.references.reading import Reading
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.files import checkpoint
@@ -52,8 +52,19 @@ class Equations(Reading):
         """Return value vector v (d,) of layer 1..L."""
         return self.own[f"layers.{layer - 1}.values"][key]
 
-    def layers(self, tokens: Iterable[int]) -> list[Activations]:
-        """Run one sentence (ids without ``</s>``) by itself and return every layer's activations."""
+    added = value
+
+    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
+        """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
+        given = list(tokens)
+        before, after = (self.layers(given, change)[-1].output[-1] for change in (None, (layer, vector)))
+        return Changed(before, after, vector)
+
+    def layers(self, tokens: Iterable[int], change: tuple[int, torch.Tensor] | None = None) -> list[Activations]:
+        """Run one sentence (ids without ``</s>``) by itself and return every layer's activations.
+
+        ``change``: a layer, and what is added to its feed-forward output at the last token.
+        """
         x = torch.stack([self._input(token, place) for place, token in enumerate([EOS, *map(int, tokens)])])
         seen = []
         for block in range(self.about.layers):
@@ -62,6 +73,8 @@ class Equations(Reading):
             score = self._norm(residual, f"layers.{block}.norm") @ own("keys").T + own("key_bias")
             m = score.clamp(min=0)
             ffn = m @ own("values") + own("value_bias")
+            if change is not None and block + 1 == change[0]:
+                ffn = torch.cat([ffn[:-1], ffn[-1:] + change[1]])
             x = residual + ffn
             seen.append(Activations(residual, m, (score,), ffn, x))
         return seen
@@ -106,8 +119,22 @@ class Equations(Reading):
         """Return a layer's output as the softmax reads it: behind the model's final norm, if it has one."""
         return self._norm(h, "final_norm") if self.about.final_norm else h
 
+    def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
+        if not self.about.final_norm:
+            return change
+        return held(self.own["final_norm.weight"], EPSILON, True, change, h)
+
+    def linear(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the logits (vocab,) of h (d,), which is behind the final norm; see ``Reference``."""
+        return self._joined(h, lambda scores: scores)
+
     def softmax(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (..., vocab) under the model's own output layer: one softmax, or an adaptive one."""
+        return self._joined(h, _log)
+
+    def _joined(self, h: torch.Tensor, normal: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """Return numbers of all words (..., vocab), given what is done to the scores of the head and of each tail."""
         if (projection := self.own.get("output.projection")) is not None:
             h = h @ projection.T
         words = h
@@ -116,13 +143,13 @@ class Equations(Reading):
         first = words @ self.own["output.head"].T
         classes = self.own.get("output.classes")
         if classes is None:
-            return _log(first)
-        first = _log(torch.cat([first, h @ classes.T], -1))
+            return normal(first)
+        first = normal(torch.cat([first, h @ classes.T], -1))
         size, tails = self.about.output_cutoffs[0], len(self.about.output_cutoffs) - 1
         parts = [first[..., :size]]
         for tail in range(tails):
             inside = h @ self.own[f"output.{tail}.projection"].T @ self.own[f"output.{tail}.embedding"].T
-            parts.append(first[..., size + tail, None] + _log(inside))
+            parts.append(first[..., size + tail, None] + normal(inside))
         return torch.cat(parts, -1)
 
 

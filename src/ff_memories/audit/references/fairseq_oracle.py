@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ff_memories.audit.references.activations import Activations
+from ff_memories.audit.references.activations import Activations, Changed, held
 from ff_memories.audit.references.reading import Reading
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
@@ -76,6 +76,21 @@ class FairseqOracle(Reading):
         """Return value vector v (d,) of layer 1..L."""
         return self.decoder.layers[layer - 1].fc2.weight[:, key].detach()
 
+    added = value
+
+    @torch.no_grad()
+    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
+        """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
+        given = list(tokens)
+        before = self.layers(given)[-1].output[-1]
+        last = torch.zeros(len(given) + 1, 1, 1, dtype=vector.dtype)
+        last[-1] = 1
+        hook = self.decoder.layers[layer - 1].fc2.register_forward_hook(lambda m, i, o: o + last * vector)
+        try:
+            return Changed(before, self.layers(given)[-1].output[-1], vector)
+        finally:
+            hook.remove()
+
     @torch.no_grad()
     def layers(self, tokens: Iterable[int]) -> list[Activations]:
         """Run one sentence (ids without ``</s>``) by itself and return every layer's activations."""
@@ -101,6 +116,24 @@ class FairseqOracle(Reading):
     def final(self, h: torch.Tensor) -> torch.Tensor:
         """Return a layer's output as the softmax reads it: behind the model's final norm, if it has one."""
         return h if self.decoder.layer_norm is None else self.decoder.layer_norm(h)
+
+    @torch.no_grad()
+    def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
+        norm = self.decoder.layer_norm
+        return change if norm is None else held(norm.weight, norm.eps, True, change, h)
+
+    @torch.no_grad()
+    def linear(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the logits (vocab,) of h (d,), which is behind the final norm; see ``Reference``."""
+        if self.decoder.project_out_dim is not None:
+            h = self.decoder.project_out_dim(h)
+        adaptive = self.decoder.adaptive_softmax
+        if adaptive is None:
+            return self.decoder.output_layer(h)
+        head, tails = adaptive.head(h[None])[0], [tail(h[None])[0] for tail in adaptive.tail]
+        words = len(head) - len(tails)
+        return torch.cat([head[:words], *(head[words + i] + tail for i, tail in enumerate(tails))])
 
     def softmax(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (..., vocab) under the model's own output layer."""

@@ -50,3 +50,8 @@ class Reading(ABC):
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
         return self.of_memory(self.final(h))
+
+    @torch.no_grad()
+    def said(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the model's own log p (vocab,) for the last layer's output (d,)."""
+        return self.softmax(self.final(h))

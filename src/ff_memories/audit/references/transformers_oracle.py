@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.references.activations import Activations
+from ff_memories.audit.references.activations import Activations, Changed, held
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import model_folder
@@ -104,6 +104,34 @@ class TransformersOracle:
         return value if key < len(values) else -value
 
     @torch.no_grad()
+    def added(self, layer: int, key: int) -> torch.Tensor:
+        """Return what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it."""
+        values = self._down(layer)
+        return values[key % len(values)] * (1 if key < len(values) else -1)
+
+    @torch.no_grad()
+    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
+        """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
+        given, raw = list(tokens), []
+        block = self.blocks[layer - 1]
+
+        def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
+            rows = out.clone()
+            raw.append(rows.flatten(0, -2)[-1].clone())
+            rows.flatten(0, -2)[-1] += vector
+            return rows
+
+        before = self.layers(given)[-1].output[-1]
+        hook = block.get_submodule(self.family.down).register_forward_hook(add)
+        try:
+            after = self.layers(given)[-1].output[-1]
+        finally:
+            hook.remove()
+        if self.family.norm_after is None:
+            return Changed(before, after, vector)
+        return Changed(before, after, _held(block.get_submodule(self.family.norm_after), vector, raw[0]))
+
+    @torch.no_grad()
     def layers(self, tokens: Iterable[int]) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself and return every layer's activations."""
         records: list[dict[str, torch.Tensor]] = [{} for _ in self.blocks]
@@ -151,6 +179,21 @@ class TransformersOracle:
         return Activations(residual, record["m"], scores, record["ffn"], record["output"], self.signs, outliers=True)
 
     @torch.no_grad()
+    def final(self, h: torch.Tensor) -> torch.Tensor:
+        """Return a layer's output (d,) behind the final norm."""
+        return self.norm(h[None])[0]
+
+    @torch.no_grad()
+    def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+        """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
+        return _held(self.norm, change, h)
+
+    @torch.no_grad()
+    def linear(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the logits (vocab,) of h (d,), which is behind the final norm, before bias and cap."""
+        return self.head.weight @ h
+
+    @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value vector's log p (vocab,): the output layer's words alone, without norm, bias and cap."""
         return torch.log_softmax(h @ self.words.T, -1)
@@ -163,6 +206,8 @@ class TransformersOracle:
         logits = F.linear(self.norm(h[None])[0], self.head.weight, self.head.bias)
         cap = getattr(self.model.config, "final_logit_softcapping", None)
         return torch.log_softmax(logits if cap is None else cap * torch.tanh(logits / cap), 0)
+
+    said = of_layer
 
 
 def _rows(found: Any) -> torch.Tensor:
@@ -181,3 +226,9 @@ def _scale(norm: nn.Module, width: int) -> torch.Tensor:
         raise UserError(f"the model's width of {width} is odd; the audit reads scales of norms of even width")
     x = torch.tensor([1e6, -1e6], dtype=torch.float64).repeat(width // 2)
     return (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.sign()
+
+
+def _held(norm: nn.Module, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Return what a change (d,) adds behind a norm whose deviation is held at that of ``at`` (d,)."""
+    epsilon = next(float(getattr(norm, name)) for name in ("eps", "variance_epsilon") if hasattr(norm, name))
+    return held(_scale(norm, len(change)), epsilon, isinstance(norm, nn.LayerNorm), change, at)

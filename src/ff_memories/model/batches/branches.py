@@ -1,0 +1,98 @@
+"""Prefixes and changed versions of their last tokens: every version is one row, and what lies before it runs once.
+
+A change at a prefix's last token reaches nothing but that token in the layers above: earlier tokens never look at it.
+So a changed version is one row, which attends to the keys and values of its prefix's earlier tokens and to its own.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ff_memories.base.hardware import arithmetic
+from ff_memories.model.decoder import Batch, LanguageModel
+
+GATHERED = 1 << 24  # numbers of keys, and of values, that are gathered at once
+
+
+class Branches:
+    """Prefixes as a batch, and branches behind it: one row each.
+
+    Args:
+        batch: the prefixes, by length.
+        base: (branches,) which prefix each branch is of.
+
+    Attributes:
+        tokens, positions: (rows,) int64, as in a ``Batch``; a branch has those of its prefix's last token.
+        last: (prefixes,) the row of each prefix's last token.
+    """
+
+    def __init__(self, batch: Batch, base: torch.Tensor):
+        self.batch = batch
+        lengths = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(base.device)
+        self.last = lengths.cumsum(0) - 1
+        self.tokens, self.positions = (torch.cat([x, x[self.last[base]]]) for x in (batch.tokens, batch.positions))
+        before = torch.arange(int(lengths.max()) - 1, device=base.device)
+        first = self.last - lengths + 1
+        self._seen = before < (lengths - 1)[base, None]  # (branches, width)
+        self._rows = torch.where(self._seen, first[base, None] + before, 0)
+
+    def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
+        """Return attention's output (rows, d), heads side by side; the first branches suffice, as ``Batch.mix``."""
+        own = len(self.batch.tokens)
+        q, k, v = qkv.unflatten(1, (3, heads, -1)).unbind(1)
+        branched = self.attention(q[own:], k, v).flatten(1)
+        return torch.cat([self.batch.mix(qkv[:own], heads), branched.to(qkv.dtype)])
+
+    def attention(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None = None, cap: float | None = None
+    ) -> torch.Tensor:
+        """Return attention's output (branches, heads, d_head) of branches.
+
+        Args:
+            q: (branches, heads, d_head), of the first branches.
+            k, v: (rows, heads or fewer, d_head), of the prefixes' rows and then those of the same branches.
+            scale, cap: as of ``products.attention``.
+        """
+        own, kind = len(self.batch.tokens), q.dtype
+        q, k, v = (x.float() if x.dtype == torch.bfloat16 else x for x in (q, k, v))
+        shared = q.unflatten(1, (k.shape[1], -1))  # (branches, heads of keys, queries that share one, d_head)
+        out = q.new_empty(len(q), q.shape[1], v.shape[2])
+        width, factor = self._rows.shape[1] + 1, q.shape[2] ** -0.5 if scale is None else scale
+        for part in torch.arange(len(q), device=q.device).split(max(1, GATHERED // (width * k[0].numel()))):
+            rows = torch.cat([self._rows[part], own + part[:, None]], 1)
+            seen = torch.cat([self._seen[part], self._seen.new_ones(len(part), 1)], 1)
+            scores = _product(shared[part], k[rows].permute(0, 2, 3, 1)) * factor
+            if cap is not None:
+                scores = cap * torch.tanh(scores / cap)
+            shares = torch.softmax(scores.masked_fill(~seen[:, None, None], -torch.inf), -1)
+            out[part] = _product(shares, v[rows].transpose(1, 2)).flatten(1, 2)
+        return out.to(kind)
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return the products of two stacks of matrices; portably where ``products.linear`` does."""
+    if not (arithmetic.portable() and a.device.type == "cpu"):
+        return a @ b
+    return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
+
+
+def packed_prefixes(
+    decoder: LanguageModel, prefixes: Sequence[np.ndarray], base: Sequence[int]
+) -> tuple[Batch, torch.Tensor, torch.Tensor]:
+    """Return prefixes and whole copies of some of them as one batch, for layers that take no attention of ours.
+
+    Args:
+        prefixes: without the start token.
+        base: which of them each copy is of.
+
+    Returns:
+        The batch, the row of each prefix's last token, and that of each copy's.
+    """
+    every = [*prefixes, *(prefixes[i] for i in base)]
+    rows = np.array([len(text) + 1 for text in every])
+    order = np.argsort(rows, kind="stable")
+    last = np.empty_like(rows)
+    last[order] = np.cumsum(rows[order]) - 1
+    found = torch.from_numpy(last).to(decoder.device)
+    return decoder.pack([every[i] for i in order]), found[: len(prefixes)], found[len(prefixes) :]

@@ -1,0 +1,425 @@
+"""Changed memories: each equals the whole model run with the change, one prefix at a time, in float64."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import tiny
+import torch
+import transformers
+from factories import convert, words, write_checkpoint
+from planted import EPSILON, SLOPE
+from planted_run import planted
+
+from ff_memories.base.seeds import generator
+from ff_memories.corpus.dictionary import EOS
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories import causal
+from ff_memories.model.decoder import Decoder
+
+INTERVENTIONS = ("mean", "zero", "resample", "double")
+
+
+def corpus_of(types, seed=0, sentences=60):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 12, sentences)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return Corpus(rng.integers(4, types, offsets[-1]).astype(np.int32), offsets, 10)
+
+
+def scale_of(norm):
+    return 1 + norm.weight if "Gemma" in type(norm).__name__ else norm.weight
+
+
+def held(norm, change, at):
+    """A change behind a norm whose deviation is held at ``at``."""
+    if isinstance(norm, torch.nn.LayerNorm):
+        return norm.weight * (change - change.mean()) / (at.var(unbiased=False) + norm.eps).sqrt()
+    epsilon = norm.variance_epsilon if hasattr(norm, "variance_epsilon") else norm.eps
+    return scale_of(norm) * change / (at.square().mean() + epsilon).sqrt()
+
+
+class OfTransformers:
+    """The whole model of `transformers`, with eager attention."""
+
+    def __init__(self, name):
+        self.made, self.row = tiny.model(name, torch.float64), tiny.family(name)
+        signs = 2 if self.row.gated else 1
+        self.decoder = tiny.analysed(self.made, signs=signs)
+        self.blocks, self.start = self.made.get_submodule(tiny.layers_at(self.made)), tiny.START
+        self.norm = self.made.get_submodule(self.row.final_norm)
+
+    def down(self, layer):
+        return self.blocks[layer - 1].get_submodule(self.row.down)
+
+    def value(self, layer, memory):
+        weight = self.down(layer).weight
+        values = weight if self.row.transposed else weight.t()
+        return values[memory % len(values)] * (1 if memory < len(values) else -1)
+
+    def run(self, prefix):
+        """Return m by layer at the last token, the outcome of ``down`` there, the final hidden state and the logits."""
+        seen, hooks = {}, []
+        for layer in range(1, tiny.LAYERS + 1):
+            keep = lambda _, args, layer=layer: seen.__setitem__(layer, args[0].flatten(0, -2)[-1].clone())
+            hooks.append(self.down(layer).register_forward_pre_hook(keep))
+            keep = lambda _, args, out, layer=layer: seen.__setitem__(-layer, out.flatten(0, -2)[-1].clone())
+            hooks.append(self.down(layer).register_forward_hook(keep))
+        hooks.append(self.norm.register_forward_pre_hook(lambda _, args: seen.__setitem__("h", args[0][0, -1].clone())))
+        tokens = torch.tensor([[self.start, *map(int, prefix)]])
+        logits = self.made(input_ids=tokens, use_cache=False).logits[0, -1]
+        for hook in hooks:
+            hook.remove()
+        return seen, seen["h"], logits
+
+    def changed(self, prefix, layer, vector):
+        def add(_, args, out):
+            out = out.clone()
+            out.view(-1, out.shape[-1])[-1] += vector
+            return out
+
+        hook = self.down(layer).register_forward_hook(add)
+        try:
+            return self.run(prefix)
+        finally:
+            hook.remove()
+
+    def linear(self, h):
+        """Logits of a hidden state before bias and cap."""
+        return self.made.get_output_embeddings().weight @ self.norm(h[None])[0]
+
+    def said(self, h, logits):
+        return torch.log_softmax(logits, 0)
+
+    def direct(self, layer, vector, base):
+        """What a change of ``down`` adds to the stream, with the norm behind it held."""
+        if self.row.norm_after is None:
+            return vector
+        return held(self.blocks[layer - 1].get_submodule(self.row.norm_after), vector, base[-layer])
+
+    def linear_part(self, change, h):
+        """What a change adds to logits, with the final norm held at h."""
+        return self.made.get_output_embeddings().weight @ held(self.norm, change, h)
+
+    def promoted(self, layer, memory):
+        v = self.value(layer, memory)
+        if self.row.norm_after:
+            v = v * scale_of(self.blocks[layer - 1].get_submodule(self.row.norm_after))
+        return (self.made.get_output_embeddings().weight @ v).topk(10).indices
+
+
+class OfFairseq:
+    """fairseq's own model."""
+
+    def __init__(self, folder, **options):
+        types = words(44)
+        self.made, _ = write_checkpoint(folder / "model.pt", types, **options)
+        convert(folder / "model.pt", folder / "model.safetensors", folder / "model.json")
+        self.decoder = Decoder.load(folder / "model.safetensors", folder / "model.json", dtype=torch.float64)
+        self.made = self.made.double()
+        self.own = self.made.decoder
+        if hasattr(self.own.embed_positions, "weights"):
+            self.own.embed_positions.weights = self.own.embed_positions.weights.double()
+        self.softmax = self.own.adaptive_softmax
+
+    def value(self, layer, memory):
+        return self.own.layers[layer - 1].fc2.weight[:, memory]
+
+    def run(self, prefix):
+        seen, hooks = {}, []
+        for number, block in enumerate(self.own.layers, 1):
+            keep = lambda _, args, number=number: seen.__setitem__(number, args[0].flatten(0, -2)[-1].clone())
+            hooks.append(block.fc2.register_forward_pre_hook(keep))
+        hooks.append(block.fc2.register_forward_hook(lambda _, args, out: seen.update(y=out.flatten(0, -2)[-1])))
+        hooks.append(
+            block.final_layer_norm.register_forward_pre_hook(lambda _, args: seen.update(r=args[0].flatten(0, -2)[-1]))
+        )
+        self.own.extract_features(torch.tensor([[EOS, *map(int, prefix)]]))
+        for hook in hooks:
+            hook.remove()
+        return seen, seen["r"] + seen["y"], None
+
+    def changed(self, prefix, layer, vector):
+        def add(_, args, out):
+            out = out.clone()
+            out.view(-1, out.shape[-1])[-1] += vector
+            return out
+
+        hook = self.own.layers[layer - 1].fc2.register_forward_hook(add)
+        try:
+            return self.run(prefix)
+        finally:
+            hook.remove()
+
+    def direct(self, layer, vector, base):
+        return vector
+
+    def linear_part(self, change, h):
+        norm = self.own.layer_norm
+        found = change if norm is None else held(norm, change, h)
+        return self.linear(found) if self.softmax is not None else self.own.output_layer(found)
+
+    def final(self, h):
+        return h if self.own.layer_norm is None else self.own.layer_norm(h)
+
+    def linear(self, h):
+        if self.softmax is None:
+            return self.own.output_layer(self.final(h))
+        head = self.softmax.head(h[None])[0]
+        size = len(head) - len(self.softmax.tail)
+        return torch.cat([head[:size], *(head[size + i] + t(h[None])[0] for i, t in enumerate(self.softmax.tail))])
+
+    def said(self, h, _):
+        if self.softmax is None:
+            return torch.log_softmax(self.own.output_layer(self.final(h)), 0)
+        return self.softmax.get_log_prob(h.view(1, 1, -1), None).view(-1)
+
+    def promoted(self, layer, memory):
+        value = self.value(layer, memory)
+        return (self.own.output_layer(value) if self.softmax is None else self.said(value, None)).topk(10).indices
+
+
+@pytest.fixture(params=["gpt2", "llama", "gemma2", "olmo2", "gpt_neox", "falcon", "adaptive", "final norm"])
+def truth(request, tmp_path):
+    if request.param == "adaptive":
+        return OfFairseq(tmp_path)
+    if request.param == "final norm":
+        return OfFairseq(tmp_path, adaptive=False, no_decoder_final_norm=False, seed=3)
+    return OfTransformers(request.param)
+
+
+def table_of(truth, pool=20, shard=(1, 1), batch_tokens=200):
+    text = corpus_of(truth.decoder.description.vocab)
+    seen = causal.survey(truth.decoder, text, 1, batch_tokens, pool)
+    drawn = causal.sample(seen, text, keys_per_layer=3, prefixes=3, interventions=INTERVENTIONS, seed=1)
+    made = causal.effects(
+        truth.decoder, truth.decoder.vocabulary, text, seen, drawn, seed=1, batch_tokens=batch_tokens, shard=shard
+    )
+    return text, seen, drawn, made
+
+
+@torch.no_grad()
+def test_every_row_is_what_the_whole_model_computes(truth):
+    text, _, drawn, made = table_of(truth)
+    neurons = truth.decoder.description.keys
+    assert len(made) == len(drawn) > 60
+    assert set(made["control"]) == set(causal.CONTROLS)
+    others = {}
+    place = lambda number: int(np.searchsorted(text.offsets, number, side="right")) - 1
+    prefix_of = lambda number: text.tokens[text.offsets[place(number)] : number + 1]
+    scale = float(made["total"].abs().max())
+    for row in made.iter_rows(named=True):
+        where = row["other_prefix"] if row["control"] == "inactive" else row["prefix"]
+        prefix, layer, memory = prefix_of(where), row["layer"], row["key"]
+        base, h, logits = truth.run(prefix)
+        which = row["matched_key"] if row["control"] == "matched" else memory
+        own = lambda m, which=which: float(m[which % neurons]) * (1 if which < neurons else -1)
+        assert own(base[layer]) == pytest.approx(row["coefficient"], rel=1e-4, abs=1e-6)
+        vector = truth.value(layer, which)
+        if row["control"] == "direction":
+            vector = vector.norm() * torch.from_numpy(causal.direction(1, layer, memory, row["prefix"], len(vector)))
+        vector = vector * (row["set_to"] - row["coefficient"])
+        _, h2, logits2 = truth.changed(prefix, layer, vector)
+        change = truth.linear(h2) - truth.linear(h)
+        if (layer, memory) not in others:
+            other = causal.other_memory(1, layer, memory, neurons)
+            others[layer, memory] = truth.promoted(layer, memory), truth.promoted(layer, other)
+        promoted, other = others[layer, memory]
+        near = lambda found, expected: found == pytest.approx(expected, rel=1e-4, abs=2e-5 * scale)
+        assert near(row["total"], float(change[promoted].mean()))
+        assert near(row["other_total"], float(change[other].mean()))
+        before, after = truth.said(h, logits), truth.said(h2, logits2)
+        assert near(row["kl"], float((before.exp() * (before - after)).sum()))
+        top = int(before.argmax())
+        assert near(row["top_log_probability"], float(after[top] - before[top]))
+        assert row["top_changed"] == (int(after.argmax()) != top)
+        end = text.offsets[place(where) + 1]
+        if where + 1 < end:
+            following = int(text.tokens[where + 1])
+            assert near(row["loss"], float(before[following] - after[following]))
+        else:
+            assert row["loss"] is None
+        direct = truth.linear_part(truth.direct(layer, vector, base), h)
+        assert near(row["direct"], float(direct[promoted].mean()))
+        assert near(row["total_frozen"], float(truth.linear_part(h2 - h, h)[promoted].mean()))
+
+
+def test_shards_and_batches_change_no_row(truth):
+    whole = table_of(truth)[3].sort("layer", "key", "prefix", "intervention", "control")
+    parts = pl.concat([table_of(truth, shard=(i, 3))[3] for i in (1, 2, 3)])
+    assert whole.equals(parts.sort("layer", "key", "prefix", "intervention", "control"))
+    other = table_of(truth, batch_tokens=30)[3].sort("layer", "key", "prefix", "intervention", "control")
+    assert np.allclose(whole["total"], other["total"], rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_means_are_of_other_sentences_than_those_tested(truth):
+    text = corpus_of(truth.decoder.description.vocab)
+    seen = causal.survey(truth.decoder, text, 5, 200, 20)
+    rng = generator(5, "causal prefixes")
+    sentence = text.train + rng.permutation(50)[:40]
+    position = 1 + np.floor(rng.random(40) * text.lengths[sentence]).astype(int)
+    assert seen.sentence.tolist() == sentence[::2].tolist()
+    found = [truth.run(text.sentence(s)[:p])[0] for s, p in zip(sentence[1::2], position[1::2], strict=True)]
+    for layer in range(1, truth.decoder.description.layers + 1):
+        m = torch.stack([base[layer] for base in found])
+        assert np.allclose(seen.mean[layer - 1], m.mean(0), rtol=1e-5, atol=1e-7)
+        active = [m > 0] if truth.decoder.signs == 1 else [m > 0, m < 0]
+        assert seen.fires[layer - 1].tolist() == torch.cat(active, 1).sum(0).tolist()
+
+
+def survey_of(coefficients, lengths=None):
+    """A survey of one layer, as if its means were of the same prefixes."""
+    m = np.array(coefficients, np.float32)
+    prefixes, neurons = m.shape
+    lengths = np.ones((1, neurons)) if lengths is None else np.array([lengths])
+    return causal.Survey(
+        np.arange(prefixes), np.ones(prefixes, int), [m], m.mean(0, keepdims=True).astype(float),
+        (m > 0).sum(0, keepdims=True), prefixes, lengths,
+    )  # fmt: skip
+
+
+def drawn_of(seen, **changes):
+    options: dict[str, Any] = {"keys_per_layer": 2, "prefixes": 2, "interventions": ("mean", "zero"), "seed": 1}
+    text = Corpus(np.arange(40, dtype=np.int32), np.arange(0, 41, 4), 0)
+    return causal.sample(seen, text, **options | changes)
+
+
+def test_memories_that_nothing_can_be_said_of_are_passed_over_and_counted():
+    options = SimpleNamespace(keys_per_layer=2, prefixes=2, interventions=["mean", "zero"])
+    silent = drawn_of(survey_of(np.zeros((3, 4))))
+    assert causal.reasons(silent, 1, 0, options) == {
+        "layers_without_active_prefixes": 1, "memories_missing": 2, "prefixes_missing": 0, "rows_missing": 0,
+        "values_of_zero_length": 0,
+    }  # fmt: skip
+    one = drawn_of(survey_of(np.ones((3, 4)), lengths=[0, 0, 0, 1]))
+    assert set(one["key"]) == {3}
+    assert set(one["control"]) == {"none", "direction"}  # no other memory has a value, and all prefixes are active
+    assert causal.reasons(one, 1, 3, options) == {
+        "layers_without_active_prefixes": 0, "memories_missing": 1, "prefixes_missing": 0, "rows_missing": 4,
+        "values_of_zero_length": 3,
+    }  # fmt: skip
+
+
+def test_a_matched_memory_has_a_value_as_long_and_is_active_as_often():
+    m = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 1, 0], [0, 0, 0, 1, 1]])
+    assert causal.matched_memory(survey_of(m), 1, 0, 0) == 1
+    assert causal.matched_memory(survey_of(m, [1, 9, 1, 1, 1]), 1, 0, 0) in (2, 3)
+    assert causal.matched_memory(survey_of(m), 1, 4, 2) == 3  # the only other one that is active there
+    assert causal.matched_memory(survey_of(m[:1, :1]), 1, 0, 0) is None
+
+
+def test_half_of_the_prefixes_have_the_largest_coefficients_and_none_is_silent():
+    m = np.array([[5.0], [0.0], [3.0], [4.0], [1.0], [2.0], [-1.0]])
+    rows = drawn_of(survey_of(m), keys_per_layer=1, prefixes=4).filter(pl.col("control") == "none")
+    coefficients = rows.filter(pl.col("intervention") == "zero")["coefficient"]
+    assert {5.0, 4.0} < set(coefficients) <= {5.0, 4.0, 3.0, 2.0, 1.0}
+    assert len(coefficients) == 4
+
+
+# --------------------------------------------------------------------------------------------------- planted memories
+
+
+def removed(decoder, prefix, layer, memories):
+    """What changes if memories are removed together, one group after the other, at the end of one prefix."""
+    values = causal.values_of(decoder.layers[layer - 1])
+    vector = lambda number, here, m: torch.stack([-(m[i, group] @ values[group]) for i, group in enumerate(memories)])
+    base = np.zeros(len(memories), int)
+    return causal.run_changed(decoder, [np.array(prefix)], base, np.full(len(memories), layer), vector)
+
+
+@torch.no_grad()
+def test_removing_a_planted_memory_has_its_closed_form(tmp_path):
+    truth = planted()
+    made, args = truth.model()
+    torch.save({"args": args, "model": made.state_dict(), "extra_state": {}}, tmp_path / "model.pt")
+    convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
+    decoder = Decoder.load(tmp_path / "m.safetensors", tmp_path / "m.json", dtype=torch.float64)
+
+    def said(prefix, without=(0, 0)):
+        squares, promoted = 3.0, {}
+        for layer in range(1, truth.layers + 1):
+            strength = (1 + SLOPE * len(prefix)) / math.sqrt(2 * squares / truth.d + EPSILON)
+            for key in range(truth.keys):
+                if truth.fires(layer, key, prefix) and (layer, key) != without:
+                    squares += strength**2
+                    for word, amount in truth.promoted(layer, key).items():
+                        promoted[word] = promoted.get(word, 0.0) + strength * amount
+        return torch.tensor(truth.log_probabilities(promoted, prefix[-1]), dtype=torch.float64)
+
+    for prefix in [(5, 9), (7, 6, 8), (4,), (10, 5, 9, 4, 6)]:
+        for layer in range(1, truth.layers + 1):
+            key = next(key for key in range(truth.keys) if truth.fires(layer, key, prefix))
+            ends = removed(decoder, prefix, layer, [[key]])
+            words = torch.eye(truth.vocab, dtype=torch.float64)[:1].new_zeros(1, truth.d)
+            out = causal.outcomes(
+                decoder.vocabulary, ends, torch.zeros(1, dtype=torch.long), words, words, np.array([5])
+            )
+            before, after = said(prefix), said(prefix, (layer, key))
+            top = int(before.argmax())
+            expected = {"loss": before[5] - after[5], "top_log_probability": after[top] - before[top],
+                        "kl": (before.exp() * (before - after)).sum()}  # fmt: skip
+            for name, number in expected.items():
+                assert float(out[name][0]) == pytest.approx(float(number), rel=1e-5, abs=1e-7)
+            assert out["top_changed"][0] == (int(after.argmax()) != top)
+
+
+@pytest.fixture(scope="module")
+def circuits():
+    """A model of two layers of features, each a pair of coordinates, so means are zero.
+
+    ``constant`` is so large that norms divide by nearly the same number. Memories 0 and 1 of layer 1 promote ``a``;
+    memories 0 and 1 of layer 2 add min(a, 1) to the feature that word 1 is read by. Memory 2 of layer 2 adds to a
+    feature that no word is read by, as much as ``constant``.
+    """
+    size, width = 1000.0, 8
+    feature = lambda i, by=1.0: torch.eye(width)[2 * i] * by - torch.eye(width)[2 * i + 1] * by
+    config = transformers.GPT2Config(
+        vocab_size=3, n_embd=width, n_layer=2, n_head=1, n_inner=3, n_positions=8, bos_token_id=0, eos_token_id=0,
+        activation_function="relu", layer_norm_epsilon=1e-12, tie_word_embeddings=False,
+    )  # fmt: skip
+    config._attn_implementation = "eager"
+    made = transformers.GPT2LMHeadModel(config).double().eval().requires_grad_(False)
+    for parameter in made.parameters():
+        parameter.zero_()
+    made.transformer.wte.weight += feature(0, size)
+    made.lm_head.weight[1] = feature(2, size)
+    norms = [made.transformer.ln_f, *(norm for block in made.transformer.h for norm in (block.ln_1, block.ln_2))]
+    for norm in norms:
+        norm.weight.fill_(1)
+    scale = size * (2 / width) ** 0.5  # a norm divides by it
+    first, second = (block.mlp for block in made.transformer.h)
+    first.c_fc.bias[:2] = 1
+    first.c_proj.weight[:2] = feature(1)
+    second.c_fc.weight[:, :2] = feature(1, scale / 2)[:, None]
+    second.c_fc.bias.copy_(torch.tensor([0.0, -1.0, 1.0]))
+    second.c_proj.weight[0], second.c_proj.weight[1], second.c_proj.weight[2] = (
+        feature(2),
+        -feature(2),
+        feature(3, size),
+    )
+    return tiny.analysed(made, tiny.family("gpt2"))
+
+
+def effect(decoder, layer, memories):
+    ends = removed(decoder, [0, 0], layer, memories)
+    words = causal.word_vectors(decoder.vocabulary, torch.tensor([1])).expand(len(memories), -1)
+    return causal.outcomes(
+        decoder.vocabulary, ends, torch.zeros(len(memories), dtype=torch.long), words, words, np.full(len(memories), -1)
+    )
+
+
+def test_of_a_redundant_pair_one_changes_nothing_and_both_change_much(circuits):
+    first, second, both = effect(circuits, 1, [[0], [1], [0, 1]])["total"]
+    assert abs(first) < 1e-4 * abs(both)
+    assert abs(second) < 1e-4 * abs(both)
+    assert both < -1
+
+
+def test_a_neuron_that_acts_through_the_norm_has_a_total_effect_alone(circuits):
+    found = effect(circuits, 2, [[2], [0]])
+    assert found["direct"][0] == found["total_frozen"][0] == 0
+    assert found["total"][0] == pytest.approx((2**0.5 - 1) * -found["direct"][1] / 2, rel=1e-3)  # a norm √2 as small
