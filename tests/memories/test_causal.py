@@ -215,7 +215,11 @@ def test_every_row_is_what_the_whole_model_computes(truth):
         where = row["other_prefix"] if row["control"] == "inactive" else row["prefix"]
         prefix, layer, memory = prefix_of(where), row["layer"], row["key"]
         base, h, logits = truth.run(prefix)
-        which = row["matched_key"] if row["control"] == "matched" else memory
+        which = memory
+        if row["control"] == "matched":
+            which = row["matched_key"] + neurons * bool(
+                truth.decoder.signs == 2 and base[layer][row["matched_key"]] < 0
+            )
         own = lambda m, which=which: float(m[which % neurons]) * (1 if which < neurons else -1)
         assert own(base[layer]) == pytest.approx(row["coefficient"], rel=1e-4, abs=1e-6)
         vector = truth.value(layer, which)

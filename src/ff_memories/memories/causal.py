@@ -401,7 +401,7 @@ def _rows(
 
     made = [row("none", name, memory, None, memory) for name in interventions]
     twin = matched_memory(seen, layer, memory, at)
-    made.append(None if twin is None else row("matched", first, twin, twin, twin))
+    made.append(None if twin is None else row("matched", first, twin, twin % seen.mean.shape[1], twin))
     made.append(row("direction", first, memory, None, -1))
     silent, given = np.flatnonzero(m <= 0), set_to(memory, first)
     if len(silent) and given is not None:
