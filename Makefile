@@ -16,23 +16,23 @@ PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 .PHONY: demo quick test test-all newest setup inputs models pull publish wheel generated closures docs docs-pages gpu-campaign
 
-# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, demo-gpt2 or demo-llama;
-# `make demo` also takes smollm2, stories15m and stories15m-stories, which are fetched and take hours or minutes
+# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2 or stories15m;
+# `make demo` also takes stories15m-stories, demo-gpt2 and demo-llama, which are not recorded
 RUN ?= demo
+READY = .venv/.ready
 ifeq ($(RUN),demo)
   PIPELINE = dvc.yaml
   INPUTS = data/demo/model.pt.dvc data/demo/dict.txt.dvc
-  READY = .venv/.ready
-else ifneq ($(filter $(RUN),smollm2 stories15m stories15m-stories),)
-  CONFIG = --configfile config/$(RUN).yaml
-  READY = .venv/.wikipedia
 else
   PIPELINE = runs/$(RUN)/dvc.yaml
-  INPUTS = data/$(RUN).dvc
   CONFIG = --configfile config/$(RUN).yaml
-  READY = .venv/.ready
   LOOK = @grep -qxs '!/$(RUN)/' runs/.dvcignore || echo '!/$(RUN)/' >> runs/.dvcignore
+  INPUTS = $(wildcard data/$(RUN).dvc)
+  ifeq ($(INPUTS),)
+    READY = .venv/.wikipedia
+  endif
 endif
+RECORDED = $(filter-out demo,$(notdir $(patsubst %/dvc.yaml,%,$(wildcard runs/*/dvc.yaml))))
 
 # run everything, from a bare clone to figures, claims and report
 demo: inputs
@@ -78,7 +78,7 @@ docs: .venv/.docs models
 
 # regenerate the documentation pages that follow from the package and from docs/data
 docs-pages: .venv/.tests
-	for page in atlas_pictures commands config deviations families readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
+	for page in atlas_pictures commands config deviations families findings readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
 	$(BIN)/python -m campaigns.page
 	$(BIN)/python -m campaigns.forgery page
 
@@ -89,7 +89,7 @@ gpu-campaign: .venv/.tests inputs
 # rewrite all that follows from the code: dvc.yaml of the recorded runs, what steps can reach, generated pages
 generated: models closures docs-pages
 	$(BIN)/ff-memories dvc-yaml
-	for run in demo-gpt2 demo-llama; do $(BIN)/ff-memories dvc-yaml --configfile config/$$run.yaml || exit 1; done
+	for run in $(RECORDED); do $(BIN)/ff-memories dvc-yaml --configfile config/$$run.yaml || exit 1; done
 
 # write which modules each step can reach; tests/workflow/meaning/test_closures.py compares
 closures: .venv/.tests

@@ -685,7 +685,7 @@ Two answers of a run rest on its tables: a claim's `verdict`, and `training`, wh
 each claim that the run judges, and each answer, the forger tried {edits} edits of the tables behind it, on {shares}
 shares of their rows: in the run's tables, in those of its sample of the text, or in those of all untrained models. We
 kept the edit that turns the answer with the fewest wrong rows; what follows within the table was made to fit, and the
-other claims stayed as they are. The runs are {runs}, as large as they are recorded.
+other claims stayed as they are. The runs are {runs}, as large as `make demo RUN=…` makes them.
 
 "Found" counts {times} audits of {few} rows a table, with other seeds, beside the probability expected for that many;
 the last column is the probability with the {rows} rows that `verify` draws. How many of the wrong rows the audit can

@@ -38,7 +38,7 @@ EXAMPLE, RUN = "example.md", Path("results/demo")
 ATLASES = {"atlas": "the demo's three models", "training-steps": "one model over its training"}  # beside the run
 TUTORIALS = {  # page -> the model that its cells load, and how to get it
     "tutorial.md": ("data/demo/model.pt", "make pull"),
-    "tutorial-transformers.md": ("data/demo-llama/model.safetensors", "make pull RUN=demo-llama"),
+    "tutorial-transformers.md": ("data/demo-llama/model.safetensors", "make models"),
 }
 WITHOUT_TEXT = ("figures/*.svg", "figures/*.png", "figures/*.pdf", "figures/*.csv", "claims.json")
 WITH_TEXT = ("figures/*.html", "report/*.*", "tables/*.parquet", "gallery/*.*", "gallery/data/*.js")

@@ -1,14 +1,14 @@
-# The demo's models on one page, after their runs have finished. `all` does not need it.
-DEMOS = ("demo", "demo-gpt2", "demo-llama")
+# The recorded runs on one page, after they have finished. `all` does not need it.
+RECORDED = ("smollm2", "stories15m", "demo")
 
 
 rule atlas:
-    """Compare the demo's three models side by side, from their runs' tables alone."""
+    """Compare the models of the recorded runs side by side, from their runs' tables alone."""
     input:
-        claims=expand("results/{run}/claims.json", run=DEMOS),
+        claims=expand("results/{run}/claims.json", run=RECORDED),
         tables=expand(
             "results/{run}/tables/{table}.parquet",
-            run=DEMOS,
+            run=RECORDED,
             table=["mutations", "values", "composition", "refinement", "sentences"],
         ),
     output:
@@ -16,6 +16,6 @@ rule atlas:
     log:
         "results/atlas.log",
     params:
-        runs=[f"results/{run}" for run in DEMOS],
+        runs=[f"results/{run}" for run in RECORDED],
     shell:
-        "ff-memories atlas {params.runs:q} --out $(dirname {output.page:q}) 2> {log:q}"
+        "ff-memories atlas {params.runs:q} --any-text --out $(dirname {output.page:q}) 2> {log:q}"

@@ -10,6 +10,8 @@ import atlas_pictures
 import commands
 import deviations
 import families
+import findings
+import polars as pl
 import pytest
 import readme
 import steps
@@ -19,10 +21,12 @@ from running import ROOT
 
 import config
 from campaigns import rehearsal
-from ff_memories import cli
+from ff_memories import cli, tables
 from ff_memories.audit.recompute import tolerances
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF
+from ff_memories.claims.register import register
+from ff_memories.claims.shown import summary
 from ff_memories.commands import GROUPS
 from ff_memories.model.info import NEEDED
 
@@ -158,7 +162,9 @@ def test_every_page_is_named_in_the_index_or_the_readme():
 
 
 @pytest.mark.parametrize(
-    "tool", [atlas_pictures, commands, config, deviations, families, readme, steps], ids=lambda tool: tool.__name__
+    "tool",
+    [atlas_pictures, commands, config, deviations, families, findings, readme, steps],
+    ids=lambda tool: tool.__name__,
 )
 def test_a_generated_page_is_up_to_date(tool):
     tool.main(["--check"])
@@ -201,6 +207,55 @@ def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
         readme.main(["--out", str(page), "--check"])
     readme.main(["--out", str(page)])
     assert "1 hold" in page.read_text(encoding="utf-8")
+
+
+def a_run(folder, judged):
+    """A finished run's verdicts and first lines, without all else."""
+    schema = tables.TABLES["claims"]
+    rows = [
+        dict.fromkeys(schema.columns) | {"claim": claim.id, "statement": claim.statement, "source": claim.source,
+         "paper_value": claim.paper_value, "scope": "model", "verdict": "not_attempted"} | judged.get(claim.id, {})
+        for claim in register()
+    ]  # fmt: skip
+    for name in ("tables", "model", "figures"):
+        (folder / name).mkdir(parents=True)
+    tables.write(tables.conform(pl.DataFrame(rows, schema=schema.columns), schema), folder / "tables/claims.parquet")
+    claims = {row["claim"]: {"verdict": row["verdict"], "measured": row["measured"]} for row in rows}
+    (folder / "claims.json").write_text(json.dumps(claims))
+    (folder / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "model"}))
+    (folder / "figures" / "figure4.svg").write_text("<svg/>")
+    heading = summary.line(folder.name, "model", summary.counts(claims))
+    (folder / "summary.md").write_text(f"# {heading}\n\n- what was run\n- keys: 1\n- values: 2\n- more: 3\n- last: 4\n")
+    return folder
+
+
+def test_the_findings_are_those_of_the_runs_and_the_readme_leads_with_the_first(tmp_path):
+    shown = {"K16": {"measured": 0.98, "low": 0.95, "high": 1.0, "verdict": "holds", "training": "higher",
+                     "sample": 0.9, "baseline": 0.4, "shuffled": 0.5}}  # fmt: skip
+    runs = [a_run(tmp_path / "results" / name, judged) for name, judged in (("one", shown), ("two", {}))]
+    page, readme_ = tmp_path / "docs" / "findings.md", tmp_path / "README.md"
+    (tmp_path / "docs" / "data").mkdir(parents=True)
+    readme_.write_text(f"before\n{findings.BEGIN}\n{findings.END}\nafter\n", encoding="utf-8")
+    given = ["--out", str(page)]
+    with pytest.raises(SystemExit, match="cannot be written"):
+        findings.main(given)
+    findings.main([*given, "--results", *map(str, runs)])
+    said = page.read_text(encoding="utf-8")
+    assert (
+        "| 98 % (95 to 100): holds | untrained 40 %, shuffled 50 %, same sentences 90 %: training raises it |" in said
+    )
+    assert "## one (" in said and "- last: 4" in said
+    assert (
+        "**98 %**. Paper: 97 of 100 in layers 11 to 16. On a sample of the sentences: 90 %, untrained 40 %."
+        in readme_.read_text("utf-8")
+    )
+    findings.main([*given, "--check"])
+    page.write_text(said.replace("98 %", "99 %"), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"findings\.md is not up to date"):
+        findings.main([*given, "--check"])
+    (runs[0] / "summary.md").write_text("# another run\n")
+    with pytest.raises(SystemExit, match="is of other verdicts"):
+        findings.main([*given, "--results", *map(str, runs)])
 
 
 def test_a_page_is_written_and_an_old_one_named(tmp_path):

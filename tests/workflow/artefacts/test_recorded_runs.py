@@ -8,8 +8,8 @@ from running import ROOT
 
 RUNS = {
     "demo": ("dvc.yaml", "data/demo/model.pt.dvc", "data/demo/dict.txt.dvc"),
-    "demo-gpt2": ("runs/demo-gpt2/dvc.yaml", "data/demo-gpt2.dvc"),
-    "demo-llama": ("runs/demo-llama/dvc.yaml", "data/demo-llama.dvc"),
+    "stories15m": ("runs/stories15m/dvc.yaml",),
+    "smollm2": ("runs/smollm2/dvc.yaml",),
 }
 
 
