@@ -22,6 +22,7 @@ from ff_memories.claims.shown.definitions import definition
 from ff_memories.exports.published import without_folders
 from ff_memories.figures import render, small_multiples
 from ff_memories.figures.small_multiples import Look
+from ff_memories.model.info import quantised
 from ff_memories.model.scope import ABOUT
 from ff_memories.report import atlas
 from ff_memories.report.sections.outline import SECTIONS
@@ -257,6 +258,7 @@ def _facts(member: Member) -> dict[str, str]:
         "run": member.name,
         "model": str(info.get("hub") or info.get("source") or info.get("model_type") or "fairseq transformer_lm"),
         "scope": ABOUT[info["scope"]].partition(":")[0],
+        "weights": quantised(info) or "not quantised",
         "layers, L": whole("layers"),
         "width": whole("model"),
         "memories per layer, d_m": f"{member.neurons:,}" + (", each with both signs" if both else ""),

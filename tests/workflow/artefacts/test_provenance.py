@@ -160,7 +160,7 @@ sys.exit("\\n".join(f"{i.check.identifier} {i.message}" for i in found.get_issue
 
 @pytest.mark.long
 def test_a_crate_is_a_valid_provenance_run_crate(here, tmp_path):
-    crate.build(provenance.read(Run.read(DEFAULT)), Run.read(DEFAULT), "surrogate").write(tmp_path / "crate")
+    crate.build(provenance.read(Run.read(DEFAULT)), Run.read(DEFAULT), {"scope": "surrogate"}).write(tmp_path / "crate")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     install = [python, "-m", "pip", "install", "--quiet", "roc-validator==0.13.0", "rocrate==0.16.0"]

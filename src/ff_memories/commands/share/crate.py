@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     require_new(args.out, "name")
     run_ = opening.opened(args.configfile)
     info = read_info(run_.path("model", "info.json"))
-    made = crate.build(provenance.read(run_), run_, info["scope"])
+    made = crate.build(provenance.read(run_), run_, info)
     if args.out.suffix == ".zip":
         with atomic_write(args.out) as partial:
             made.write_zip(partial)

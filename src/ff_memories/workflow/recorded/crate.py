@@ -5,6 +5,7 @@ with anybody.
 """
 
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from graphlib import TopologicalSorter
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from rocrate.model import ContextEntity
 from rocrate.rocrate import ROCrate
 
 from ff_memories.base.errors import UserError
+from ff_memories.model.info import quantised
 from ff_memories.workflow.engines import lock, stages
 from ff_memories.workflow.recorded import environment
 from ff_memories.workflow.recorded.provenance import Stage
@@ -42,12 +44,12 @@ TYPES = {
 }
 
 
-def build(recorded: dict[str, Stage], run: Run, scope: str) -> ROCrate:
+def build(recorded: dict[str, Stage], run: Run, info: Mapping[str, Any]) -> ROCrate:
     """Return the crate of a run; write it with ``write`` or ``write_zip``.
 
     Args:
         recorded: from ``provenance.read``.
-        scope: the model info's ``scope``.
+        info: the model's.
 
     Raises:
         UserError: a file for the crate differs from the record.
@@ -57,7 +59,7 @@ def build(recorded: dict[str, Stage], run: Run, scope: str) -> ROCrate:
     for term, meaning in TERMS.items():
         crate.metadata.extra_terms[term] = meaning
     crate.name = f"The run {name} of {about['title']}"
-    crate.description = f"{about['abstract']} This is the run {name}, of {_whose(scope)}."
+    crate.description = f"{about['abstract']} This is the run {name}, of {_whose(info)}."
     licence = f"https://spdx.org/licenses/{about['license']}"
     words = {"name": f"{about['license']} licence", "description": f"the terms of {licence}"}
     crate.root_dataset["license"] = _add(crate, licence, "CreativeWork", **words)
@@ -100,9 +102,10 @@ def _software(path: Path = Path("CITATION.cff")) -> dict[str, Any]:
     return about
 
 
-def _whose(scope: str) -> str:
+def _whose(info: Mapping[str, Any]) -> str:
     others = {"surrogate": "a surrogate model, not the paper's own", "model": "a model that is not the paper's"}
-    return others.get(scope, "the paper's own model")
+    weights = quantised(info)
+    return others.get(info["scope"], "the paper's own model") + (f", in {weights}" if weights else "")
 
 
 def _add(crate: ROCrate, id_: str, type_: str | list[str], **properties: Any) -> ContextEntity:
