@@ -1,9 +1,12 @@
 """Measure a model of the baselines: one shard of its mutated triggers, and of what its values predict."""
 
+import polars.selectors as cs
+
 from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Inputs, Output, Shard, Wildcard
 from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
+from ff_memories.corpus.types import never_trained
 from ff_memories.corpus.words import Words
 from ff_memories.memories import mutations as mutants
 from ff_memories.memories import untrained
@@ -45,6 +48,8 @@ def run(
         config.values.types,
         keys,
     )
+    if not never_trained(dictionary):  # then both choices of values.types have the same numbers, and one is kept
+        predicted = predicted.drop(cs.ends_with(f"_{predictions.other(config.values.types)}"))
     drawn = mutants.sample(
         triggers,
         decoder.description.layers,
