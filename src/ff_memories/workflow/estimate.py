@@ -300,7 +300,7 @@ def steps(
         Planned(
             "patterns, figures, claims, report",
             1,
-            180.0,
+            60.0,
             1.5 * GB,
             0.1 * GB,
             after=("mutations", "composition", "baseline_model"),

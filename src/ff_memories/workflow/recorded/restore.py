@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
+from ff_memories.inputs.fetch import fetch
 from ff_memories.workflow.engines import dvc, lock, records, stages
 from ff_memories.workflow.recorded import rebuild
 from ff_memories.workflow.runs.run import Run
@@ -28,13 +29,15 @@ class Restored:
 def restore(run: Run) -> Restored:
     """Write Snakemake's records for the files that match dvc.lock.
 
-    First rebuild, in a scratch folder, the files that DVC keeps no copy of, because they show text or take seconds;
+    First fetch the text and the model that the config names, if they are missing here. Then rebuild, in a scratch
+    folder, the files that DVC keeps no copy of, because they show text or take seconds;
     copies that it keeps are never overwritten. Snakemake will rerun a stage that differs from the record, or whose
     output is missing. Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for
     ``adopt``.
     """
     stages.check(run)
     stages.write_sources(run)
+    _fetch(run)
     again, other = _make_again(run)
     out = Restored(again=again)
     reasons = _reasons(run) | other
@@ -63,6 +66,18 @@ def restore(run: Run) -> Restored:
                 records.forget(found, job)
     out.new = sorted(set(out.new) - out.due.keys())
     return out
+
+
+def _fetch(run: Run) -> None:
+    """Fetch what the config names and is missing here; without a network, what needs it stays due."""
+    for kind in ("text", "model", "pipeline"):
+        named, source = run.fetched(kind), run.source(kind)
+        if source is None or all(map(os.path.exists, named["files"])):
+            continue
+        try:
+            fetch(named["name"], source)
+        except UserError as error:
+            print(f"not fetched: {error}", file=sys.stderr)
 
 
 def _remove(paths: list[str]) -> None:
