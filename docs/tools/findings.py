@@ -8,6 +8,7 @@
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ff_memories.report.sections.answers import answer
 
 KEPT, PICTURE, FIGURE = Path("docs/data/findings.json"), Path("docs/pictures/findings.svg"), "figure4"
 BEGIN, END = "<!-- real models: python docs/tools/findings.py -->", "<!-- end -->"
-LED = ("K11", "K16", "K17")  # claims that the README shows of the first run
+LED = ("K11", "K16")  # claims that the README shows of the first run
 KEYS = ("claim", "verdict", "training", "measured", "low", "high", "sample", "baseline", "shuffled")
 INTRODUCTION = """\
 # What the models show
@@ -34,7 +35,10 @@ This page puts the [paper's claims](paper.md) beside what each [recorded run](ar
 section. It is written from the runs' tables. *Untrained* is the mean of [untrained models](words.md#untrained-model) of
 the same shape on a sample of the sentences, *shuffled* a model with the run's own weights in a random order, and *same
 sentences* the run's own number there. Brackets show 95 % intervals. [Results](results.md) says how claims are judged,
-and [statistics](statistics.md) what the intervals leave out: all of a run's numbers are of one trained model.
+and [statistics](statistics.md) what the intervals leave out: all of a run's numbers are of one trained model. The
+words: [trigger](words.md#trigger), [active memory](words.md#active-memory),
+[residual](words.md#residual), [effective number of memories](words.md#effective-number-of-memories) and
+[proxy](words.md#proxy).
 
 None of these is the paper's model, so nothing here confirms or refutes the paper's own numbers.
 
@@ -72,14 +76,15 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
 
 def _run(run: Mapping[str, Any]) -> str:
     about, *findings = run["first"]
-    lines = [f"## {_plain(run['heading'])}", "", _plain(about), "", *(f"- {_plain(line)}" for line in findings), ""]
+    told = (_filled(line, "- ") for line in findings)
+    lines = [f"## {_plain(run['heading'])}", "", _filled(about), "", *told, ""]
     return "\n".join(lines)
 
 
 def _section(section: outline.PaperSection, known: Sequence[Mapping[str, Any]]) -> str:
     out = [f"## Section {section.number}: {section.title[0].lower()}{section.title[1:]}", "", section.question, ""]
     for run in known:
-        out += [f"**{run['run']}**: {_plain(run['answers'][section.number])}", ""]
+        out += [_filled(run["answers"][section.number], f"**{run['run']}**: "), ""]
     columns = [name for run in known for name in (run["run"], "untrained")]
     out += ["| claim | paper | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for claim in (claim for claim in register() if outline.section_of(claim) == section.number):
@@ -89,6 +94,11 @@ def _section(section: outline.PaperSection, known: Sequence[Mapping[str, Any]]) 
             cells += [_here(row, claim.unit), _beside(row, claim.unit)]
         out.append("| " + " | ".join(map(_plain, cells)) + " |")
     return "\n".join([*out, ""])
+
+
+def _filled(text: str, start: str = "") -> str:
+    """Return a paragraph or an item as lines that fit the page."""
+    return textwrap.fill(start + _plain(text), 120, subsequent_indent="  " * (start == "- "), break_on_hyphens=False)
 
 
 def _here(row: Mapping[str, Any], unit: str) -> str:
@@ -115,11 +125,10 @@ def _plain(text: str) -> str:
 
 
 def _told(row: Mapping[str, Any], claim: Claim) -> str:
-    said = (
-        f"- {claim.id}, {claim.measured_as}: **{measured(row['measured'], claim.unit)}**. Paper: {claim.paper_value}."
-    )
-    beside = [measured(row[column], claim.unit) for column in ("sample", "baseline")]
-    return _plain(said).replace(r"\*", "*") + f" On a sample of the sentences: {beside[0]}, untrained {beside[1]}."
+    here, sample, untrained = (measured(row[column], claim.unit) for column in ("measured", "sample", "baseline"))
+    said = f"{claim.id}, {_plain(claim.measured_as)}: **{here}**. Paper: {_plain(claim.paper_value)}. "
+    said += f"On a sample of the sentences: {sample}, untrained {untrained}."
+    return textwrap.fill(said, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def led(readme: str, known: Sequence[Mapping[str, Any]]) -> str:
@@ -129,7 +138,7 @@ def led(readme: str, known: Sequence[Mapping[str, Any]]) -> str:
         raise ValueError(f"it has no {BEGIN} … {END}")
     rows = {row["claim"]: row for row in known[0]["claims"]}
     lines = "\n".join(_told(rows[claim.id], claim) for claim in register() if claim.id in LED)
-    return place.sub(lambda _: f"{BEGIN}\n{lines}\n{END}", readme, count=1)
+    return place.sub(lambda _: f"{BEGIN}\n**{_plain(known[0]['heading'])}**\n\n{lines}\n{END}", readme, count=1)
 
 
 def main(argv: list[str] | None = None) -> None:
