@@ -134,6 +134,19 @@ def test_a_findings_words_follow_its_number(claims, number, lead):
     assert first(rows(measured=number, columns=same, **dict.fromkeys(claims, "holds"))).findings[0][0] != lead
 
 
+@pytest.mark.parametrize("shuffled, said", [
+    ({"K16": 0.8, "K24": 0.1}, "The scale of the weights may explain K16:"),
+    ({"K16": 0.1, "K24": 0.1}, "The scale of the weights explains none of them:"),
+    ({}, None),
+])  # fmt: skip
+def test_what_the_scale_of_the_weights_explains_is_told_by_the_shuffled_model(shuffled, said):
+    training = {"K16": "higher", "K24": "higher", "K25": "same"}
+    columns = known(training=training, shuffled=shuffled or {"K25": 0.4}, baseline=dict.fromkeys(training, 0.1),
+                    sample=dict.fromkeys(training, 0.9))  # fmt: skip
+    told = first(rows(columns=columns, **dict.fromkeys(training, "measured"))).training
+    assert said in told if said else "scale" not in told
+
+
 def test_every_finding_has_its_number_beside_the_papers_and_the_untrained_models():
     never = {"K17": "x; 48 % without the types that are never trained"}
     columns = known(baseline={"K17": 0.1}, sample={"K17": 0.4}, reason=never)

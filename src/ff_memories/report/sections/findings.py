@@ -137,7 +137,7 @@ def _training(rows: Sequence[Row], models: int) -> str:
     for answer, does in (("higher", "it raises"), ("lower", "it lowers")):
         if own := answers[answer]:
             said.append(f"{does} " + ("; ".join(map(_against, own)) if changed <= SHOWN else ids(own)))
-    said += _of_scale([*answers["higher"], *answers["lower"]])
+    said += _of_scale([row for row in compared if row["training"] in ("higher", "lower")])
     if same := answers["same"]:
         said.append(f"{ids(same)} {'is' if len(same) == 1 else 'are'} the same in untrained models")
     if undecided := answers["undecided"]:
