@@ -24,7 +24,7 @@ from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import checkpoint, converted, gguf_file
 from ff_memories.model.loading import is_transformer, use_precision
-from ff_memories.report.trace import listed
+from ff_memories.report.trace import listed, setting
 from ff_memories.report.trace.record import record
 
 
@@ -260,6 +260,7 @@ def trace(
     types: str = "all",
     residual: str = "added",
     results: str | Path | None = None,
+    settings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Show how a text goes through the memories: what each layer predicts at every prefix, and what adds most to it.
 
@@ -276,13 +277,16 @@ def trace(
         types: as ``values.types``.
         residual: as ``composition.residual``.
         results: a run's folder, such as ``results/my``, if what its tables and gallery have on the memories is wanted.
+        settings: memories' coefficients to set at the last token, such as ``12:1034=0``, ``12:1034=x2`` or
+            ``12:1034-=mean``: layer, key and, where signs matter, sign. ``mean`` needs ``results``.
 
     Returns:
         The trace as plain data; docs/trace.md describes its fields.
 
     Raises:
-        UserError: the text is empty or too long, or the model has no such layer.
+        UserError: the text is empty or too long, the model has no such layer, or a setting names no memory or number.
     """
+    sets = [setting.read(text, model, results) for text in settings]
     asked = sorted(set(range(1, model.layers + 1) if layers is None else layers))
     for layer in asked:
         model.require(layer)
@@ -300,4 +304,6 @@ def trace(
         model.decoder, layered, tokens, layers=asked, top=top, predictions=predictions, residual=residual
     )
     found = record(model.decoder, model.dictionary, tokens, words, seen, values=values, among=types)
+    if sets:
+        found |= setting.record(model, layered, tokens, sets, predictions)
     return found if results is None else listed.join(found, Path(results), model.decoder.neurons)

@@ -1,5 +1,6 @@
 """Changed memories: each equals the whole model run with the change, one prefix at a time, in float64."""
 
+import contextlib
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -75,18 +76,6 @@ class OfTransformers:
             hook.remove()
         return seen, seen["h"], logits
 
-    def changed(self, prefix, layer, vector):
-        def add(_, args, out):
-            out = out.clone()
-            out.view(-1, out.shape[-1])[-1] += vector
-            return out
-
-        hook = self.down(layer).register_forward_hook(add)
-        try:
-            return self.run(prefix)
-        finally:
-            hook.remove()
-
     def linear(self, h):
         """Logits of a hidden state before bias and cap."""
         return self.made.get_output_embeddings().weight @ self.norm(h[None])[0]
@@ -125,8 +114,11 @@ class OfFairseq:
             self.own.embed_positions.weights = self.own.embed_positions.weights.double()
         self.softmax = self.own.adaptive_softmax
 
+    def down(self, layer):
+        return self.own.layers[layer - 1].fc2
+
     def value(self, layer, memory):
-        return self.own.layers[layer - 1].fc2.weight[:, memory]
+        return self.down(layer).weight[:, memory]
 
     def run(self, prefix):
         seen, hooks = {}, []
@@ -141,18 +133,6 @@ class OfFairseq:
         for hook in hooks:
             hook.remove()
         return seen, seen["r"] + seen["y"], None
-
-    def changed(self, prefix, layer, vector):
-        def add(_, args, out):
-            out = out.clone()
-            out.view(-1, out.shape[-1])[-1] += vector
-            return out
-
-        hook = self.own.layers[layer - 1].fc2.register_forward_hook(add)
-        try:
-            return self.run(prefix)
-        finally:
-            hook.remove()
 
     def direct(self, layer, vector, base):
         return vector
@@ -180,6 +160,22 @@ class OfFairseq:
     def promoted(self, layer, memory):
         value = self.value(layer, memory)
         return (self.own.output_layer(value) if self.softmax is None else self.said(value, None)).topk(10).indices
+
+
+@contextlib.contextmanager
+def adding(truth, layer, vector):
+    """Let a layer's second matrix give a vector more at the last token."""
+
+    def add(_, args, out):
+        out = out.clone()
+        out.view(-1, out.shape[-1])[-1] += vector
+        return out
+
+    hook = truth.down(layer).register_forward_hook(add)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @pytest.fixture(params=["gpt2", "llama", "gemma2", "olmo2", "gpt_neox", "falcon", "adaptive", "final norm"])
@@ -226,7 +222,8 @@ def test_every_row_is_what_the_whole_model_computes(truth):
         if row["control"] == "direction":
             vector = vector.norm() * torch.from_numpy(causal.direction(1, layer, memory, row["prefix"], len(vector)))
         vector = vector * (row["set_to"] - row["coefficient"])
-        _, h2, logits2 = truth.changed(prefix, layer, vector)
+        with adding(truth, layer, vector):
+            _, h2, logits2 = truth.run(prefix)
         change = truth.linear(h2) - truth.linear(h)
         if (layer, memory) not in others:
             other = causal.other_memory(1, layer, memory, neurons)
@@ -273,6 +270,24 @@ def test_means_are_of_other_sentences_than_those_tested(truth):
         assert np.allclose(seen.mean[layer - 1], m.mean(0), rtol=1e-5, atol=1e-7)
         active = [m > 0] if truth.decoder.signs == 1 else [m > 0, m < 0]
         assert seen.fires[layer - 1].tolist() == torch.cat(active, 1).sum(0).tolist()
+
+
+@torch.no_grad()
+def test_settings_of_several_layers_give_what_the_whole_model_does_with_all_of_them(truth):
+    prefix = corpus_of(truth.decoder.description.vocab).tokens[:9]
+    sign = truth.decoder.description.keys * (truth.decoder.signs - 1)  # the last memory is of the other sign, if any
+    settings = [causal.Setting(1, 3, 2.0), causal.Setting(3, 5, -1.0, times=True), causal.Setting(1, 7 + sign, 0.5)]
+    found = causal.with_settings(truth.decoder, prefix, settings)
+    base, h, _ = truth.run(prefix)
+    now = [float(base[1][3]), None, float(base[1][7]) * (-1 if sign else 1)]
+    first = (2 - now[0]) * truth.value(1, 3) + (0.5 - now[2]) * truth.value(1, 7 + sign)
+    with adding(truth, 1, first):
+        now[1] = float(truth.run(prefix)[0][3][5])
+        with adding(truth, 3, -2 * now[1] * truth.value(3, 5)):
+            _, changed, _ = truth.run(prefix)
+    assert np.allclose(found.coefficients, [(now[0], 2), (now[1], -now[1]), (now[2], 0.5)], rtol=1e-4, atol=1e-6)
+    for ours, theirs in zip(found.outputs, (h, changed), strict=True):
+        assert np.allclose(ours, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
 
 
 def survey_of(coefficients, lengths=None):

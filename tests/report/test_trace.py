@@ -350,6 +350,23 @@ def test_the_command_writes_a_page_and_json_of_the_same(run, project, tmp_path):
     assert "Surrogate model: not the paper" in html and "run <q>small</q>" in html
 
 
+def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
+    asked = ["the lamp ?", "--set", "1:3=9", "3:5=x2", "--tokens", 4]
+    status, *_ = run(*asked, "--json", tmp_path / "found.json", "--out", tmp_path / "page.html")
+    assert status == 0
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    first, second = found["set"]
+    assert (first["layer"], first["key"], first["sign"], first["set_to"]) == (1, 3, 1, 9)
+    assert second["set_to"] == pytest.approx(2 * second["coefficient"])
+    assert found["before"] == found["cells"][-1]["output"][:4] != found["after"]
+    told = f"1:3: {first['coefficient']:.4g} to 9"
+    assert told in (tmp_path / "page.html").read_text(encoding="utf-8")
+    *_, said, heads = run(*asked)[1].splitlines()[:-4]
+    assert told in said and heads.split() == ["before", "after"]
+    plain = run("the lamp ?", "--json", "-")[1]
+    assert not {"set", "before", "after"} & json.loads(plain).keys()
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
@@ -369,6 +386,14 @@ def test_the_command_writes_a_page_and_json_of_the_same(run, project, tmp_path):
         (["the", "--top", 0], "expected a whole number from 1"),
         (["the", "--layer", 0], "'0' is no layer: give numbers from 1, after the text"),
         (["--layer", 2, "the text"], "'the text' is no layer: give numbers from 1, after the text"),
+        (["the", "--set", "2:3"], "'2:3': not a memory and a number"),
+        (["the", "--set", "2:3=half"], "'2:3=half': 'half' is no number"),
+        (["the", "--set", "2:3=nan"], "'2:3=nan': 'nan' is no number"),
+        (["the", "--set", "4:3=0"], "layer 4: the model has layers 1 to 3"),
+        (["the", "--set", "2:24=0"], "key 24: layer 2 has keys 0 to 23"),
+        (["the", "--set", "2:3-=0"], "sign -1: this model's memories have the sign 1 alone"),
+        (["the", "--set", "2:3=mean"], "2:3=mean: no mean of this memory is known"),
+        (["the", "--set", "2:3=0", "2:3=x2"], "a memory is set twice"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(run, project, arguments, said):

@@ -615,3 +615,61 @@ def _table(rows: pl.DataFrame, found: dict[str, np.ndarray]) -> pl.DataFrame:
 def _measured_none(rows: pl.DataFrame) -> pl.DataFrame:
     names = ("direct", "total", "total_frozen", "other_total", "top_log_probability", "loss", "kl", "top_changed")
     return _table(rows.clear(), {n: np.zeros(0, bool if n == "top_changed" else np.float64) for n in names})
+
+
+# --------------------------------------------------------------------------------------------------- one text, by hand
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A memory's coefficient as it is set at a text's last token.
+
+    Attributes:
+        layer: from 1.
+        memory: d_m + i is memory i of sign -1.
+        to: the number, in the memory's sign; with ``times``, as many times the coefficient that it has.
+    """
+
+    layer: int
+    memory: int
+    to: float
+    times: bool = False
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What setting coefficients at a text's last token does.
+
+    Attributes:
+        coefficients: (settings, 2) what each was when it was set, and what it was set to.
+        outputs: (2, d) the last layer's output there, as it is and with all settings.
+    """
+
+    coefficients: list[tuple[float, float]]
+    outputs: torch.Tensor
+
+
+def with_settings(decoder: LanguageModel, tokens: np.ndarray, settings: Sequence[Setting]) -> Reset:
+    """Run a text (tokens,) beside itself with coefficients set at its last token, layer after layer.
+
+    A coefficient is read when its layer runs, so it has what settings below made of it.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    with torch.inference_mode():
+        batch = decoder.pack([tokens, tokens])
+        x, last = decoder.embed(batch), torch.tensor([len(tokens), 2 * len(tokens) + 1], device=decoder.device)
+        for number, block in enumerate(decoder.layers, 1):
+            seen = block(x, batch)
+            x, own = seen.output, [i for i, setting in enumerate(settings) if setting.layer == number]
+            if not own:
+                continue
+            m, values = seen.coefficients[last[1:]], values_of(block)
+            vector = torch.zeros_like(values[:1])
+            for i in own:
+                memory, neurons = settings[i].memory, m.shape[1]
+                now = float(m[0, memory % neurons]) * (1 if memory < neurons else -1)
+                found[i] = now, settings[i].to * now if settings[i].times else settings[i].to
+                vector = vector + (found[i][1] - now) * values[memory]
+            x = x.index_add(0, last[1:], added_to_output(block, m, widened(vector))[0])
+    finite.require("outputs with the coefficients that were set", x[last])
+    return Reset([found[i] for i in range(len(settings))], x[last])

@@ -45,6 +45,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--layer", type=_layer, nargs="+", action="extend", help="show only these layers, from 1")
     parser.add_argument("--top", type=whole(), default=10, help="memories per position and layer; default: 10")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="MEMORY=NUMBER",
+        help="set coefficients at the last position and compare predictions: layer:key=number, such as 12:1034=0; x2 "
+        "doubles it, mean is its mean in the table causal, and 12:1034- is key 1034's negative coefficient",
+    )
     parser.add_argument("--tokens", type=whole(), default=5, help="tokens per prediction; default: 5")
 
 
@@ -63,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
-    shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens}
+    shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}
     if args.model is not None:
         name, scope, weights, found = _of_model(args, text, shown)
     else:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ff_memories.base import memories
 from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.report.trace import setting
 
 SHOWN = 3  # memories per layer
 
@@ -23,6 +24,10 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         ]
         tops = "  ".join(_top(cell[part][0]) for part in ("residual", "update", "output"))
         yield f"{cell['layer']:5}  {cell['kind']:<11}  {tops}  {', '.join(own) or 'none is active'}"
+    if "set" in found:
+        yield f"with {', '.join(map(setting.said, found['set']))} at this position, the model predicts"
+        yield f"{'before':<20}  {'after':<20}"
+        yield from (f"{_top(one)}  {_top(other)}" for one, other in zip(found["before"], found["after"], strict=True))
 
 
 def _top(top: dict[str, Any]) -> str:

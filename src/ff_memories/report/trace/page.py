@@ -15,6 +15,7 @@ from ff_memories.base import memories
 from ff_memories.base.text.templates import environment
 from ff_memories.model.scope import NOTICES, TITLES
 from ff_memories.report.gallery.text import number, shown
+from ff_memories.report.trace import setting
 
 KINDS = {  # kind: its mark in the grid, and what it says
     "residual": ("r", "The output keeps the residual's prediction."),
@@ -63,6 +64,11 @@ def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper
             signs=found["model"]["signs"],
             unknown=[shown(p.get("written", p["token"])) for p in found["positions"][1:] if p["unknown"]],
             kinds=[(kind, *said, sum(cell["kind"] == kind for cell in cells)) for kind, said in KINDS.items()],
+            settings=[setting.said(told) for told in found.get("set", ())],
+            changed=[
+                [(shown(top["token"]), f"{top['probability']:.3f}") for top in pair]
+                for pair in zip(found.get("before", ()), found.get("after", ()), strict=True)
+            ],
             data=_data(found, folder),
             script=script,
             policy=f"default-src 'none'; style-src 'unsafe-inline'; "
