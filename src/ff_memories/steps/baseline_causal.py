@@ -21,17 +21,18 @@ def run(
     execution: Execution,
     shard: Shard = "1-of-1",
 ) -> None:
-    """Measure one shard, of as many memories and on the same validation prefixes as in the run.
+    """Measure one shard, of fewer memories and on the same validation prefixes as in the run.
 
     Args:
         model: as of baseline-triggers
     """
+    fewer = config.causal.model_copy(update={"keys_per_layer": min(config.causal.keys_per_layer, changes.OF_BASELINES)})
     own = load_model(weights, description, execution, config.precision)
     decoder = untrained.model_of(model, own, config.seed, weights, description)
     _, found = changes.table(
         decoder,
         store.read(corpus),
-        config.causal,
+        fewer,
         config.values,
         seed=config.seed,
         batch_tokens=execution.batch_tokens,

@@ -19,7 +19,7 @@ from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.splitting.segment import rule
 from ff_memories.memories import perplexity, untrained
-from ff_memories.memories.causal import CONTROLS, POOL
+from ff_memories.memories.causal import CONTROLS, OF_BASELINES, POOL
 from ff_memories.memories.shown import coefficient_sample
 from ff_memories.memories.shown.promoted import LOGITS
 from ff_memories.memories.values import TILE
@@ -192,6 +192,7 @@ def steps(
     pairs = shape.layers * causal.keys_per_layer * causal.prefixes
     changed = pairs * (len(causal.interventions) + len(CONTROLS) - 1) * (forward / 2 + 2 * product + 8 * read)
     changed += min(pairs, POOL) * sentence // 2 * forward
+    fewer = min(1, OF_BASELINES / max(1, causal.keys_per_layer))
     surveyed = min(validation, 2 * POOL * sentence // 2) * forward if pairs else 0.0
     memory = sizes.memory(config, shape, corpus_bytes, sentence)
     small, join = PROCESS + corpus_bytes, 1.5 + lists / 50e6
@@ -286,7 +287,9 @@ def steps(
         ),
         measured("baseline_model", models, 0, 0.01 * lists, ("baseline_predictions",)),
         measured("causal_shard", shards, changed + shards * surveyed, 0.0, text_only),
-        measured("baseline_causal_shard", models * parts, models * (changed + parts * surveyed), 0.0, text_only),
+        measured(
+            "baseline_causal_shard", models * parts, models * (fewer * changed + parts * surveyed), 0.0, text_only
+        ),
         measured("gallery_tables_shard", shards, gallery, 800 * shown, ("values",)),
         Planned("gallery_tables", 1, join, small + 800 * shown, 800 * shown, after=("gallery_tables_shard",)),
         Planned(
