@@ -14,7 +14,7 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs models pull publish wheel generated closures docs docs-pages gpu-campaign
+.PHONY: demo quick test test-all newest setup inputs models pull publish wheel release generated closures docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2 or stories15m;
 # `make demo` also takes stories15m-stories, demo-gpt2 and demo-llama, which are not recorded
@@ -110,6 +110,22 @@ wheel: .venv/.ready
 	rm -rf build dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	rm -rf build
+
+# build wheel and sdist, and try both in empty environments: alone, and the wheel with each extra; it uploads nothing
+EXTRAS = crate demo pickle spacy wikipedia s3 ssh slurm fairseq
+RELEASE = .release
+TRY = $(PYTHON) -m venv --clear $(RELEASE)/try && \
+  $(RELEASE)/try/bin/python -m pip install --quiet -c constraints.txt "$$it" && \
+  $(RELEASE)/try/bin/python -m pip check && $(RELEASE)/try/bin/python campaigns/installed.py
+release:
+	rm -rf build dist $(RELEASE)
+	$(PYTHON) -m venv $(RELEASE)/tools
+	$(RELEASE)/tools/bin/python -m pip install --quiet build twine
+	$(RELEASE)/tools/bin/python -m build --outdir dist .
+	$(RELEASE)/tools/bin/python -m twine check --strict dist/*
+	for it in dist/*.tar.gz dist/*.whl $(EXTRAS:%="$$(echo dist/*.whl)[%]"); do \
+	  echo "trying $$it"; $(TRY) || exit 1; done
+	rm -rf build $(RELEASE)
 
 .venv/.ready: pyproject.toml constraints.txt
 	@echo "Making the environment .venv, which takes a minute or two"

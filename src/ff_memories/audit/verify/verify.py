@@ -246,7 +246,10 @@ def _beside(check: Check) -> list[tuple[str, str]]:
     ]
 
 
-def _environment(check: Check) -> CheckedPart:
+def _environment(check: Check) -> CheckedPart | None:
+    """Compare the installed packages with the locked ones; ``None`` in a folder without a lock, as `run` makes it."""
+    if not environment.LOCK.is_file():
+        return None
     wanted = environment.pins()
     count, other = environment.differences(wanted)
     line = f"{count - len(other)} of {count} packages have the version in {environment.LOCK}"

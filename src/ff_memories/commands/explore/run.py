@@ -13,7 +13,9 @@ import argparse
 import os
 import re
 import shlex
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from ff_memories.base.errors import UserError, did_you_mean
@@ -33,6 +35,7 @@ PASSED_ON = (
     "until",
     "profile",
     "open",
+    "track",
     "verbose",
     "more",
 )  # not of the config
@@ -48,17 +51,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="STEP", help="end after a step, such as `triggers`")
     parser.add_argument("--profile", help="a profile of Snakemake, such as one for a cluster")
     parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
+    parser.add_argument("--track", action="store_true", help="make the folder a DVC project, and record the run in it")
     parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
     parser.set_defaults(more=[])  # what follows `--`
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
     if not re.fullmatch(r"all|[1-9]\d*", args.cores):
         raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
-    options = ["--cores", args.cores, "--resources", f"gpu={args.gpus}"]
+    options = ["--configfile", str(file), "--cores", args.cores, "--resources", f"gpu={args.gpus}"]
     options += ["--dry-run"] if args.dry_run else []
     options += ["--until", _rule(args.until)] if args.until else []
     options += ["--profile", args.profile] if args.profile else []
@@ -67,7 +71,28 @@ def run(args: argparse.Namespace) -> None:
     if args.open:
         os.environ[OPEN] = "1"
     sys.stdout.flush()
-    os.execv(sys.executable, [*command, "--configfile", str(file)])
+    if not args.track:
+        os.execv(sys.executable, command)
+    return _tracked(file, command)
+
+
+def _tracked(file: Path, command: list[str]) -> int:
+    """Run Snakemake, then record its outputs with DVC in this folder; return Snakemake's exit status."""
+    from ff_memories.workflow.engines import dvc, stages
+    from ff_memories.workflow.recorded.adopt import adopt
+
+    dvc.begin()
+    with subprocess.Popen(command) as work:
+        while work.poll() is None:
+            with suppress(KeyboardInterrupt):  # Snakemake gets it too, and ends
+                work.wait()
+    if work.returncode == 0:
+        run_ = Run.read(file)
+        dvc.look_at(run_)
+        stages.write(run_)
+        adopt(run_)
+        print(f"recorded in {run_.dvc_lock}; run again what is due with: dvc repro {run_.dvc_yaml}")
+    return work.returncode
 
 
 def _number(text: str) -> int:

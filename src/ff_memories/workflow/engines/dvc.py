@@ -15,6 +15,7 @@ from ff_memories.workflow.engines.at_work import mend_record_of_dvc
 from ff_memories.workflow.runs.run import SOURCES, Run
 
 LOOKED_AT = Path("runs/.dvcignore")  # not in git: the runs that DVC looks at in this checkout, besides the default one
+IGNORED = Path(".dvcignore")
 ABSENT = {"deleted", "not in cache"}  # missing files, which are not out of date
 Changes = dict[str, dict[str, str]]  # {stage: {path or parameter: how it differs from dvc.lock, by content}}
 
@@ -27,6 +28,14 @@ def call(*arguments: str) -> str:
     if done.returncode:
         raise UserError(f"dvc {arguments[0]}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
+
+
+def begin() -> None:
+    """Make the working folder a DVC project, unless it is one."""
+    if not Path(".dvc").is_dir():
+        call("init", "--quiet", *([] if Path(".git").exists() else ["--no-scm"]))
+        call("config", "core.analytics", "false")
+        write_whole(IGNORED, "\n".join(["/.snakemake", ".snakemake_timestamp"]) + "\n")
 
 
 def look_at(run: Run) -> None:

@@ -7,6 +7,7 @@ with the Snakefile fails if they change.
 import difflib
 import hashlib
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -160,12 +161,21 @@ def _entry(name: str, stage: dict[str, Any], run: Run, up: str) -> dict[str, Any
     entry = {
         "desc": " ".join((last.docstring or "").split()),
         "wdir": up,
-        "cmd": f"snakemake{run.option} --allowed-rules {rules} --forcerun {last.name} -- {' '.join(outs)}",
+        "cmd": f"{program(run)} --allowed-rules {rules} --forcerun {last.name} -- {' '.join(outs)}",
         "deps": sorted(stage["deps"]),
         "params": [*keys, {str(run.sources_yaml): _Short([name])}],
         "outs": [{f: _Brief(flags(f))} for f in outs],
     }
     return {key: value for key, value in entry.items() if value}
+
+
+def program(run: Run) -> str:
+    """Return the command that runs a run's Snakefile: outside of a clone, the package's own Snakefile."""
+    return f"snakemake{run.option}" if _in_clone() else f"ff-memories run {shlex.quote(run.file)} --"
+
+
+def _in_clone() -> bool:
+    return not snakefile().is_absolute()
 
 
 class _Short(list[str]):
@@ -195,13 +205,15 @@ def stage_of_sources(run: Run) -> Path:
 def texts(run: Run) -> dict[Path, str]:
     """Return the files that declare a run to DVC, by path."""
     where = stage_of_sources(run)
-    stage = {
+    stage: dict[str, Any] = {
         "desc": "Write a digest of what each stage does: its command, the meaning of its code and its config.",
         "wdir": "../" * len(where.parent.parts),
         "cmd": f"ff-memories sources{run.option}",
-        "deps": ["Snakefile", "src/ff_memories", "workflow/rules", run.file],
+        "deps": [*(("Snakefile", "src/ff_memories", "workflow/rules") if _in_clone() else ()), run.file],
         "outs": [{str(run.sources_yaml): _Brief({"cache": False, "persist": True})}],
     }
+    if not _in_clone():
+        stage["always_changed"] = True  # DVC doesn't see the installed package
     written = lambda data: HEADER + yaml.dump(data, Dumper=_Writer, sort_keys=False, width=1000)
     return {run.dvc_yaml: written(declaration(run)), where: written({"stages": {"sources": stage}})}
 

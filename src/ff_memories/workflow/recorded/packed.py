@@ -80,7 +80,9 @@ def _refuse(run: Run) -> None:
         )
     with stages.workflow(run) as found:
         gone = lacking.lacking(found, run.results)
-        if gone or any(job.output for job in found.dag.needrun_jobs()):
+        # by params, which name code and config; times say nothing after DVC has linked files to its cache
+        jobs = [job for job in found.dag.jobs if job.output and not stages.is_shard(job)]
+        if gone or any(found.persistence.params_changed(job) for job in jobs):
             raise UserError(
                 f"{run.results}: not finished" + (f", {gone[0]} is missing" if gone else ""),
                 f"run ff-memories run {run.file}",
@@ -128,7 +130,7 @@ def inputs(run: Run) -> dict[str, list[str]]:
 def names(run: Run) -> dict[str, str | None]:
     """Return the names that ``inputs`` can be fetched by; ``None`` for files that have none."""
     model = run.config.model
-    on_hub = model.hub if isinstance(model, TransformersModel) else None
+    on_hub = f"{model.hub} at {model.revision}" if isinstance(model, TransformersModel) and model.hub else None
     pipeline = str(run.fetched("pipeline")["name"]) if run.fetched("pipeline")["files"] else None
     return {"model": model.source or on_hub, "text": run.config.corpus.source, "pipeline": pipeline}
 

@@ -1,0 +1,48 @@
+"""Try an installed package outside of a clone: the command, and a tiny model with its triggers and values.
+
+    python installed.py
+
+It runs with the Python of the environment to try, and needs nothing but the package. `make release` calls it.
+"""
+
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import ff_memories
+from ff_memories import load_model, trigger_examples, value_predictions
+from ff_memories.inputs.trained.training_transformers import tokenizer
+
+TYPES = 280  # 256 bytes, the separator and a few pieces
+
+
+def main() -> None:
+    """Print the number of the tiny model's triggers; end with an error if anything fails."""
+    command = Path(sys.executable).with_name("ff-memories")
+    subprocess.run([command, "--help"], check=True, stdout=subprocess.DEVNULL)
+    draw = random.Random(1)
+    lines = [" ".join(draw.choices(["a red cat", "the old dog", "sees", "an owl"], k=6)) + "." for _ in range(40)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        learned = tokenizer(folder / "text.txt", TYPES)
+        sizes = GPT2Config(
+            vocab_size=len(learned), n_embd=16, n_layer=2, n_head=2, n_positions=64, bos_token_id=0, eos_token_id=0
+        )
+        GPT2LMHeadModel(sizes).save_pretrained(folder)
+        learned.save_pretrained(folder)
+        model = load_model(folder)
+        found = trigger_examples(model, lines, [(1, 0)], top=3)
+        promoted = value_predictions(model, 1, 0, top=3)
+    assert len(found) == len(promoted) == 3
+    where = Path(ff_memories.__file__).parent
+    assert (where / "project/Snakefile").is_file(), f"{where} lacks the workflow"
+    print(f"{where}: {len(found)} triggers, {len(promoted)} promoted tokens")
+
+
+if __name__ == "__main__":
+    main()
