@@ -51,7 +51,7 @@ from ff_memories.claims.judging import baselines as measured
 from ff_memories.claims.judging.training import compared, decide
 from ff_memories.claims.judging.verdicts import verdicts
 from ff_memories.claims.register import MODELS, Claim, register
-from ff_memories.memories import untrained
+from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.tables import TABLES
 from ff_memories.tables.schema import COUNT, SAME
 from ff_memories.workflow.engines import lock
@@ -529,8 +529,8 @@ class Answers:
                           for model in baselines.models(run)}  # fmt: skip
         self.evidence = Measured.of_run(Settings(run.resolved), self.info, Path(run.dictionary), self.of_run)
         self.recorded = self.of_run["claims"].rows_by_key("claim", named=True, unique=True)
-        self.kinds = {"the run": [""], "the run's sample": [untrained.SAME_SAMPLE],
-                      "untrained": [m for m in self.of_models if m.startswith(untrained.UNTRAINED)]}  # fmt: skip
+        self.kinds = {"the run": [""], "the run's sample": [SAME_SAMPLE],
+                      "untrained": [m for m in self.of_models if m.startswith(UNTRAINED)]}  # fmt: skip
         self.beside: dict[tuple[str, str], dict] = {}
 
     def of(self, model: str) -> dict[str, pl.DataFrame]:
@@ -544,8 +544,9 @@ class Answers:
 
     def training(self, claim: Claim, edited: Mapping[str, dict[str, pl.DataFrame]]) -> str:
         """Return whether a claim's number is due to training if some models' tables are others."""
-        found = {kind: self._baseline(claim, kind, edited) for kind in MODELS}
-        row = dict(self.recorded[claim.id]) | compared(claim, found["same_sample"], found["untrained"])
+        known = [kind for kind in MODELS if any(model.startswith(kind) for model in self.of_models)]
+        found = {(claim.id, kind): self._baseline(claim, kind, edited) for kind in known}
+        row = dict(self.recorded[claim.id]) | compared(claim, found)
         others = [dict(other) for name, other in self.recorded.items() if name != claim.id]
         decide([row, *others])
         return str(row["training"])

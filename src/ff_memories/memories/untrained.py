@@ -141,7 +141,7 @@ class Measured:
         return cls(decoder, text, numbers)
 
 
-def model_of(name: str, own: LanguageModel, seed: int, weights: Path, description: Path) -> LanguageModel:
+def model_of(name: str, own: Any, seed: int, weights: Path, description: Path) -> LanguageModel:
     """Return a model of a run's baselines: ``same_sample`` is the run's own, the others are drawn.
 
     Args:
