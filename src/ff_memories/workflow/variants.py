@@ -17,7 +17,8 @@ from ff_memories.config import Config
 from ff_memories.workflow.engines import stages
 from ff_memories.workflow.runs.run import Run
 
-BASELINES = "baseline"  # begins the names of the rules of the baselines, which do not depend on the varied choices
+# begin the names of rules that no varied choice concerns: the baselines', and what no claim rests on
+LEFT_OUT = ("baseline", "causal")
 PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
 
@@ -74,7 +75,7 @@ def changed(config: str, resolved: dict[str, Any]) -> str:
 
 
 def evaluate(jobs: list[StepJob], config: Config, folder: Path, run: Callable[[list[str]], None]) -> dict[str, str]:
-    """Run the steps of a run that another config changes, without the baselines.
+    """Run the steps of a run that another config changes, without those in ``LEFT_OUT``.
 
     Args:
         jobs: the jobs of the run itself, whose files exist.
@@ -86,7 +87,7 @@ def evaluate(jobs: list[StepJob], config: Config, folder: Path, run: Callable[[l
         {path in the run: path of the variant's file}, for files that differ.
     """
     resolved = config.resolved()
-    jobs = [job for job in jobs if not job.rule.startswith(BASELINES)]
+    jobs = [job for job in jobs if not job.rule.startswith(LEFT_OUT)]
     moved: dict[str, str] = {}
     for job in jobs:
         declared = changed(job.config, resolved)
