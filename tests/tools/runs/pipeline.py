@@ -38,6 +38,7 @@ composition:
   layer_prediction: auto
   memories: active
   stop_words: sklearn
+baselines: {models: 2}
 figures: {figure4: {}}
 """
 )

@@ -76,7 +76,7 @@ def test_auto_gives_every_device_a_shard_and_says_so_in_the_plan():
         step.rule: step.jobs for step in estimate.steps(parse(given), shape(), {"train": 9, "validation": 9}, SPEED,
                                                         devices=n)
     }  # fmt: skip
-    assert (jobs(6)["values_shard"], jobs(6)["baseline_triggers"], jobs(6)["baseline_model"]) == (6, 7, 7)
+    assert (jobs(6)["values_shard"], jobs(6)["baseline_triggers"], jobs(6)["baseline_model"]) == (6, 8, 4)
     assert jobs(1)["values_shard"] == 1 and jobs(1000)["values_shard"] == 64
 
 
