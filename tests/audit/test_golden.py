@@ -250,14 +250,15 @@ def test_the_step_for_triggers_refuses_keys_whose_triggers_end_otherwise(tmp_pat
     store.write(text, Sentences(), "corpus.safetensors")
     rows = [(1, 3, rank, 1.0 / rank, 0, j, None) for rank, j in enumerate((1, 3, 2), 1)]  # two of three end in `of`
     tables.write(pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row"), "triggers.parquet")
-    Path("registry.toml").write_text(SOURCE)
+    registry = tmp_path / "registry.toml"  # absolute: what a path holds is read once in a process
+    registry.write_text(SOURCE)
     command = [
         "step",
         "golden-triggers",
         "--source",
         "small",
         "--registry",
-        "registry.toml",
+        str(registry),
         "--dictionary",
         "dict.txt",
         "--corpus",

@@ -648,7 +648,7 @@ def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(estimate, "_seconds", partial(estimate._seconds, least=0.0))
     write_inputs(tmp_path, TYPES)
-    for batch, code in ((256, 0), (10**6, 2)):
+    for batch, code in ((256, 0), (4 * 10**6, 2)):
         (tmp_path / "my.yaml").write_text(
             yaml.safe_dump(config(execution__device="auto", execution__batch_tokens=batch))
         )

@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from ff_memories.base.hardware import gpu_locks
 
 CPU = torch.device("cpu")
-NAME, MEMORY = "a device that is not there", 10**9
+NAME, MEMORY = "a device that is not there", 2 * 10**9
 
 
 class Placed(torch.Tensor):

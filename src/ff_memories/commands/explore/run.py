@@ -71,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         os.environ[OPEN] = "1"
     sys.stdout.flush()
-    if not args.track:
-        os.execv(sys.executable, command)
-    return _tracked(file, command)
+    if args.track:
+        return _tracked(file, command)
+    os.execv(sys.executable, command)
 
 
 def _tracked(file: Path, command: list[str]) -> int:
