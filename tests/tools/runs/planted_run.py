@@ -61,7 +61,7 @@ def prepare(folder):
     write_sentences(folder / "validation.txt", 120, 2)
     # no model with the planted weights shuffled: their size makes logits of 10^4, whose rounding shows in probabilities
     settings = config(
-        run="planted", baselines__shuffled=0, triggers__top=TOP, mutations__top=TOP,
+        run="planted", baselines__models=3, baselines__shuffled=0, triggers__top=TOP, mutations__top=TOP,
         mutations__keys_per_layer=truth.keys,
         patterns__top=TOP, composition__examples=100,
     )  # fmt: skip
