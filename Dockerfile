@@ -9,6 +9,7 @@ COPY config config
 COPY profiles profiles
 COPY workflow workflow
 COPY src src
+COPY data/demo data/demo
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /dist .
 
 FROM python:3.11-slim-bookworm

@@ -105,8 +105,8 @@ models: setup
 
 setup: .venv/.ready
 
-# build a wheel with the package and its workflow, dist/*.whl
-wheel: .venv/.ready
+# build a wheel with the package, its workflow, and the demo's model, dist/*.whl
+wheel: inputs
 	rm -rf build dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	rm -rf build
@@ -117,7 +117,7 @@ RELEASE = .release
 TRY = $(PYTHON) -m venv --clear $(RELEASE)/try && \
   $(RELEASE)/try/bin/python -m pip install --quiet -c constraints.txt "$$it" && \
   $(RELEASE)/try/bin/python -m pip check && $(RELEASE)/try/bin/python campaigns/installed.py
-release:
+release: inputs
 	rm -rf build dist $(RELEASE)
 	$(PYTHON) -m venv $(RELEASE)/tools
 	$(RELEASE)/tools/bin/python -m pip install --quiet build twine

@@ -45,7 +45,9 @@ rule all:
         expand(rules.figure.output, figure=SHOWN),
         rules.figure_pages.output,
         rules.causal.output,
+        rules.removals.output,
         expand(rules.baseline_causal.output, model=MODELS),
+        expand(rules.baseline_removals.output, model=MODELS),
         run_.golden_triggers,
         rules.released.output if run_.config.fidelity == "released" else [],
     message:

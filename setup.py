@@ -1,5 +1,6 @@
 """What pyproject.toml cannot say: a wheel carries the Snakefile, its rules and configs, inside the package."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 CARRIED = ("Snakefile", "workflow/rules", "workflow/report", "workflow/envs", "profiles/default", "config")
+# the demo's model, if `make wheel` fetched it
+DEMO = ("data/demo/model.pt", "data/demo/dict.txt")
 
 
 class WithWorkflow(build_py):
@@ -16,7 +19,7 @@ class WithWorkflow(build_py):
         super().run()
         if self.editable_mode:
             return
-        for part in CARRIED:
+        for part in (*CARRIED, *filter(os.path.exists, DEMO)):
             to = Path(self.build_lib, "ff_memories/project", part)
             to.parent.mkdir(parents=True, exist_ok=True)
             if Path(part).is_dir():

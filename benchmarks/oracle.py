@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import torch
 from safetensors import safe_open
+from tqdm import tqdm
 
 LIMIT = 1e-4  # relative; of coefficients beside their layer's largest
 TIE, STEP = 2e-5, 2e-6  # logits may change places if closer than this share of the largest, or than float32 has them
@@ -50,7 +51,7 @@ class Oracle:
         self.values = [layer.mlp.down_proj.weight.detach().T for layer in self.model.model.layers]
         with safe_open(run / "corpus/corpus.safetensors", framework="np") as file:
             self.tokens, self.offsets = file.get_tensor("tokens"), file.get_tensor("offsets")
-        self.layers = lru_cache(256)(self._layers)
+        self.layers = lru_cache(8)(self._layers)  # rows come by sentence
         self.tops = lru_cache(None)(self._tops)
 
     def table(self, name: str) -> pl.DataFrame:
@@ -67,7 +68,7 @@ class Oracle:
             hooks.append(layer.mlp.down_proj.register_forward_pre_hook(lambda _, x, own=own: own.update(m=x[0][0])))
             hooks.append(layer.mlp.register_forward_hook(lambda _, x, y, own=own: own.update(y=y[0])))
             hooks.append(layer.register_forward_hook(lambda _, x, o, own=own: own.update(o=o[0])))
-        self.model(input_ids=torch.tensor([[self.start, *tokens]]), use_cache=False)
+        self.model.model(input_ids=torch.tensor([[self.start, *tokens]]), use_cache=False)
         for hook in hooks:
             hook.remove()
         flat = lambda o: o.reshape(-1, o.shape[-1])
@@ -92,14 +93,15 @@ class Oracle:
         The second are the tokens behind them where both are too close to call, else the same tokens.
         """
         first, second = [], []
-        for sign in (1, -1):
-            for part in self.values[layer - 1].split(64):
-                logits = sign * (part @ self.words.T)
-                best = logits.topk(2)
-                tied = best.values[:, 0] - best.values[:, 1] <= TIE * logits.abs().amax(1) + STEP
-                first.append(best.indices[:, 0])
-                second.append(torch.where(tied, best.indices[:, 1], best.indices[:, 0]))
-        return torch.cat(first).view(2, -1), torch.cat(second).view(2, -1)
+        for part in self.values[layer - 1].split(64):
+            logits = part @ self.words.T
+            close = TIE * logits.abs().amax(1, keepdim=True) + STEP
+            best = torch.stack([logits.topk(2).indices, (-logits).topk(2).indices])
+            size = logits.gather(1, best.transpose(0, 1).flatten(1)).view(-1, 2, 2).transpose(0, 1)
+            tied = (size[..., 0] - size[..., 1]).abs() <= close.T
+            first.append(best[..., 0])
+            second.append(torch.where(tied, best[..., 1], best[..., 0]))
+        return torch.cat(first, 1), torch.cat(second, 1)
 
 
 def near(recorded: float, exact: float, scale: float = 0.0) -> str:
@@ -245,21 +247,24 @@ def rows(oracle: Oracle, name: str, number: int, seed: int) -> pl.DataFrame:
         drawn = drawn.join(listed, on=by, how="left").with_columns(pl.col("targets").fill_null([]))
     if name in ("composition", "refinement"):
         drawn = drawn.join(oracle.table("examples").select("example", "sentence", "position"), on="example", how="left")
-    return drawn.sort("sentence") if "sentence" in drawn.columns else drawn
+    return drawn
 
 
-def check(run: Path, model: Path, number: int = 1000, seed: int = 1) -> dict[str, Counter[str]]:
+def check(
+    run: Path, model: Path, number: int = 1000, seed: int = 1, only: Sequence[str] = tuple(CHECKS)
+) -> dict[str, Counter[str]]:
     """Return for every table how many rows are equal, equal but for near-ties, and different."""
-    oracle, found = Oracle(run, model), {}
-    for name, row_of in CHECKS.items():
-        found[name] = Counter[str]()
-        for row in rows(oracle, name, number, seed).iter_rows(named=True):
-            said = row_of(oracle, row)
-            worst = DIFFERS if DIFFERS in said else NEAR if NEAR in said else EQUAL
-            found[name][worst] += 1
-            if worst == DIFFERS:
-                print(f"{name}: {row} {said}", file=sys.stderr)
-        print(f"{name}: " + ", ".join(f"{n:,} {what}" for what, n in sorted(found[name].items())), flush=True)
+    oracle, found = Oracle(run, model), {name: Counter[str]() for name in only}
+    drawn = [(name, row) for name in only for row in rows(oracle, name, number, seed).iter_rows(named=True)]
+    drawn.sort(key=lambda one: (one[1].get("sentence", -1), one[0] == "mutations"))  # tables share a sentence's pass
+    for name, row in tqdm(drawn, unit=" rows", disable=not sys.stderr.isatty()):
+        said = CHECKS[name](oracle, row)
+        worst = DIFFERS if DIFFERS in said else NEAR if NEAR in said else EQUAL
+        found[name][worst] += 1
+        if worst == DIFFERS:
+            print(f"{name}: {row} {said}", file=sys.stderr)
+    for name, counts in found.items():
+        print(f"{name}: " + ", ".join(f"{n:,} {what}" for what, n in sorted(counts.items())))
     return found
 
 
@@ -269,6 +274,7 @@ if __name__ == "__main__":
     parser.add_argument("model", type=Path, help="folder with its model")
     parser.add_argument("--rows", type=int, default=1000, help="of each table")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=list(CHECKS), default=list(CHECKS), help="tables to check")
     args = parser.parse_args()
-    found = check(args.run, args.model, args.rows, args.seed)
+    found = check(args.run, args.model, args.rows, args.seed, args.only)
     sys.exit(any(counts[DIFFERS] for counts in found.values()))

@@ -50,6 +50,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.claims.judging import baselines as measured
 from ff_memories.claims.judging.training import compared, decide
 from ff_memories.claims.judging.verdicts import verdicts
+from ff_memories.claims.order import beyond
 from ff_memories.claims.register import MODELS, Claim, register
 from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.tables import TABLES
@@ -509,6 +510,17 @@ EDITS: dict[str, list[tuple[str, Callable[[pl.DataFrame, pl.Expr, pl.Expr], pl.D
         ("the residual is sure", _column("residual_probability"), pl.lit(True), pl.lit(0.99)),
         ("the residual is unsure", _column("residual_probability"), pl.lit(True), pl.lit(0.001)),
     ],
+    "causal": [
+        ("a removed memory's effect stays", _column("total"), pl.col("control") == "none", pl.col("direct")),
+        ("a removed memory's effect is turned round", _column("total"), pl.col("control") == "none", -pl.col("direct")),
+        ("a matched memory's effect stays", _column("total"), pl.col("control") == "matched", pl.col("direct")),
+        ("a matched memory's effect is turned round", _column("total"), pl.col("control") == "matched",
+         -pl.col("direct")),
+    ],
+    "removals": [
+        ("predictions survive", _column("layer_top_changed"), pl.col("by") == "margin", pl.lit(False)),
+        ("predictions do not survive", _column("layer_top_changed"), pl.col("by") == "margin", pl.lit(True)),
+    ],
 }  # fmt: skip
 
 
@@ -539,17 +551,21 @@ class Answers:
 
     def verdict(self, claim: Claim, edited: Mapping[str, dict[str, pl.DataFrame]]) -> str:
         """Return the verdict on a claim if some models' tables are others."""
-        own = dataclasses.replace(self.evidence, tables=edited[""])
-        return str(verdicts([claim], own, self.evidence.scope)["verdict"][0])
+        own, beside = dataclasses.replace(self.evidence, tables=edited.get("", self.of_run)), None
+        if claim.less_untrained:
+            beside = pl.DataFrame([self._baseline(claim, kind, edited) for kind in self._known()])
+        return str(verdicts([claim], own, self.evidence.scope, beside)["verdict"][0])
 
     def training(self, claim: Claim, edited: Mapping[str, dict[str, pl.DataFrame]]) -> str:
         """Return whether a claim's number is due to training if some models' tables are others."""
-        known = [kind for kind in MODELS if any(model.startswith(kind) for model in self.of_models)]
-        found = {(claim.id, kind): self._baseline(claim, kind, edited) for kind in known}
+        found = {(claim.id, kind): self._baseline(claim, kind, edited) for kind in self._known()}
         row = dict(self.recorded[claim.id]) | compared(claim, found)
-        others = [dict(other) for name, other in self.recorded.items() if name != claim.id]
-        decide([row, *others])
+        family = [name for name in self.recorded if name != claim.id and beyond(name) is claim.beyond]
+        decide([row, *(dict(self.recorded[name]) for name in family)])
         return str(row["training"])
+
+    def _known(self) -> list[str]:
+        return [kind for kind in MODELS if any(model.startswith(kind) for model in self.of_models)]
 
     def _baseline(self, claim: Claim, kind: str, edited: Mapping[str, dict[str, pl.DataFrame]]) -> dict:
         models = [model for model in self.of_models if model.startswith(kind)]
@@ -575,7 +591,11 @@ def forge_verdicts(kind: str, run: Run, seed: int) -> list[dict]:
     with Progress(len(claims) * len(ASKED), "answers", kind) as progress:
         for claim, (asked, of) in itertools.product(claims, ASKED.items()):
             best = None
+            if claim.less_untrained:
+                of = ASKED["training"]
             for table, whose in itertools.product(sorted(behind[claim.id] & EDITS.keys()), of):
+                if any(table not in answers.of(model) for model in answers.kinds[whose]):
+                    continue  # it is not measured on baselines
                 for edit in EDITS[table]:
                     best = _least(answers, claim, asked, whose, table, edit, best, rng)
             tried = {"to": None} if best is None else _tried(project, best)
@@ -683,10 +703,10 @@ ABOUT_VERDICTS = """
 ## Turned verdicts
 
 Two answers of a run rest on its tables: a claim's `verdict`, and `training`, whether its number is due to training. For
-each claim that the run judges, and each answer, the forger tried {edits} edits of the tables behind it, on {shares}
-shares of their rows: in the run's tables, in those of its sample of the text, or in those of all untrained models. We
-kept the edit that turns the answer with the fewest wrong rows; what follows within the table was made to fit, and the
-other claims stayed as they are. The runs are {runs}, as large as `make demo RUN=…` makes them.
+each claim that the run judges, and each answer, the forger tried up to {edits} edits of the tables behind it, on
+{shares} shares of their rows: in the run's tables, in those of its sample of the text, or in those of all untrained
+models. We kept the edit that turns the answer with the fewest wrong rows; what follows within the table was made to
+fit, and the other claims stayed as they are. The runs are {runs}, as large as `make demo RUN=…` makes them.
 
 "Found" counts {times} audits of {few} rows a table, with other seeds, beside the probability expected for that many;
 the last column is the probability with the {rows} rows that `verify` draws. How many of the wrong rows the audit can
@@ -734,7 +754,8 @@ def page() -> str:
     ]
     out.append(table(heads, rows_))
     near = sum(row["verify"] == NEAR for row in cells_)
-    out.append(f"\nOf those below a tolerance, {near} hang on a near-tie that the model shows.\n")
+    hang = "hangs" if near == 1 else "hang"
+    out.append(f"\nOf those below a tolerance, {near} {hang} on a near-tie that the model shows.\n")
     never = [row for row in cells_ if not row["chance"] and not row["tolerated"]]
     for rests_, says in ((False, "no verdict rests"), (True, "verdicts rest")):
         listed = sorted({(sides.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
@@ -771,6 +792,11 @@ def page() -> str:
     stays = [f"{row['claim']} `{row['asked']}` ({row['run']})" for row in held["verdicts"] if not row["to"]]
     if stays:
         out.append(f"\nNo edit that we tried turns {', '.join(stays)}.\n")
+    every = {row["claim"] for row in held["verdicts"]}
+    untried = [f"{', '.join(sorted(left))} ({kind})" for kind in RECORDED
+               if (left := every - {row["claim"] for row in held["verdicts"] if row["run"] == kind})]  # fmt: skip
+    if untried:
+        out.append(f"\nNot tried again since the package has them: {'; '.join(untried)}.\n")
     return "".join(out)
 
 

@@ -83,16 +83,17 @@ def _run(run: Mapping[str, Any]) -> str:
 
 
 def _section(section: outline.PaperSection, known: Sequence[Mapping[str, Any]]) -> str:
-    out = [f"## Section {section.number}: {section.title[0].lower()}{section.title[1:]}", "", section.question, ""]
+    place, title = section.heading, section.title
+    out = [f"## {place[0].upper()}{place[1:]}: {title[0].lower()}{title[1:]}", "", section.question, ""]
     for run in known:
-        out += [_filled(run["answers"][section.number], f"**{run['run']}**: "), ""]
+        out += [_filled(run["answers"].get(section.number, "not measured"), f"**{run['run']}**: "), ""]
     columns = [name for run in known for name in (run["run"], "untrained")]
     out += ["| claim | paper | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for claim in (claim for claim in register() if outline.section_of(claim) == section.number):
         cells = [f"{claim.id}: {claim.measured_as}", claim.paper_value]
         for run in known:
-            row = next(row for row in run["claims"] if row["claim"] == claim.id)
-            cells += [_here(row, claim.unit), _beside(row, claim.unit)]
+            row = next((row for row in run["claims"] if row["claim"] == claim.id), None)
+            cells += ["not measured", ""] if row is None else [_here(row, claim.unit), _beside(row, claim.unit)]
         out.append("| " + " | ".join(map(_plain, cells)) + " |")
     return "\n".join([*out, ""])
 

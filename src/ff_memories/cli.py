@@ -6,6 +6,8 @@ import errno
 import importlib
 import json
 import os
+import shlex
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -109,15 +111,25 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:
         _write_no_more()
         sys.exit(0)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     except OSError as error:
         try:
             sys.stdout.flush()
         except OSError:  # stdout is the file that has no space left
             _write_no_more()
         where = "".join(f"{path}: " for path in (error.filename, error.filename2) if path is not None)
-        fix = "\n  fix: run in a folder that you may write to" if error.errno == errno.EROFS else ""
-        _fail(where + (error.strerror or str(error)) + fix)
+        _fail(where + (error.strerror or str(error)) + _way_out(error))
     sys.exit(status or 0)
+
+
+def _way_out(error: OSError) -> str:
+    """Return what to do about an error of the system, on a line of its own; nothing where that is unknown."""
+    denied = error.errno == errno.EACCES and error.filename is not None
+    if denied and os.path.exists(error.filename):
+        return f"\n  fix: get the permission for it, such as by chmod u+rw {shlex.quote(str(error.filename))}"
+    return "\n  fix: run in a folder that you may write to" if denied or error.errno == errno.EROFS else ""
 
 
 def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:

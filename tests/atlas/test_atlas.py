@@ -81,12 +81,14 @@ def rows(atlas, panel, run="one"):
         ("kind-agreement", 0.25, 0.25),
         ("kind-composition", 0.0, 0.0),
         ("kind-ffn", 0.25, 0.25),
+        ("effect-left", 0.4, None),  # 1.2 of 3; no layer runs above the last one
+        ("stays", 0.75, 0.75),
     ],
 )
 def test_a_panel_has_the_tables_numbers(atlas, panel, first, second):
     found = rows(atlas, panel)
-    assert [float(row["value"]) for row in found] == pytest.approx([first, second])
-    assert [float(row["depth"]) for row in found] == [0.5, 1.0]
+    expected = {depth: value for depth, value in ((0.5, first), (1.0, second)) if value is not None}
+    assert {float(row["depth"]): float(row["value"]) for row in found} == pytest.approx(expected)
     assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in found)
 
 
@@ -137,6 +139,19 @@ def test_people_do_not_stand_in_for_the_proxy(pair):
 
 
 @pytest.mark.slow
+def test_runs_need_no_tables_of_what_goes_beyond_the_paper(pair, tmp_path):
+    one, two = pair
+    for folder in pair:
+        (folder / "tables" / "removals.parquet").unlink()
+    (two / "tables" / "causal.parquet").unlink()
+    assert ended(one, two, "--out", tmp_path / "out") == 0
+    html = (tmp_path / "out" / "atlas.html").read_text()
+    assert '<figure id="stays">' not in html
+    assert "Not measured for “two”." in re.search(r'<figure id="effect-left">.*?</figure>', html, re.DOTALL)[0]
+    assert "<small>beyond the paper</small>" in html
+
+
+@pytest.mark.slow
 def test_the_page_shows_every_verdict_in_words(atlas):
     html = (atlas / "atlas.html").read_text()
     table = re.search(r'<table class="matrix">.*?</table>', html, re.DOTALL)[0]
@@ -174,7 +189,7 @@ def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
         for suffix in (".svg", ".png", ".pdf", ".csv", ".vl.json"):
             assert (atlas / "figures" / f"{panel.name}{suffix}").stat().st_size
         figure = re.search(rf'<figure id="{panel.name}">.*?</figure>', html, re.DOTALL)[0]
-        assert figure.count('<tr><th scope="row">one</th>') == 2
+        assert figure.count('<tr><th scope="row">one</th>') == len(rows(atlas, panel.name)) > 0
     assert (atlas / "figures" / "rank.png").read_bytes().startswith(b"\x89PNG")
     assert (atlas / "figures" / "rank.pdf").read_bytes().startswith(b"%PDF")
 
@@ -224,7 +239,7 @@ def test_the_summary_holds_what_the_page_shows(atlas):
     assert found["runs"][0]["claims"]["K12"] == {"verdict": "fails", "measured": 1.25}
     assert [run["text"]["relation"] for run in found["runs"]] == [SAME, SAME, RELATED]
     assert found["different"]["triggers.top"] == [50, 60, 50]
-    assert len(found["numbers"]) == len(panels.PANELS) * (2 + 3 + 2)
+    assert len(found["numbers"]) == len(panels.PANELS) * (2 + 3 + 2) - 3  # effect-left leaves out last layers
 
 
 @pytest.mark.slow
@@ -433,11 +448,21 @@ def test_an_atlas_stands_for_its_runs(kept, tmp_path):
 
 @pytest.mark.slow
 def test_a_new_run_joins_a_recorded_atlas(kept, tmp_path):
+    def older(data):  # it did not record the settings of what goes beyond the paper
+        for run in data["runs"]:
+            run["settings"] = {n: v for n, v in run["settings"].items() if not n.startswith(("causal.", "removals."))}
+
+    spoil(kept, older)
     new = finished(tmp_path, "new", agreeing=2, triggers={"top": 60})
     assert ended(kept, new, "--out", tmp_path / "again") == 0
     found = json.loads((tmp_path / "again" / "summary.json").read_text())
     assert [run["text"]["relation"] for run in found["runs"]] == [SAME, SAME, SAME]
     assert found["different"] == {"triggers.top": [50, 50, 60]}
+    other = finished(tmp_path, "other", causal={"interventions": ["zero"]})  # it has the tables of one, and replaces it
+    assert ended(kept, new, other, "--out", tmp_path / "three") == 0
+    html = (tmp_path / "three" / "atlas.html").read_text()
+    row = html.partition("<code>causal.interventions</code>")[2].partition("</tr>")[0]
+    assert row.count("unknown") == 1 and "zero" in row
     again = finished(tmp_path / "elsewhere", "copy", agreeing=3)  # the tables of the run two
     found = [(member.name, member.recorded is None) for member in members([kept, again])]
     assert found == [("one", False), ("copy", True)]

@@ -4,10 +4,16 @@ import copy
 import dataclasses
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
+import psutil
 import pytest
 from factories import words
 from pipeline import config, run_steps, write_inputs
@@ -136,6 +142,11 @@ TAMPERED = {
     ("causal", "other_total"): lambda r: {"other_total": r["other_total"] + 0.001},
     ("causal", "kl"): lambda r: {"kl": r["kl"] + 0.001},
     ("causal", "top_changed"): lambda r: {"top_changed": not r["top_changed"]},
+    ("removals", "share"): lambda r: {"share": r["share"] + 0.001},
+    ("removals", "layer_top_changed"): lambda r: {"layer_top_changed": not r["layer_top_changed"]},
+    ("removals", "top_log_probability"): lambda r: {"top_log_probability": r["top_log_probability"] + 0.001},
+    ("removals", "kl"): lambda r: {"kl": r["kl"] + 0.001},
+    ("removals", "top_changed"): lambda r: {"top_changed": not r["top_changed"]},
     ("demoted", "token"): lambda r: {"token": r["token"] + 1},
     ("demoted", "logit"): lambda r: {"logit": r["logit"] - 0.001},
     ("promoted", "logit"): lambda r: {"logit": r["logit"] + 0.001},
@@ -296,6 +307,51 @@ def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
         "mutations": sound.tables["mutations"].head(-1),
     }
     assert tables_of(faults(other)) == ["mutations", "examples"]
+
+
+@pytest.mark.parametrize(
+    "left_out, said",
+    [
+        (lambda t: pl.int_range(pl.len()) == len(t) - 1, "lacks a prefix, an intervention or a control"),
+        (lambda t: pl.col("prefix") == t["prefix"][0], "lacks a prefix, an intervention or a control"),
+        (lambda t: (pl.col("layer") == 2) & (pl.col("key") == t.filter(layer=2)["key"][0]), "not the memories"),
+    ],
+)
+def test_changed_coefficients_that_are_left_out_are_found(sound, left_out, said):
+    other, table = copy.copy(sound), sound.tables["causal"]
+    other.tables = sound.tables | {"causal": table.filter(~left_out(table))}
+    assert faults(sound) == []
+    (found,) = faults(other)
+    assert found.startswith("causal: ") and said in found
+
+
+def test_prefixes_that_a_forger_likes_better_are_found(sound):
+    other, table, seen = copy.copy(sound), sound.tables["causal"], sound.surveyed()
+    numbers = sound.corpus.offsets[seen.sentence] + seen.position - 1
+    layer, key = table["layer"][0], table["key"][0]
+    this = (pl.col("layer") == layer) & (pl.col("key") == key)
+    own, m = table.filter(this)["prefix"].unique().to_list(), seen.of(layer, key)
+    (taken,) = [number for number in numbers[np.argsort(m)] if number not in own][-1:]
+    moved = pl.when(this & (pl.col("prefix") == max(own))).then(int(taken)).otherwise("prefix").cast(pl.UInt32)
+    other.tables = sound.tables | {"causal": table.with_columns(moved.alias("prefix"))}
+    assert faults(other) == [
+        f"causal: layer {layer} key {key}: not the prefixes that the seed draws where it is active"
+    ]
+
+
+def test_another_twin_that_a_forger_likes_better_is_found(sound):
+    other, table, seen = copy.copy(sound), sound.tables["causal"], sound.surveyed()
+    numbers = (sound.corpus.offsets[seen.sentence] + seen.position - 1).tolist()
+    row = table.filter(pl.col("control") == "matched").row(0, named=True)
+    m = seen.coefficients[row["layer"] - 1][numbers.index(row["prefix"])]
+    own = (row["key"] % len(m), row["matched_key"])
+    far = np.abs(np.log((seen.fires[row["layer"] - 1][: len(m)] + 1.0) / (seen.fires[row["layer"] - 1][own[1]] + 1.0)))
+    (liked,) = [int(key) for key in np.argsort(far) if m[key] > 0 and key not in own][-1:]
+    this = pl.all_horizontal(pl.col(name) == row[name] for name in ("layer", "key", "prefix", "control"))
+    key = pl.when(this).then(liked).otherwise("matched_key").cast(pl.UInt32).alias("matched_key")
+    other.tables = sound.tables | {"causal": table.with_columns(key)}
+    said = f"layer {row['layer']} key {row['key']}: {liked} is not the active memory that is most like it"
+    assert faults(other) == [f"causal: {said}"]
 
 
 def test_counts_and_samples_that_contradict_other_tables_are_found(sound):
@@ -476,3 +532,25 @@ def test_a_seed_draws_the_same_rows_again_and_another_draws_others():
     first = Aim(seed=1).draw("rows", 10_000)
     assert first.tolist() == Aim(seed=1).draw("rows", 10_000).tolist() == sorted(set(first.tolist()))
     assert first.tolist() != Aim(seed=2).draw("rows", 10_000).tolist()
+
+
+ASLEEP = """
+import signal, sys, time
+from ff_memories.audit.recompute.audit import _each
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+list(_each([600.0] * 4, time.sleep, 2))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_an_audit_that_is_killed_leaves_no_process_at_work(how):
+    audit_ = subprocess.Popen([sys.executable, "-c", ASLEEP], stderr=subprocess.DEVNULL)
+    left = []
+    while audit_.poll() is None and len(left) < 3:  # two processes, and one that frees what they shared
+        time.sleep(0.1)
+        left = psutil.Process(audit_.pid).children(recursive=True)
+    time.sleep(5)  # until they have imported what they need
+    audit_.send_signal(how)
+    assert audit_.wait(20) != 0
+    assert len(left) >= 3
+    assert psutil.wait_procs(left, timeout=20)[1] == []

@@ -413,3 +413,17 @@ def test_the_page_on_equality_has_the_caps_of_the_code(name, says):
     each = [100 * getattr(tolerances.of(precision), name) for precision in ("float32", "tf32", "bfloat16")]
     exact, half, quarter = (f"{share:g} %" for share in each)
     assert f"| {says} | {exact} | | {half} | {quarter} |" in (ROOT / "docs/equality.md").read_text(encoding="utf-8")
+
+
+def test_every_column_of_every_table_has_a_rule():
+    assert tables.TABLES.keys() - equality.RULES.keys() == {"benchmark"}
+    for name, rules in equality.RULES.items():
+        schema = tables.TABLES[name]
+        columns = schema.columns | schema.optional
+        assert rules.keys() == columns.keys() - set(schema.key)
+        for column, dtype in columns.items():
+            if dtype.is_float():
+                numbers = ("coefficient", "change", "probability", "logit", "statistic", "follows")
+                assert rules[column] in numbers, (name, column)
+    folded = [name for name in tables.TABLES["values"].optional if "folded" in name]
+    assert len(folded) == 6 and {equality.RULES["values"][name] for name in folded} == {"decided"}

@@ -18,7 +18,8 @@ from running import BIN, ROOT, command
 from ff_memories import tables
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify.certificate import page, verdict
-from ff_memories.audit.verify.verify import CheckedPart, faultless, verified, verify
+from ff_memories.audit.verify.verify import CheckedPart, faultless, verify
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.workflow.engines import lock
 from ff_memories.workflow.recorded import consistency, environment, rebuild
@@ -198,9 +199,8 @@ def test_what_is_not_here_is_no_fault_if_it_can_be_made_again(here):
 
 def test_without_the_corpus_the_audit_cannot_be_made_and_says_so(here):
     (here / "results/planted/corpus/corpus.safetensors").unlink()
-    found = check("audit")["audit"]
-    assert "corpus.safetensors" in found.faults[0]
-    assert not verified([found])
+    with pytest.raises(UserError, match=r"corpus\.safetensors is not here, because no record keeps text"):
+        check("audit")
 
 
 @pytest.mark.locked

@@ -20,7 +20,7 @@ from ff_memories.workflow.engines import lock
 from ff_memories.workflow.recorded import consistency
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
-pytestmark = pytest.mark.more
+pytestmark = pytest.mark.long
 
 OF_BASELINES = {f"baselines {name}" for name in (*SAMPLED, *LABELS, PERPLEXITY)}
 ALL = Aim(0.95, 0.0005, seed=1)  # more rows than most of these tables have

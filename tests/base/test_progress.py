@@ -121,6 +121,7 @@ def test_only_a_process_on_a_terminal_shares_it(terminal):
     assert run(terminal[2]) == f"{platform.node()}:{terminal[0]}\n" and run(subprocess.DEVNULL) == "None\n"
 
 
+@pytest.mark.more
 @pytest.mark.workflow
 def test_steps_that_snakemake_runs_are_seen_on_its_terminal(planted_copy, terminal):
     command = [str(BIN / "snakemake"), "--snakefile", str(ROOT / "Snakefile"), "--configfile", "my.yaml", "--cores",

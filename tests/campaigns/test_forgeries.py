@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -10,6 +11,7 @@ from running import ROOT
 
 from campaigns import forgery
 from ff_memories import tables
+from ff_memories.audit.compare import compare
 from ff_memories.base.hardware import machine
 from ff_memories.claims.register import register
 from ff_memories.workflow.engines import lock
@@ -47,6 +49,19 @@ def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(r
     made = json.loads((project / "certificate.json").read_text())
     assert made["parts"]["record"]["faults"] == made["parts"]["files"]["faults"] == []
     assert any(fault.startswith("baselines, mutations, untrained-") for fault in made["parts"]["audit"]["faults"])
+
+
+@pytest.mark.more
+def test_a_row_left_out_of_an_untrained_models_causal_is_different(recorded_run, tmp_path, monkeypatch):
+    """The row that one run has is right; that the other lacks it is the difference."""
+    monkeypatch.chdir(recorded_run)
+    copy = shutil.copytree("results/planted", tmp_path / "planted", symlinks=True)
+    path = copy / "baselines/untrained-1/causal.parquet"
+    frame = tables.read(path)
+    tables.write(frame.slice(0, len(frame) // 2).vstack(frame.slice(len(frame) // 2 + 1)), path)
+    found = compare.compare(Path("results/planted"), copy)
+    assert found.answer == "different"
+    assert any("causal" in line for line in found.different), found.different
 
 
 @pytest.mark.more

@@ -114,6 +114,7 @@ def test_all_steps_on_the_way_to_the_claims_can_be_run_again(planted_run, monkey
         ("triggers.positions=full", "triggers.positions", "full"),
     ],
 )
+@pytest.mark.long
 def test_a_choice_measures_what_a_whole_run_with_it_would(planted_copy, part, key, value):
     """A choice that touches few steps and one that touches most equal a run with that config, to the last bit."""
     wanted = f"results/planted/sensitivity/{part}/sensitivity.parquet"
@@ -124,6 +125,7 @@ def test_a_choice_measures_what_a_whole_run_with_it_would(planted_copy, part, ke
     change(planted_copy, key, value)
     snakemake(planted_copy, "results/planted/tables/claims.parquet")
     claims = tables.read(planted_copy / "results/planted/tables/claims.parquet")
+    claims = claims.filter(pl.col("claim").str.starts_with("K"))  # no choice varies what others rest on
     shared = ["claim", "measured", "low", "high"]
     assert found.select(shared).equals(claims.select(shared))
     assert found["verdict"].to_list() == claims["verdict"].to_list()

@@ -1,6 +1,8 @@
 """What is no sound run, or no pair of runs, ends in one clear line that names it."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from pipeline import config
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
+from ff_memories.commands.explore import init
 from ff_memories.workflow.engines import lock, stages
 from ff_memories.workflow.meaning.reached import digest
 from ff_memories.workflow.runs import opening
@@ -58,6 +61,48 @@ def says(capsys, *words):
 def test_a_runs_folder_without_its_config_is_named(here, capsys, words):
     said = says(capsys, *words.split(), "--configfile", "results/other")
     assert said == "error: results/other: no config of this run is here\n  fix: name its config with --configfile\n"
+
+
+def fails(error):
+    def stands_in(*_):
+        raise error
+
+    return stands_in
+
+
+@pytest.mark.parametrize("command", ["run", "init new.yaml"])
+@pytest.mark.parametrize(
+    "fault", [UserError("no such model"), KeyboardInterrupt(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+)
+def test_a_new_run_that_cannot_be_leaves_no_part_of_its_text(tmp_path, monkeypatch, capsys, fault, command):
+    monkeypatch.chdir(tmp_path)
+    Path("my.txt").write_text("".join(f"Line {i}.\n" for i in range(40)))
+    monkeypatch.setattr(init, "_found", fails(fault))
+    for kept in ([], [Path("data/text/other.train.txt")]):
+        for path in kept:
+            path.parent.mkdir(parents=True)
+            path.touch()
+        with pytest.raises(SystemExit) as end:
+            main([*command.split(), "--model", "any", "--text", "my.txt"])
+        assert end.value.code and len(capsys.readouterr().err.splitlines()) == 1
+        assert {path for path in Path().rglob("*") if path.is_file()} == {*kept, Path("my.txt")}
+        assert Path("data").exists() == bool(kept)
+
+
+def test_a_mistyped_step_is_told_before_anything_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("my.txt").write_text("".join(f"Line {i}.\n" for i in range(40)))
+    said = says(capsys, "run", "--model", "any", "--text", "my.txt", "--until", "modell")
+    assert said == "error: --until modell: no such step (did you mean model?)\n"
+    assert [path.name for path in Path().iterdir()] == ["my.txt"]
+
+
+def test_a_text_that_cannot_be_split_leaves_no_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for content in (b"one line\n", b"\xff\xfe\x00" * 99):
+        Path("my.txt").write_bytes(content)
+        assert "error: my.txt" in says(capsys, "run", "--model", "any", "--text", "my.txt")
+    assert [path.name for path in Path().iterdir()] == ["my.txt"]
 
 
 @pytest.mark.parametrize("folder", [".", "config", "results", "results/small/tables"])

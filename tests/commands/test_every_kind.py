@@ -19,7 +19,10 @@ RUNS = {"fairseq": "recorded_run", "ungated": "recorded_ungated_run", "gated": "
 TEXT = {"fairseq": "red cat runs far away .", "ungated": "Anna sees a red cat.", "gated": "Anna sees a red cat."}
 
 
-@pytest.fixture(scope="module", params=RUNS)
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in RUNS if name != "fairseq"]
+
+
+@pytest.fixture(scope="module", params=["fairseq", *LONG])
 def kind(request):
     return request.param
 
@@ -60,6 +63,7 @@ def forged(here, folder, name, column, change):
     return folder
 
 
+@pytest.mark.long
 def test_verify_finds_no_fault(here, ended, tmp_path):
     said = tmp_path / "certificate.json"
     status, shown = ended("verify", "--seed", 5, "--share", 0.05, "--certificate", said)
@@ -163,6 +167,7 @@ def clone(project, tmp_path_factory):
     return restored(project, tmp_path_factory.mktemp("clones") / "clone")
 
 
+@pytest.mark.long
 def test_a_clone_that_is_pulled_and_restored_has_nothing_to_do_and_nothing_to_adopt(clone):
     assert not due(clone)
     assert "up to date" in run(clone, "dvc", "status").stdout

@@ -191,6 +191,7 @@ def test_the_split_of_a_file_is_fixed():
     assert [n for n in names[:30] if docstrings.split_of(n) == "validation"] == [names[i] for i in (17, 22, 23, 26)]
 
 
+@pytest.mark.more
 @pytest.mark.slow
 @pytest.mark.locked
 def test_the_demo_corpus_is_the_pinned_one_and_large_enough(tmp_path):

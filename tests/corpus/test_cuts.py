@@ -58,6 +58,7 @@ def test_cuts_of_another_text_are_refused(files):
     assert np.array_equal(made[0].sentences > 0, made[0].words > 0)
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_a_fetched_spacy_pipeline_cuts_in_shards_through_snakemake(tmp_path):
     spacy = pytest.importorskip("spacy", reason="the spacy extra is not installed")

@@ -12,7 +12,7 @@ from drawings import SECTIONS, chosen, looking, synthetic
 from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.figures import draw, font, render
-from ff_memories.figures.registry import FIGURES
+from ff_memories.figures.registry import DRAWN, FIGURES
 from ff_memories.steps import figure_pages
 
 browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
@@ -58,7 +58,8 @@ def drawn(figure: str, target: str = "next", vocab: int | None = 10_288, empty: 
     """Return a figure's specification, with all optional columns."""
     context = replace(looking(figure, **look), target=target, vocab=vocab)
     frames = {name: frame.clear() if empty else frame for name, frame in everything(context.layers).items()}
-    models = {name: chosen(figure, frames) for name in ("same_sample", "untrained-1")}
+    beside = ("same_sample", "untrained-1") if DRAWN[figure].untrained else ()
+    models = {name: chosen(figure, frames) for name in beside}
     return render.spec(draw.chart(draw.data(chosen(figure, frames), Settings(SECTIONS), context, models), context))
 
 

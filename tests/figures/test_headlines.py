@@ -97,8 +97,8 @@ def test_active_memories(medians, begins):
 
 @pytest.mark.parametrize(
     "means, begins",
-    [([0.6, 0.86], "Usually no memory"), ([0.2, 0.86], "In some layers, usually no memory"),
-     ([0.2, 0.3], "Sometimes no memory"), ([0.0, 0.0], "There is always a memory")],
+    [([0.6, 0.86], "Usually no active memory"), ([0.2, 0.86], "In some layers, usually no active memory"),
+     ([0.2, 0.3], "Sometimes no active memory"), ([0.0, 0.0], "Some active memory always predicts")],
 )  # fmt: skip
 def test_zero_agreement(means, begins):
     assert said("figure8", layer=[1, 2], mean=means).startswith(begins)
@@ -117,7 +117,7 @@ def test_residuals():
 def test_kinds():
     cases = {"layer": [1, 1, 2, 2], "series": ["residual", "ffn"] * 2}
     assert said("figure11", **cases, mean=[0.6, 0.4, 0.9, 0.1]) == (
-        "Most outputs follow the residual only: 60 % in layer 1 to 90 % in layer 2"
+        "Over all layers, most outputs follow the residual only: 60 % in layer 1 to 90 % in layer 2"
     )
     assert "the feed-forward only" in said("figure11", **cases, mean=[0.1, 0.9, 0.2, 0.8])
     assert "most frequent case" in said("figure11", **cases, mean=[0.1, 0.2, 0.2, 0.4])
@@ -141,3 +141,18 @@ def test_the_title_is_the_headline_and_the_specification_has_it_whole(figure, la
     assert spec["usermeta"]["headline"] == headline == " ".join(spec["title"]["text"])
     assert "None" not in json.dumps(spec["title"]) and "nan" not in json.dumps(spec["title"])
     assert draw.chart(frame.clear(), context).to_dict()["usermeta"]["headline"] == NO_DATA
+
+
+def test_removal():
+    series = {"layer": [1, 1, 2, 2], "series": ["the memory", "a matched memory"] * 2}
+    assert said("figureb1", **series, mean=[0.5, 0.1, 0.7, 0.0]) == (
+        "Of a memory's direct effect, 60 % is left in the median layer; removing a matched memory does 5 %"
+    )
+    assert said("figureb2", layer=[1, 1, 2], direct=[-1.0, -2.0, 1.0], total=[-0.1, 0.5, 2.0]) == (
+        "The layers above keep the sign of the direct effect for 67 % of the memories"
+    )
+    more: dict[str, list] = {"layer": [1, 1, 2, 2] * 2, "series": ["layer", "model"] * 4, "n": [40] * 8}
+    more |= {"removed": [1] * 4 + [20] * 4, "mean": [0.2, 0.0, 0.4, 0.1, 0.8, 0.2, 0.6, 0.2]}
+    first = "Without the largest memory, 30 % of the layers' predictions change and 5 % of the model's"
+    assert said("figureb3", **{name: column[:4] for name, column in more.items()}) == first
+    assert said("figureb3", **more) == f"{first}; without 20, 70 % and 20 %"

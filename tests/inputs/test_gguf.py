@@ -173,6 +173,7 @@ def test_a_disk_that_is_too_small_leaves_nothing(monkeypatch):
     assert not list(Path("data/converted").iterdir())
 
 
+@pytest.mark.more
 @pytest.mark.workflow
 def test_a_run_on_a_file_names_its_types(capsys):
     """`init` pins the file, `plan` and the model's info say what its weights are, and Snakemake converts it again."""

@@ -21,6 +21,7 @@ from running import ROOT, command
 from safetensors.torch import load_file, save_file
 
 from ff_memories import api
+from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.config import load
 from ff_memories.corpus.tokenizer import Tokenizer
@@ -308,6 +309,14 @@ def test_a_hub_that_does_not_answer(web, saved, capsys, monkeypatch, offline):
     assert f"{NAME} at main: HF_HUB_OFFLINE is set, and the hub's cache does not hold" in refused(capsys, NAME)
 
 
+def test_a_model_that_cannot_be_had_leaves_no_folder(web, offline):
+    pinned = hub.Pinned(NAME, "0" * 40, {"config.json": "0" * 64})
+    offline()
+    with pytest.raises(UserError, match=f"{NAME}: missing config.json"):
+        hub.fetch(pinned)
+    assert not pinned.folder.exists()
+
+
 def no_weights(folder):
     (folder / "model.safetensors").unlink()
     return "no weights"
@@ -480,13 +489,15 @@ def test_a_runs_model_is_read_from_python(project, folder):
 # ------------------------------------------------------------------------------------------------------ the whole run
 
 
+@pytest.mark.long
 @pytest.mark.workflow
 def test_from_init_to_the_claims(saved, tmp_path):
     """The commands that docs/own-model.md shows, with the environment that a user has."""
     for name in ("train.txt", "valid.txt"):
         (tmp_path / name).write_text(tiny.WORDS, encoding="utf-8")
     small = ["triggers.top=8", "mutations.top=4", "mutations.keys_per_layer=6", "patterns.top=5",
-             "patterns.keys_per_layer=3", "composition.examples=40", "execution.shards=2"]  # fmt: skip
+             "patterns.keys_per_layer=3", "composition.examples=40", "execution.shards=2",
+             "baselines.models=2", "baselines.shuffled=0", "causal.keys_per_layer=1"]  # fmt: skip
     with serving() as (address, served):
         served.push(NAME, saved, license="mit")
         at = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": ""}

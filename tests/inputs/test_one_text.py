@@ -36,7 +36,15 @@ def test_no_document_is_in_both_parts_and_no_line_is_lost(tmp_path, text, by, ow
 
 def test_the_same_seed_draws_the_same_and_another_another(tmp_path):
     assert parts(tmp_path, BLOCKS)[1:] == parts(tmp_path, BLOCKS)[1:]
-    assert parts(tmp_path, BLOCKS)[1:] != parts(tmp_path, BLOCKS, seed=2)[1:]
+    (tmp_path / "other").mkdir()
+    assert parts(tmp_path, BLOCKS)[1:] != parts(tmp_path / "other", BLOCKS, seed=2)[1:]
+
+
+def test_parts_of_another_text_stay(tmp_path):
+    _, *kept = parts(tmp_path, LINES)
+    with pytest.raises(UserError, match="is of another text"):
+        parts(tmp_path, BLOCKS)
+    assert parts(tmp_path, LINES)[1:] == tuple(kept)
 
 
 def test_text_without_an_end_of_line_keeps_its_documents_apart(tmp_path):

@@ -157,6 +157,7 @@ def test_a_faulty_sample_is_refused_with_its_line(run, tmp_path, capsys, line, s
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.more
 def test_snakemake_looks_at_a_given_sample_again_when_it_changes(planted_copy):
     from running import change, command, snakemake
 

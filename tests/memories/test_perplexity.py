@@ -93,3 +93,11 @@ def test_without_a_text_there_is_none_in_windows(run):
     nothing = store.Corpus(corpus.tokens, corpus.offsets, len(corpus))
     found = perplexity.in_windows(decoder, nothing, Dictionary(words(44)))
     assert (found["perplexity"], found["windows"], found["tokens"]) == (None, 0, 0)
+
+
+def test_a_text_shorter_than_a_window_is_one_window(run):
+    _, decoder, corpus = run
+    short = store.Corpus(corpus.tokens, corpus.offsets, len(corpus) - 1)
+    found = perplexity.in_windows(decoder, short, Dictionary(words(44)))
+    length = int(corpus.lengths[-1])
+    assert (found["windows"], found["tokens"]) == (1, length - length // 2) and length < found["window"]

@@ -38,7 +38,7 @@ TYPES = words(44)
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
 MEASURED = {name for name, schema in tables.TABLES.items() if schema.measured}
 ROUNDED = ("tf32", "bfloat16")
-KINDS = [("tf32", "cuda"), ("bfloat16", "cpu"), ("bfloat16", "cuda")]
+KINDS = [("tf32", "cuda"), ("bfloat16", "cpu"), pytest.param(("bfloat16", "cuda"), marks=pytest.mark.more)]
 
 
 def measured(folder, precision, place="cpu", **changes):

@@ -41,7 +41,7 @@ from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import load_decoder
 from ff_memories.released import agreement_script, columns, random_projections
-from ff_memories.report.gallery import parts
+from ff_memories.report.gallery import TABLES, parts
 from ff_memories.workflow import estimate
 
 TYPES = words(40)
@@ -557,9 +557,7 @@ def later_steps(folder, out, device):
          "--released-dim", t("released_dim"))  # fmt: skip
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
-    shown = ("triggers", "values", "mutations", "annotations", "sentences", "firing", "levels", "promoted", "demoted",
-             "histogram", "samples", "similar", "pattern_labels")  # fmt: skip
-    step("gallery", "--config", folder / "config.yaml", *text, "--tables", *map(t, shown),
+    step("gallery", "--config", folder / "config.yaml", *text, "--tables", *map(t, TABLES),
          "--dictionary", folder / "dict.txt", "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 

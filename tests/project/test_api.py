@@ -45,6 +45,7 @@ def test_of_more_tokens_than_there_are_a_value_promotes_all():
     assert found["probability"].sum() == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.more
 def test_show_gives_the_same_from_the_table_and_without_it(planted_copy):
     table = pl.read_parquet(next(planted_copy.glob("results/*/tables/triggers.parquet")))
     layer, key = table.filter(pl.col("rank") == 2).row(0)[:2]

@@ -122,6 +122,7 @@ def test_every_module_is_reached_from_a_step_or_the_workflow():
     assert seen >= {name for name, path in modules().items() if path.read_text(encoding="utf-8").strip()}
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_types_are_those_that_the_sources_say(tmp_path):
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path)]

@@ -95,6 +95,7 @@ def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
     assert output.sum(1) == pytest.approx(1, rel=1e-5)
 
 
+@pytest.mark.more
 def test_a_run_with_fidelity_released_makes_them(planted_copy):
     from running import change, snakemake
 

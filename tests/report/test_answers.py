@@ -19,7 +19,8 @@ from ff_memories.report.sections.answers import answer, verdicts
 from ff_memories.report.sections.findings import first_lines
 from ff_memories.report.sections.sensitivity import choices_section, influence
 
-N, BY_SECTION = len(register()), sorted(register(), key=outline.section_of)
+N = sum(not claim.beyond for claim in register())
+BY_SECTION = sorted(register(), key=lambda claim: (claim.beyond, outline.section_of(claim)))
 INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
 PAPER = INFO | {"scope": "paper"}
 COUNTS = tables.counts(
@@ -48,7 +49,7 @@ def known(**values):
 def test_what_was_run_is_counted():
     said = first(rows(K1="holds")).run
     assert f"{N} claims" in said and "a stand-in model (16 layers, 1,234,567 parameters)" in said
-    assert "1,000 tokens in 81 sentences of the run's own text files" in said
+    assert "the run's own text files: 900 tokens in 80 sentences to find triggers and 100 tokens" in said
     assert "perplexity" not in said and "validation perplexity 48.3" in first(rows(), INFO | {"perplexity": 48.31}).run
     both = first(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2}).run
     assert "validation perplexity 31.2, 48.3 one sentence at a time)" in both
@@ -69,12 +70,12 @@ def test_what_was_run_is_counted():
         ),
         (
             {"K1": "holds", "K12": "fails", "K14": "fails"},
-            "1 of the 3 judged claims holds: 1 of 1 on keys and their triggers (K1).",
+            "1 of the 3 judged claims holds: 1 of 1 on keys and their triggers.",
             "2 of the 3 judged claims do not hold: 2 of 2 on values and their predictions (K12 and K14).",
         ),
         (
             {"K1": "holds", "K2": "too_small", "K3": "undecided"},
-            "1 of the 3 judged claims holds: 1 of 3 on keys and their triggers (K1); 1 more shows",
+            "1 of the 3 judged claims holds: 1 of 3 on keys and their triggers; 1 more shows",
             "No judged claim fails; 1 is undecided (K3).",
         ),
         ({"K1": "undecided"}, "The one judged claim is undecided.", "No judged claim fails; 1 is undecided"),
@@ -86,8 +87,8 @@ def test_what_holds_and_what_does_not_follow_the_verdicts(given, holds, fails):
     assert len(said) == 3 and said[0].startswith(holds) and fails in said[1]
 
 
-def due(training, **numbers):
-    columns = known(training=training, baseline=dict.fromkeys(training, 0.1), sample=dict.fromkeys(training, 0.4))
+def due(training, sample=0.4, **numbers):
+    columns = known(training=training, baseline=dict.fromkeys(training, 0.1), sample=dict.fromkeys(training, sample))
     return first(rows(columns=columns, **dict.fromkeys(training, "measured"), **numbers)).training
 
 
@@ -95,7 +96,8 @@ def test_what_training_changes_is_said_with_both_numbers_of_the_same_sentences()
     said = due({"K6": "higher", "K18": "lower", "K24": "same", "K20": "undecided"})
     assert said.startswith("Training changes 2 of 4 numbers, all on the same sentences. It raises the share of")
     assert "at least one pattern: 40 %, untrained 10 % (K6). It lowers the median share" in said
-    assert said.endswith("K24 is the same in untrained models. 3 untrained models do not tell for the other 1.")
+    assert "K24 differs from untrained models by less than what counts as a difference." in said
+    assert said.endswith("3 untrained models do not tell for K20.")
 
 
 def test_training_that_changes_nothing_is_not_said_to_raise_or_lower_anything():
@@ -121,8 +123,8 @@ def test_without_untrained_models_nothing_is_said_of_training():
         (("K11",), 0.7, "Values mostly predict the token after their keys’ triggers"),
         (("K16",), 0.97, "The most predictive values are mostly in the upper layers"),
         (("K16",), 0.33, "The most predictive values are partly in the upper layers"),
-        (("K20",), 0.6, "A layer's prediction is rarely made by a single memory"),
-        (("K20",), 0.1, "In at least one layer, a single memory usually makes the prediction"),
+        (("K20",), 0.6, "In every layer, usually no active memory predicts what the layer predicts"),
+        (("K20",), 0.1, "In at least one layer, some active memory usually predicts what the layer predicts"),
         (("K24",), 0.81, "The last layer's residual already predicts the output for most examples"),
         (("K24",), 0.47, "The last layer's residual already predicts the output for few examples"),
     ],
@@ -135,7 +137,7 @@ def test_a_findings_words_follow_its_number(claims, number, lead):
 
 
 @pytest.mark.parametrize("shuffled, said", [
-    ({"K16": 0.8, "K24": 0.1}, "The scale of the weights may explain K16:"),
+    ({"K16": 0.8, "K24": 0.1}, "For K16, shuffling the entries"),
     ({"K16": 0.1, "K24": 0.1}, "The scale of the weights explains none of them:"),
     ({}, None),
 ])  # fmt: skip
@@ -144,14 +146,14 @@ def test_what_the_scale_of_the_weights_explains_is_told_by_the_shuffled_model(sh
     columns = known(training=training, shuffled=shuffled or {"K25": 0.4}, baseline=dict.fromkeys(training, 0.1),
                     sample=dict.fromkeys(training, 0.9))  # fmt: skip
     told = first(rows(columns=columns, **dict.fromkeys(training, "measured"))).training
-    assert said in told if said else "scale" not in told
+    assert said in told if said else "shuffling" not in told
 
 
 def test_every_finding_has_its_number_beside_the_papers_and_the_untrained_models():
     never = {"K17": "x; 48 % without the types that are never trained"}
     columns = known(baseline={"K17": 0.1}, sample={"K17": 0.4}, reason=never)
     findings = first(rows(columns=columns, **{claim.id: "measured" for claim in register()})).findings
-    assert len(findings) == 5
+    assert len(findings) == 7
     said = findings[2][1]
     assert "(K17 not judged; paper: 46 of 100; same sentences: 40 %, untrained 10 %; 48 % without the types" in said
 
@@ -162,7 +164,7 @@ def test_what_the_run_leaves_open_is_said():
     for part in (
         "another model",
         "shows K1: the interval",
-        "for 1 number",
+        "whether training changes K1",
         "from other keys alone",
         f"{N - 2} claims, not",
     ):
@@ -192,8 +194,8 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
     assert "2 of 2 numbers have a 95 % interval, which says how it varies with other examples or keys, not" in said
     assert "1 of 2 tested directions is significant (p < 0.05 after Holm's correction)" in said
     assert "tried no alternative" in said
-    own = claims_table(K1="holds").head(1)
-    other = sensitivity.rows(claims_table(K1="fails").head(1), "values.target", "last")
+    own = claims_table(K1="holds").filter(claim="K1")
+    other = sensitivity.rows(claims_table(K1="fails").filter(claim="K1"), "values.target", "last")
     table = pl.concat([sensitivity.rows(own), other])
     said = verdicts(shown, choices_section(table, None))[2]
     assert said.endswith("1 verdict (K1) flips under at least one of 1 alternative analysis choice.")
@@ -221,8 +223,8 @@ def test_every_section_has_an_answer_for_every_verdict(section, verdict):
          "coefficient by 40 points less than removing its first (K1"),
         ("4", 0.02, "Rarely: in the best upper layer, 2 % of the values"),
         ("4", 0.3, "Sometimes: "), ("4", 0.7, "Mostly: "),
-        ("5.1", 0.7, "Rarely by a single memory: in every layer, at least 70 % of the examples have no"),
-        ("5.1", 0.3, "In at least one layer, a single memory usually makes the layer's prediction: "),
+        ("5.1", 0.7, "In every layer, usually no active memory predicts what the layer predicts: in every layer, for"),
+        ("5.1", 0.3, "In at least one layer, some active memory usually predicts what the layer predicts: "),
         ("5.2", 0.8, "Early"),
         ("5.2", 0.1, "For most examples, not even in the last layer"),
     ],
@@ -298,9 +300,9 @@ def test_each_word_for_a_verdict_is_explained_once_before_it_is_needed(tmp_path)
 def test_claims_stand_in_their_sections_in_natural_order(tmp_path):
     html = made_report(tmp_path)[1].read_text()
     written = (tmp_path / "summary.md").read_text()
-    for shown in (r'<dl id="(K\d+)"', r'class="verdict \w+" href="#(K\d+)"'):
+    for shown in (r'<dl id="([BK]\d+)"', r'class="verdict \w+" href="#([BK]\d+)"'):
         assert re.findall(shown, html) == [claim.id for claim in BY_SECTION]
-    assert re.findall(r"^\| (K\d+) ", written, re.MULTILINE) == [claim.id for claim in register()]
+    assert re.findall(r"^\| ([BK]\d+) ", written, re.MULTILINE) == [claim.id for claim in register()]
 
 
 def test_no_number_stands_without_what_it_measures(tmp_path):
@@ -350,9 +352,37 @@ def test_a_finished_run_says_its_first_lines_and_only_of_its_own_verdicts():
 
 
 def test_choices_that_reach_no_number_of_a_section_show_no_robustness():
-    own = claims_table(K1="holds", K10="holds", K11="holds").head(3).with_columns(low=pl.lit(0.1), high=pl.lit(0.4))
+    own = (
+        claims_table(K1="holds", K10="holds", K11="holds")
+        .filter(pl.col("measured") > 0)
+        .with_columns(low=pl.lit(0.1), high=pl.lit(0.4))
+    )
     within = own.with_columns(measured=pl.when(pl.col("claim") == "K10").then(0.3).otherwise("measured"))
     table = pl.concat([sensitivity.rows(own), sensitivity.rows(within, "mutations.mean", "of_sums")])
     choices = choices_section(table, None)
     assert influence(choices, ["K1", "K11"]).startswith("No choice that was tried changes a number here, so this run")
     assert influence(choices, ["K1", "K10"]).startswith("Choices that were tried change K10, none of them beyond")
+
+
+def test_a_guess_that_does_better_is_said_in_the_findings_too():
+    shown = rows(measured=0.02, K11="measured")
+    for row in shown:
+        row["baselines"] = [{"baseline": "unigram", "measured": 0.08 if row["claim"] == "K11" else 0.01}]
+    assert "always guessing the most frequent token: 8 %" in first(shown).findings[0][1]
+    for row in shown:
+        row["baselines"] = [{"baseline": "unigram", "measured": 0.01}]
+    assert "always guessing" not in first(shown).findings[0][1]
+
+
+def test_training_that_lowers_a_negative_number_makes_it_more_negative_and_claims_beyond_the_paper_stand_apart():
+    said = due({"K1": "lower", "K18": "lower", "B1": "undecided", "B3": "lower"}, sample=-0.4)
+    assert said.startswith("Training changes 2 of 2 numbers") and "It makes the change" in said and "lowers" not in said
+    assert said.endswith("Beyond the paper's claims, it makes B3 more negative; undecided is B1.")
+
+
+def test_a_number_that_is_not_the_one_judged_is_told_with_that_one():
+    columns = known(judged={"K24": 0.0224, "K1": 3.0})
+    findings = dict(first(rows(columns=columns, K1="holds", K2="holds", K24="holds")).findings)
+    told = findings["The last layer's residual already predicts the output for few examples"]
+    assert "K24 holds, judged by the gain of that share per layer, late less early" in told and ": 2.24 points" in told
+    assert "judged by" not in findings["Keys respond not mostly to the last token of a prefix"]

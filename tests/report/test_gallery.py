@@ -338,6 +338,7 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
         ("promoted", "token", 4000, "promoted: tokens do not match this model's values"),
         ("levels", "position", 61, "levels: does not match the triggers"),
         ("samples", "sentence", 400, "samples: names a sentence that the corpus does not have"),
+        ("causal", "prefix", 10**6, "causal: names a prefix that the corpus does not have"),
         ("demoted", "token", 4000, "demoted: tokens do not match this model's values"),
         ("similar", "other_key", 70, "similar: has a key beyond"),
         ("firing", "layer", 3, "firing: has a key beyond"),
@@ -372,6 +373,15 @@ def test_pieces_of_a_word_are_told_from_words():
     assert [len(one) for one in first["g"]] == [len(text.split(" ")) for text in first["t"]]
 
 
+@pytest.mark.parametrize(("made", "shown"), [(["double"], ""), (["double", "resample", "mean"], "set to its mean")])
+def test_the_first_intervention_that_takes_a_memory_away_is_shown(made, shown):
+    m = material()
+    one = m.causal.filter((pl.col("intervention") == "zero") & (pl.col("layer") == 1))
+    rows = [one.with_columns(intervention=pl.lit(name, one.schema["intervention"])) for name in made]
+    record = next(key_parts(replace(m, causal=pl.concat(rows))))[1]
+    assert record.get("r", {"i": ""})["i"] == shown
+
+
 def rows_of(table, layer, key):
     return table.filter((pl.col("layer") == layer) & (pl.col("key") == key))
 
@@ -400,6 +410,14 @@ def test_a_record_has_the_rows_of_every_table(made):
             assert record["s"]["n"][i] == (m.words[tokens[at]] if at < end else None)
             assert record["s"]["c"][i] == number(row["coefficient"])
         assert record.get("s", {"q": []})["q"] == samples["percentile"].to_list()
+        gone = own("causal").filter((pl.col("intervention") == "zero") & (pl.col("control") == "none"))
+        for i, row in enumerate(gone.sort("coefficient", descending=True).iter_rows(named=True)):
+            begin = max(offset for offset in offsets if offset <= row["prefix"])
+            prefix = [m.words[t] for t in tokens[max(begin, row["prefix"] - 39) : row["prefix"] + 1]]
+            assert record["r"]["t"][i].split(" ") == prefix
+            numbers = (row["coefficient"], row["direct"], row["total"], row["top_log_probability"], row["top_changed"])
+            assert tuple(record["r"][name][i] for name in "cuoaz") == numbers
+        assert len(record.get("r", {"t": []})["t"]) == len(gone) == (2 if key == 1 else 0)
         for of, name in (("key", "k"), ("value", "w")):
             found = own("similar").filter(pl.col("of") == of).select("other_layer", "other_key", "cosine").rows()
             assert record[name] == [[*where, number(cosine, 3)] for *where, cosine in found]
@@ -466,12 +484,12 @@ def test_similar_memories_of_a_negative_coefficient_have_the_other_sign():
 def test_a_run_without_the_new_tables_has_a_gallery_all_the_same(tmp_path):
     m = material()
     none = {name: getattr(m, name).clear()
-            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar")}  # fmt: skip
+            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar", "causal")}  # fmt: skip
     build(tmp_path / "old", replace(m, promoted=m.promoted.drop("logit"), **none))
     manifest = parts.read(tmp_path / "old", "manifest")
     every = records(tmp_path / "old", manifest)
     assert not manifest["shaded"] and not manifest["counted"]
-    assert not {"h", "d", "q", "s", "k", "w"} & {name for record in every for name in record}
+    assert not {"h", "d", "q", "s", "k", "w", "r"} & {name for record in every for name in record}
     assert {len(entry) for record in every for entry in record["v"]} == {2}
     assert "fired" not in parts.read(tmp_path / "old", "layer-1")
 

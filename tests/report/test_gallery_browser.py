@@ -334,6 +334,18 @@ def test_weaker_examples_stand_below_the_triggers(site):
         assert following.removesuffix("✓ agrees") == f"→next token: {expected}"
 
 
+def test_a_key_that_the_run_took_away_shows_what_followed(site):
+    _, gallery = site
+    gallery.go("#/1/1")
+    part = lambda name: gallery(f"return [...document.querySelectorAll('.without {name}')].map((e) => e.textContent)")
+    assert part("h2") == ["Without this memory"] and "its coefficient set to zero" in part("p.quiet")[0]
+    assert part(".measure .number") == ["1.50", "0.500"]
+    assert part(".note") == ["by itself −3.00", "in the end −1.50", "top token −0.250", "another top token",
+                             "by itself −1.00", "in the end −0.500", "top token −0.250"]  # fmt: skip
+    gallery.go("#/1/9")
+    assert part("h2") == []
+
+
 def test_triggers_with_one_text_are_folded_and_lose_nothing(site):
     made, gallery = site
     gallery.go("#/1/2")
@@ -394,18 +406,21 @@ def test_similar_memories_are_links_with_their_cosine(site):
     assert gallery.address == expected[0]
 
 
-def test_a_key_says_how_to_trace_a_text(site):
+def test_a_key_says_how_to_trace_a_text_with_and_without_it(site):
     _, gallery = site
     gallery.go("#/2/5")
-    command = gallery("return document.querySelector('.trace code').innerText")
-    assert command == 'ff-memories trace --configfile my.yaml --layer 2 --out trace.html "your text"'
+    commands = gallery("return [...document.querySelectorAll('.trace code')].map((code) => code.innerText)")
+    assert commands == [
+        f'ff-memories trace --configfile my.yaml --layer 2{more} --out trace.html "your text"'
+        for more in ("", " --set 2:5=0")
+    ]
 
 
 def test_a_gallery_of_an_old_run_leaves_out_what_it_lacks(opened, tmp_path):
     _, other = opened
     whole = material()
     none = {name: getattr(whole, name).clear()
-            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar")}  # fmt: skip
+            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar", "causal")}  # fmt: skip
     build(tmp_path / "old", replace(whole, promoted=whole.promoted.drop("logit"), **none))
     gallery = Gallery(other.driver, tmp_path / "old")
     gallery.open("#/2/5")

@@ -753,6 +753,7 @@ def test_a_sample_is_looked_at_in_little_time(tmp_path, monkeypatch):
     assert time.process_time() - begun < 1
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_still_read_the_run(folder, monkeypatch):
     run = lambda: subprocess.run(

@@ -14,6 +14,7 @@ from transformers_run import settings_of
 from ff_memories.base.files import atomic_write
 
 pytestmark = pytest.mark.more
+ELSEWHERE = "  fix: run in a folder that you may write to\n"
 ROOT_ALONE = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search,-fowner"]  # minds modes
 
 
@@ -66,7 +67,7 @@ def test_a_folder_of_results(project, where):
 def test_a_step_whose_folder_is_read_only(project):
     (project / "results/small/model").chmod(0o555)
     said = run(project, *step("results/small/model"))
-    assert said.endswith("error: results/small/model/model.safetensors.partial: Permission denied\n")
+    assert said.endswith("error: results/small/model/model.safetensors.partial: Permission denied\n" + ELSEWHERE)
 
 
 def test_a_whole_folder(project):
@@ -81,8 +82,16 @@ def test_a_whole_folder(project):
 )  # fmt: skip
 def test_a_command_whose_folder_is_read_only(project, command):
     (project / "locked").mkdir(mode=0o555)
-    said = run(project, "ff-memories", *command.split()).splitlines()[-1]
-    assert said.startswith("error: locked/") and said.endswith(": Permission denied")
+    said = run(project, "ff-memories", *command.split())
+    assert "error: locked/" in said and said.endswith(": Permission denied\n" + ELSEWHERE)
+
+
+def test_a_file_that_may_not_be_read(project):
+    (project / "train.txt").chmod(0)
+    said = run(project, "ff-memories", "run", "--model", "./model", "--text", "train.txt")
+    assert said == (
+        "error: train.txt: Permission denied\n  fix: get the permission for it, such as by chmod u+rw train.txt\n"
+    )
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")

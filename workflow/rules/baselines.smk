@@ -160,7 +160,12 @@ rule baselines:
             rules.composition.output.composition,
             rules.composition.output.refinement,
         ],
-        models=expand(rules.baseline_model.output, model=MODELS),
+        models=expand(rules.baseline_model.output, model=MODELS)
+        + expand(
+            run_.path("baselines", "{model}", "{table}.parquet"),
+            model=MODELS,
+            table=("causal", "removals"),
+        ),
         corpus=rules.corpus.output.corpus,
         info=rules.model.output.info,
         dictionary=run_.dictionary,

@@ -93,6 +93,8 @@ CLAIM_TABLES = [
     "annotations",
     "pattern_labels",
     "distance_labels",
+    "causal",
+    "removals",
 ]
 SHOWN = [*FIGURES, "sensitivity"] if run_.measures_choices else list(FIGURES)
 COUNTED = [
@@ -101,6 +103,7 @@ COUNTED = [
     "mutations",
     "composition",
     "causal",
+    "removals",
     "proxy",
     "patterns",
 ]

@@ -9,6 +9,7 @@ rule gallery_tables_shard:
         corpus=rules.corpus.output.corpus,
         triggers=rules.triggers.output.triggers,
         values=rules.values.output.values,
+        causal=rules.causal.output.causal,
     output:
         shading=run_.shard("tables", "shading.parquet"),
         levels=run_.shard("tables", "levels.parquet"),

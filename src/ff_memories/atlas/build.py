@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from ff_memories.figures.small_multiples import Look
 from ff_memories.model.info import quantised
 from ff_memories.model.scope import ABOUT
 from ff_memories.report import atlas
-from ff_memories.report.sections.outline import SECTIONS
+from ff_memories.report.sections.outline import BEYOND, SECTIONS
 from ff_memories.report.wording import listed
 from ff_memories.workflow.runs import opening
 
@@ -54,17 +53,18 @@ def build(
     given = [name for name in different if name not in match.by_kind(different, members)]
     warnings, notes = _said(members, texts, list(different), given)
     found = {panel.name: panels.numbers(panel, members) for panel in PANELS}
+    shown = [panel for panel in PANELS if panel.section != BEYOND or found[panel.name].height]
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         (partial / FIGURES).mkdir(parents=True)
-        drawn = {panel.name: _figure(panel, found, members, given, over, partial / FIGURES) for panel in PANELS}
+        drawn = {panel.name: _figure(panel, found, members, given, over, partial / FIGURES) for panel in shown}
         html = atlas.page(
             _runs(members),
             warnings,
             notes,
             {
-                name: [_plain(value, m) for value, m in zip(values, members, strict=True)]
+                name: [_plain(name, value, m) for value, m in zip(values, members, strict=True)]
                 for name, values in different.items()
             },
             _claims(members),
@@ -242,8 +242,8 @@ def _mark(members: Sequence[Member]) -> str:
 def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:
     out = []
     for member in members:
-        verdicts = Counter(claim["verdict"] for claim in member.claims.values())
-        told = [f"{verdicts[v]} {summary.PLURALS[v]}" for v in summary.PLURALS if verdicts[v]]
+        verdicts = summary.counts(member.claims)
+        told = [f"{verdicts[v]} {plural}" for v, plural in summary.PLURALS.items() if v in verdicts]
         out.append({"name": member.name, "label": member.label, "tally": ", ".join(told), "facts": _facts(member)})
     return out
 
@@ -271,8 +271,8 @@ def _facts(member: Member) -> dict[str, str]:
     }
 
 
-def _plain(value: Any, member: Member) -> str:
-    if member.resolved is None:
+def _plain(name: str, value: Any, member: Member) -> str:
+    if member.resolved is None or not member.resolved[name.partition(".")[0]]:
         return UNKNOWN
     return "none" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
 
@@ -288,6 +288,7 @@ def _claims(members: Sequence[Member]) -> list[dict[str, Any]]:
             "cells": [member.claims.get(claim.id) for member in members],
         }
         for claim in register()
+        if not claim.beyond or any(claim.id in member.claims for member in members)
     ]
 
 
@@ -307,9 +308,9 @@ def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
 
 def _sections(drawn: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the figures under the paper's sections."""
-    titles = {section.number: section.title for section in SECTIONS}
-    numbers = dict.fromkeys(panel.section for panel in PANELS)
+    of = {section.number: [f for f in drawn.values() if f["section"] == section.number] for section in SECTIONS}
     return [
-        {"number": number, "title": titles[number], "figures": [f for f in drawn.values() if f["section"] == number]}
-        for number in sorted(numbers)
+        {"number": section.number, "title": section.title, "heading": section.heading, "figures": of[section.number]}
+        for section in SECTIONS
+        if of[section.number]
     ]

@@ -9,7 +9,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import TransformersModel
 
 ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
-SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition")
+SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition", "causal", "removals")
 NAMES = ("corpus.source", "corpus.sha256", "files")  # what text it is, not what a run does with it
 
 
@@ -49,7 +49,8 @@ def flat(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
     """Return {setting: each run's value} for the settings that measures depend on and that are not all equal.
 
-    A run whose config is unknown has ``None`` everywhere, and is left out of the comparison.
+    A run whose config is unknown has ``None`` everywhere, and is left out of the comparison. A run from an older atlas
+    is left out for the sections that the atlas did not record.
     """
     found = [
         None if member.resolved is None else dict(flat({name: member.resolved[name] for name in SECTIONS}))
@@ -61,7 +62,9 @@ def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
     for name in names:
         if name in NAMES or name.endswith(".files"):
             continue
-        if any(values.get(name) != known[0].get(name) for values in known):
+        section = name.partition(".")[0]
+        told = [values for values in known if any(other.partition(".")[0] == section for other in values)]
+        if any(values.get(name) != told[0].get(name) for values in told):
             out[name] = [None if values is None else values.get(name) for values in found]
     return out
 
@@ -71,10 +74,12 @@ def by_kind(different: Mapping[str, Sequence[Any]], members: Sequence[Member]) -
     kinds = [member.info["scope"] == "model" for member in members]
     out = []
     for name, values in different.items():
+        own = TransformersModel.auto.get(name)
+        if own is None:
+            continue
         said = [(kind, value) for kind, value, m in zip(kinds, values, members, strict=True) if m.resolved is not None]
         others = {value for kind, value in said if not kind}
-        own = TransformersModel.auto.get(name)
-        if own is not None and len(others) == 1 and all(value == own for kind, value in said if kind):
+        if len(others) == 1 and all(value == own for kind, value in said if kind):
             out.append(name)
     return out
 

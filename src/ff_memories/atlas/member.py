@@ -11,6 +11,7 @@ from ff_memories.atlas.text import Text
 
 NEEDED = ("mutations", "values", "composition", "refinement")
 PATTERNS = "pattern_labels"
+BEYOND_PAPER = ("causal", "removals")  # tables that a run may lack, or have without rows
 Tables = dict[str, pl.DataFrame]
 
 
@@ -26,7 +27,8 @@ class Member:
         resolved: its config as plain data without ``auto``; ``None`` if unknown.
         known_from: the file with its config, or why there is none.
         text: what it read.
-        tables: by name; ``pattern_labels`` has only the proxy's rows, and is absent if it has none.
+        tables: by name; ``pattern_labels`` has only the proxy's rows, and is absent if it has none; those of
+            ``BEYOND_PAPER`` may be absent or have no rows.
         untrained: the same tables of models of its shape with random weights, one mapping per seed.
         claims: {claim: its verdict, as the report shows it, and its measured value}.
         digests: {table: MD5 of its file}.

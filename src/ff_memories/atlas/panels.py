@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ff_memories.atlas.member import NEEDED, PATTERNS, Member, Tables
+from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
 from ff_memories.base.bootstrap import ends
-from ff_memories.claims import measures
+from ff_memories.claims import measures, removal
 from ff_memories.claims.statistics import medians
+from ff_memories.report.sections.outline import BEYOND
 
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
 MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
+CAUSAL, REMOVALS = BEYOND_PAPER
 NUMBERS = {
     "panel": pl.String(),
     "run": pl.String(),
@@ -38,7 +40,7 @@ class Panel:
         name: of its files.
         title: above its axes.
         axis: the title of its y axis.
-        section: the paper's section.
+        section: the paper's section, or ``BEYOND``.
         formula: what it shows, in symbols.
         says: the same in words, and what to keep in mind.
         measure: tables, run and seed to a frame with ``layer``, ``value``, ``low``, ``high``, ``n`` per layer; without
@@ -127,6 +129,17 @@ def _kind(kind: str) -> Measure:
     return measure
 
 
+def left(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the share of a memory's direct effect that is left after the layers above, as in Figure B1."""
+    return _named(removal.shares(tables[CAUSAL], member.info["layers"], seed).filter(pl.col("control") == "none"))
+
+
+def stays(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the share of a layer's predictions that stay without the memory that adds most to their margin."""
+    without = tables[REMOVALS].filter(pl.col("by") == "margin").with_columns(stays=~pl.col("layer_top_changed"))
+    return _named(measures.means(without, ["layer"], "stays", seed))
+
+
 def _patterns(kind: str, what: str) -> Panel:
     return Panel(
         f"{kind}-keys",
@@ -200,6 +213,21 @@ PANELS = (
     _kinds("agreement", "argmax p(o_l) = argmax p(r_l) = argmax p(y_l)"),
     _kinds("composition", "argmax p(o_l) equal to neither argmax p(r_l) nor argmax p(y_l)"),
     _kinds("ffn", "argmax p(o_l) = argmax p(y_l) ≠ argmax p(r_l)"),
+    Panel(
+        "effect-left", "What is left of a memory's direct effect", "share of the direct effect", BEYOND,
+        "sum over memories and prefixes of total · sign(direct) / sum of |direct|, for the mean logit of the ten "
+        "tokens that the value promotes",
+        "What changing a memory, by the first of causal.interventions, does to the tokens that its value promotes, "
+        "once the layers above have run. At 100 % they leave it as it is. No layer runs above the last one, so it is "
+        "left out.",
+        left, CAUSAL, "memories", ("triggers", "values", "causal"), chance=(1.0, "all of it is left"),
+    ),
+    Panel(
+        "stays", "Predictions that stay without one memory", "share of prefixes", BEYOND,
+        "share of prefixes with argmax p(y_l) the same without the memory that adds most to its margin",
+        "The margin is that of a layer's prediction over its second token.",
+        stays, REMOVALS, "prefixes", ("removals",),
+    ),
 )  # fmt: skip
 
 

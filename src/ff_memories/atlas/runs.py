@@ -11,7 +11,7 @@ import polars as pl
 
 from ff_memories import tables as schemas
 from ff_memories.atlas import recorded, settings
-from ff_memories.atlas.member import NEEDED, PATTERNS, Member, Tables
+from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
 from ff_memories.atlas.text import Text
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
@@ -143,6 +143,7 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
     info = read_info(card)
     config, known_from = settings.find(folder, info, paths.values(), configfile)
     resolved = None if config is None else config.resolved()
+    paths |= {name: path for name in BEYOND_PAPER if (path := held / f"{name}.parquet").is_file()}
     tables = {table: schemas.read(path) for table, path in paths.items()}
     digests = {table: lock.digest(path) for table, path in paths.items()}
     for path, frame in _patterns(folder):
@@ -191,7 +192,7 @@ def _untrained(folder: Path) -> list[Tables]:
     """Return the tables of each untrained model that the run measured, in the order of their seeds."""
     found = []
     for own in sorted((folder / "baselines").glob("untrained-*"), key=lambda path: (len(path.name), path.name)):
-        paths = {name: own / f"{name}.parquet" for name in (*NEEDED, PATTERNS)}
+        paths = {name: own / f"{name}.parquet" for name in (*NEEDED, PATTERNS, *BEYOND_PAPER)}
         found.append({name: schemas.read(path) for name, path in paths.items() if path.is_file()})
     return [tables for tables in found if tables]
 

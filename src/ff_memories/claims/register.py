@@ -8,19 +8,20 @@ from importlib.resources import files
 from typing import Any
 
 from ff_memories.claims.measurement import Limit
-from ff_memories.claims.order import natural
+from ff_memories.claims.order import beyond, natural
 from ff_memories.claims.statistics import wilson
 from ff_memories.tables import BASELINES, LIMITS
 
 UNTRAINED, SAME_SAMPLE, SHUFFLED = MODELS = ("untrained", "same_sample", "shuffled")  # baselines of every claim
 HUNDRED = 100
-KNOWN = ("stated", "read off a figure", "derived")
+BEYOND = "beyond the paper"
+KNOWN = ("stated", "read off a figure", "derived", BEYOND)
 PARTS = ("coefficients", "values", "active memories", "predictions", "sums")  # what a claim may rest on
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper; ``claims.toml`` documents its attributes."""
+    """One claim of the paper or beyond it; ``claims.toml`` documents its attributes."""
 
     id: str
     name: str
@@ -44,6 +45,7 @@ class Claim:
     matters: float | None = None
     judged_as: str = ""
     judged_unit: str = ""
+    less_untrained: bool = False
     null: float | None = None
     alternative: str = "greater"
 
@@ -60,8 +62,15 @@ class Claim:
             raise ValueError(f"{self.id}: alternative is {self.alternative!r}")
         if self.known not in KNOWN:
             raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
+        if (self.known == BEYOND) != beyond(self.id):
+            raise ValueError(f"{self.id}: the paper's claims are K1 and so on, and only others are {BEYOND}")
         if self.limit_source not in LIMITS:
             raise ValueError(f"{self.id}: limit_source is {self.limit_source!r}, not one of {', '.join(LIMITS)}")
+
+    @property
+    def beyond(self) -> bool:
+        """Return whether the claim goes beyond the paper, so no model can reproduce it."""
+        return self.known == BEYOND
 
     def judged(self, scope: str) -> bool:
         """Return whether a run of this scope (``model.scope``) judges the claim."""
@@ -85,6 +94,6 @@ def _limit(given: Any) -> Limit:
 
 @cache
 def register() -> tuple[Claim, ...]:
-    """Return all claims, in the paper's order."""
+    """Return all claims, in the paper's order, then those beyond it."""
     text = files("ff_memories.claims").joinpath("claims.toml").read_text(encoding="utf-8")
     return tuple(sorted((Claim(**entry) for entry in tomllib.loads(text)["claim"]), key=lambda c: natural(c.id)))

@@ -157,3 +157,24 @@ class Causal(Section):
         if given and given[0] == "resample":
             raise ValueError("controls take the first intervention, which cannot be resample")
         return given
+
+
+class Removals(Section):
+    """Beyond the paper: what removing a layer's strongest memories together does to its prediction."""
+
+    prefixes: int = Field(
+        40, ge=0, le=512, description="validation prefixes at whose ends memories of each layer are removed; 0: none"
+    )
+    memories: list[int] = Field(
+        [1, 2, 5, 10, 20],
+        min_length=1,
+        description="how many memories to remove together, the strongest ones, ascending; numbers above a layer's "
+        "memories are left out and counted",
+    )
+
+    @field_validator("memories")
+    @classmethod
+    def _ascending(cls, given: list[int]) -> list[int]:
+        if given != sorted(set(given)) or not 1 <= given[0] <= given[-1] <= 65_535:
+            raise ValueError("expected different numbers from 1 to 65535, ascending")
+        return given

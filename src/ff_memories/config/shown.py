@@ -25,7 +25,7 @@ class Gallery(Section):
     keys: Chosen = Field(
         None,
         description="memories to show, of those that `triggers.keys` looks at: null (all) | a number (so many random "
-        "ones of each layer) | a list by layer",
+        "ones of each layer, and those that `causal` changes) | a list by layer",
     )
 
 

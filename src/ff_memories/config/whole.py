@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from ff_memories.config.corpus import CorpusSection
-from ff_memories.config.experiments import Causal, Composition, Mutations, Patterns, Triggers, Values
+from ff_memories.config.experiments import Causal, Composition, Mutations, Patterns, Removals, Triggers, Values
 from ff_memories.config.model import AnyModel
 from ff_memories.config.running import Baselines, ExecutionSection, Extraction, Sensitivity, Sources
 from ff_memories.config.section import STATED, Section, Stated, keys_of
@@ -66,6 +66,7 @@ class Config(Section):
     values: Stated[Values] = Values()
     composition: Stated[Composition] = Composition()
     causal: Causal = Field(default_factory=Causal)
+    removals: Removals = Field(default_factory=Removals)
     baselines: Baselines = Field(default_factory=Baselines)
     sensitivity: Sensitivity = Field(default_factory=Sensitivity)
     sources: Sources = Field(default_factory=Sources)

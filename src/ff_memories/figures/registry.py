@@ -20,7 +20,8 @@ class Figure:
     """One figure, as its module declares it, with literals alone.
 
     Attributes:
-        section: the paper's section that discusses it, under which the report shows it; empty: the report does not.
+        section: the paper's section that discusses it, or ``beyond`` the paper, under which the report shows it; empty:
+            the report does not.
         place: its place among its section's figures, the most telling first.
         caption: a description of the figure, in our own words.
         caption_last: the caption if values are compared with a trigger's last token (``values.target: last``).
@@ -58,7 +59,7 @@ class Figure:
     @property
     def heading(self) -> str:
         """Return its heading in a list of figures: the paper's section, or our own figures."""
-        return f"Section {self.section}" if self.section else "Our own"
+        return {"": "Our own", "beyond": "Beyond the paper"}.get(self.section, f"Section {self.section}")
 
 
 def _declared(path: Path) -> Figure:
@@ -88,8 +89,10 @@ def refuse_useless(name: str, options: Mapping[str, Any]) -> None:
 
 
 def title(name: str) -> str:
-    """Return a figure's title: ``Figure 3`` for the paper's, a name for our own."""
-    return re.sub(r"^figure(?=\d)", "figure ", name).replace("_", " ").capitalize()
+    """Return a figure's title: ``Figure 3`` for the paper's, ``Figure B1`` beyond it, a name for our own."""
+    if numbered := re.fullmatch(r"figure(b?\d+)", name):
+        return f"Figure {numbered[1].upper()}"
+    return name.replace("_", " ").capitalize()
 
 
 def caption(name: str, target: str = "next", active: bool = True) -> str:

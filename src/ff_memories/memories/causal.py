@@ -219,7 +219,11 @@ def outcomes(
         "total_frozen": logit(frozen(ends.changed - h), promoted),
         "other_total": logit(free, other),
     }
-    log_p = lambda rows: vocabulary.log_probabilities(vocabulary.output(rows), whole=True).double()
+
+    def log_p(rows: torch.Tensor) -> torch.Tensor:
+        said = vocabulary.log_probabilities(vocabulary.output(rows), whole=True).double()
+        return said - said.logsumexp(1, keepdim=True)  # a sum in float32 loses the unlikely tokens beside a sure one
+
     target = torch.from_numpy(next_).to(h.device)
     names = ("top_log_probability", "loss", "kl", "top_changed")
     parts: dict[str, list[torch.Tensor]] = {name: [] for name in names}

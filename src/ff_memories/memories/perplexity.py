@@ -115,7 +115,7 @@ def window_surprises(
     out = {}
     with torch.inference_mode(), Progress(len(own), "windows", "perplexity") as progress:
         for window_number, first in own:
-            end = np.searchsorted(begins, begins[first] + length)
+            end = min(np.searchsorted(begins, begins[first] + length), len(begins) - 1)
             texts = (types.words(corpus.sentence(i).tolist()) for i in range(corpus.train + first, corpus.train + end))
             window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]
             counted = _surprise(decoder, vocabulary, [window])[len(window) // 2 :]

@@ -35,7 +35,7 @@ def page(
         different: {setting: each run's value} of the settings that differ.
         claims: ``id``, ``statement``, ``paper``, ``unit``, ``source`` and ``cells``, one verdict per run or None.
         definitions: ``label`` and ``said`` of every run whose definitions are not the paper's.
-        sections: ``number``, ``title`` and ``figures``: the page's figures with their SVG and rows of numbers.
+        sections: ``number``, ``title``, ``heading`` and ``figures``: its figures with their SVG and rows of numbers.
         scopes: of the runs, in order.
     """
     facts = {name: [run["facts"][name] for run in runs] for name in runs[0]["facts"]}

@@ -136,9 +136,10 @@ def report(
     ]
     sections = [_section(section, parts, rows, choices) for section in outline.SECTIONS]
     models = _models(baselines)
-    first, judged = first_lines(rows, counts, config, info, models), verdicts(rows, choices)
+    paper = [row for row in rows if not row["beyond"]]
+    first, judged = first_lines(rows, counts, config, info, models), verdicts(paper, choices)
     script = interactive.script() if specifications else None
-    tally = Counter(row["verdict"] for row in rows)
+    tally = Counter(row["verdict"] for row in paper)
     html = render(
         "report/report.html.j2",
         run=config.run,
@@ -171,7 +172,7 @@ def report(
         live=[part for part in parts.values() if part["spec"]],
         compared=any(row["baseline"] is not None for row in rows),
     )
-    heading = summary.line(config.run, info["scope"], Counter(claims["verdict"]))
+    heading = summary.line(config.run, info["scope"], summary.counts({row["claim"]: row for row in rows}))
     return Report(html, markdown(heading, info["scope"], first.lines, judged, rows))
 
 
@@ -248,7 +249,7 @@ def _linked(sentence: str) -> Markup:
     """Return a sentence with each claim's id linked to the claim, its statement as the tooltip."""
     statements = {claim.id: claim.statement for claim in register()}
     link = Markup('<a href="#{0}" title="{1}">{0}</a>')
-    pieces = re.split(r"\b(K\d+)\b", sentence)
+    pieces = re.split(r"\b([BK]\d+)\b", sentence)
     return Markup("").join(link.format(piece, statements[piece]) if piece in statements else piece for piece in pieces)
 
 

@@ -27,7 +27,7 @@ def run(
 
     Args:
         tables: this run's triggers, values, examples, composition and refinement
-        models: the untrained models' tables, each model's in a folder with its name: untrained-1, ..., same_sample;
+        models: the baselines' tables, each model's in a folder with its name: untrained-1, ..., same_sample;
             other files are ignored
     """
     own = {schemas.name_of(path): schemas.read(path) for path in tables}

@@ -59,8 +59,8 @@ def run(
     found = verdicts_of(judged, quantised(described))
     write_whole(metrics, json.dumps(found, indent=1) + "\n")
     for claim in register():
-        _, number = natural(claim.id)
-        write_whole(each / f"K{number:02}-{claim.name}.json", json.dumps(found[claim.id]) + "\n")
+        _, letters, number = natural(claim.id)
+        write_whole(each / f"{letters}{number:02}-{claim.name}.json", json.dumps(found[claim.id]) + "\n")
     write_whole(tex, to_latex(judged, described["scope"]))
     print(listing(judged))
 

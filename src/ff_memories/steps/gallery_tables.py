@@ -12,7 +12,7 @@ from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories.search import chosen, imported_triggers
-from ff_memories.memories.shown import coefficient_sample
+from ff_memories.memories.shown import coefficient_sample, keys
 from ff_memories.memories.shown import promoted as promotion
 from ff_memories.memories.shown import shading as shades
 from ff_memories.memories.shown import similar as similarity
@@ -26,6 +26,7 @@ def run(
     corpus: Input,
     triggers: Input,
     values: Input,
+    causal: Input,
     shading: Output,
     levels: Output,
     promoted: Output,
@@ -41,7 +42,7 @@ def run(
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
     if options.keys is not None:
-        shown = chosen.in_gallery(options.keys, predicted, shape.layers, shape.keys, config.seed)
+        shown = keys.shown(options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed)
         found, predicted = chosen.rows(shown, found), chosen.rows(shown, predicted)
     shaded = found.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
     shaded = shades.of_shard(shaded, execution.batch_tokens, own)

@@ -23,6 +23,7 @@ KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
 PREFIX = pl.UInt32  # the number of its last token in the corpus
 INTERVENTION = pl.Enum(["mean", "zero", "resample", "double"])
 CONTROL = pl.Enum(["none", "matched", "direction", "inactive"])
+CHOSEN_BY = pl.Enum(["size", "margin"])
 
 TABLES = {
     "examples": Schema(
@@ -106,6 +107,24 @@ TABLES = {
         },
         measured=True,
         open_rows=True,
+        of_baselines=True,
+    ),
+    "removals": Schema(
+        about="beyond the paper: what happens at a validation prefix, named as in `causal`, if the coefficients of "
+        "`removed` memories of a layer become zero together. `by` size: those with the largest |m| |v|, of whose sum "
+        "they have a `share`; `by` margin: the one that adds most to the margin of the layer's own prediction over its "
+        "second token. `layer_top_changed`: whether the layer's prediction, top(y), is another without them; the other "
+        "columns are the model's, as in `causal`",
+        by={"layer": LAYER, "prefix": PREFIX, "by": CHOSEN_BY, "removed": pl.UInt16},
+        fields={
+            "share": Column(pl.Float32, compared=PROBABILITY),
+            "layer_top_changed": Column(pl.Boolean, compared=DECIDED),
+            "top_changed": Column(pl.Boolean, compared=DECIDED),
+            "top_log_probability": Column(pl.Float32, compared=LOGIT),
+            "loss": Column(pl.Float32, null=True, compared=LOGIT),
+            "kl": Column(pl.Float32, compared=LOGIT),
+        },
+        measured=True,
         of_baselines=True,
     ),
 }

@@ -11,20 +11,23 @@ from ff_memories.workflow import estimate
 from ff_memories.workflow.planning import Planner
 
 # The keys that are cut, and the least that still says something. All of a group are cut by one share of the way, on a
-# logarithmic scale, from what the config has to their least. A group is cut only if those before it do not suffice:
-# without some of its memories, a run still needs the predictions of all values, for section 5.
+# logarithmic scale, from what the config has to their least. Memories are cut only if samples do not suffice: without
+# some of its memories, a run still needs the predictions of all values, for section 5.
 SAMPLES = {
+    "corpus.train.max_sentences": 500,
     "mutations.keys_per_layer": 4,
+    "mutations.top": 10,
     "composition.examples": 100,
     "gallery.keys": 5,
+    "causal.keys_per_layer": 2,
+    "removals.prefixes": 20,
     "baselines.sentences": 200,
     "baselines.keys_per_layer": 4,
     "baselines.examples": 100,
     "baselines.models": 3,
 }
-TEXT = {"corpus.train.max_sentences": 500}
 MEMORIES = {"triggers.keys": 32}
-LEAST = SAMPLES | TEXT | MEMORIES
+LEAST = SAMPLES | MEMORIES
 STEPS = 24  # of the bisection
 ROOM = 0.9  # of the time, because a plan is an estimate
 
@@ -44,15 +47,15 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
     Raises:
         UserError: even the smallest samples take longer.
     """
-    whole = {key: full for key in LEAST if isinstance(full := _whole(key, data, planner), int)}
+    config: Config = parse(data, name)
+    whole = {key: full for key in LEAST if isinstance(full := _whole(key, config, planner), int)}
     takes = lambda shares: _elapsed(_with(data, _sizes(whole, shares)), planner, name)
     limit = ROOM * wanted
     if takes({}) <= limit:
         return [f"the run takes about {duration(takes({}))} here: nothing was cut"]
     ladder: tuple[Callable[[float], dict[str, float]], ...] = (
         lambda share: dict.fromkeys(SAMPLES, share),
-        lambda share: dict.fromkeys(SAMPLES, 0.0) | dict.fromkeys(TEXT, share),
-        lambda share: dict.fromkeys(SAMPLES | TEXT, 0.0) | dict.fromkeys(MEMORIES, share),
+        lambda share: dict.fromkeys(SAMPLES, 0.0) | dict.fromkeys(MEMORIES, share),
     )
     shares = next((rung for rung in ladder if takes(rung(0.0)) <= limit), None)
     if shares is None:
@@ -81,15 +84,17 @@ def _bisect(fits: Callable[[float], bool]) -> float:
     return low
 
 
-def _whole(key: str, data: dict[str, Any], planner: Planner) -> Any:
+def _whole(key: str, config: Config, planner: Planner) -> Any:
     """Return what a key stands at: its own value, or all that there is; a list of memories is no number."""
-    value = _get(data, key)
-    if value is None and key == "corpus.train.max_sentences":
-        return max(1, planner.tokens["train"] // planner.sentence)
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
     keys = planner.shape.keys // planner.shape.signs
-    if key == "gallery.keys":
-        return min(keys, value or keys)
-    return min(keys, value) if key == "triggers.keys" and isinstance(value, int) else value or keys
+    if key == "corpus.train.max_sentences":
+        every = max(1, planner.tokens["train"] // planner.sentence)
+        return min(every, value or every)
+    chosen = key in ("gallery.keys", "triggers.keys") and not isinstance(value, dict)
+    return min(keys, value or keys) if chosen else value
 
 
 def _sizes(whole: dict[str, int], shares: dict[str, float]) -> dict[str, int]:
@@ -111,12 +116,6 @@ def _with(data: dict[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
     for key, value in sizes.items():
         _put(made, key, value)
     return made
-
-
-def _get(data: dict[str, Any], key: str) -> Any:
-    for name in key.split("."):
-        data = data.get(name) or {}
-    return data or None
 
 
 def _put(data: dict[str, Any], key: str, value: int) -> None:

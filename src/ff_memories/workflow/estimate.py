@@ -18,7 +18,7 @@ import torch
 from ff_memories.base.precision import Precision
 from ff_memories.config import Config
 from ff_memories.corpus.splitting.segment import rule
-from ff_memories.memories import perplexity, untrained
+from ff_memories.memories import perplexity, removals, untrained
 from ff_memories.memories.causal import CONTROLS, OF_BASELINES, POOL
 from ff_memories.memories.shown import coefficient_sample
 from ff_memories.memories.shown.promoted import LOGITS
@@ -153,7 +153,7 @@ def steps(
     parts = math.ceil(shards / models)
     cells, top = shape.layers * shape.keys, config.triggers.top
     looked = shape.count(config.triggers.keys)
-    shown = min(looked, shape.count(config.gallery.keys))
+    shown = shape.in_gallery(config)
     forward = speed.layer * shape.layers
     # a vector's product with the vocabulary, and what is read off its logits; the tails of an adaptive softmax double
     # the products, and ranks need counts
@@ -194,6 +194,11 @@ def steps(
     changed += min(pairs, POOL) * sentence // 2 * forward
     fewer = min(1, OF_BASELINES / max(1, causal.keys_per_layer))
     surveyed = min(validation, 2 * POOL * sentence // 2) * forward if pairs else 0.0
+    # each prefix runs twice; a row's vector is a sum of values, and both predictions are read before and after
+    pairs = shape.layers * config.removals.prefixes
+    removed = pairs * (1 + len(config.removals.memories)) * (forward / 2 + 3 * product + 9 * read)
+    removed += config.removals.prefixes * sentence * forward
+    without = min(1, removals.OF_BASELINES / max(1, config.removals.prefixes))
     memory = sizes.memory(config, shape, corpus_bytes, sentence)
     small, join = PROCESS + corpus_bytes, 1.5 + lists / 50e6
     text_only: tuple[str, ...] = ("model", "corpus")
@@ -290,7 +295,9 @@ def steps(
         measured(
             "baseline_causal_shard", models * parts, models * (fewer * changed + parts * surveyed), 0.0, text_only
         ),
-        measured("gallery_tables_shard", shards, gallery, 800 * shown, ("values",)),
+        measured("removals_shard", shards, removed, 0.0, text_only),
+        measured("baseline_removals_shard", models * parts, models * without * removed, 0.0, text_only),
+        measured("gallery_tables_shard", shards, gallery, 800 * shown, ("values", "causal_shard")),
         Planned("gallery_tables", 1, join, small + 800 * shown, 800 * shown, after=("gallery_tables_shard",)),
         Planned(
             "gallery",

@@ -150,6 +150,8 @@ def _pieces(run_: Run, path: Path) -> float:
 def _tokens(run_: Run, source: registry.Source | None) -> tuple[dict[str, int], int]:
     """Return the tokens of each split's whole text, and the mean number of a sentence."""
     out, sentence = {}, SENTENCE
+    if source is not None and not source.tokens and source.downloads and missing(source):
+        fetch(str(run_.config.corpus.source), source)  # only the text itself says how long it is
     for split in ("train", "validation"):
         paths = run_.texts(split)
         if all(Path(path).is_file() for path in paths):
@@ -159,9 +161,8 @@ def _tokens(run_: Run, source: registry.Source | None) -> tuple[dict[str, int], 
         elif source is not None and split in source.tokens:
             out[split] = source.tokens[split]
         else:
-            raise UserError(
-                f"{', '.join(paths)}: no such text file, and its size is unknown", "fetch or make the text first"
-            )
+            how = "make the text first" if source is None else f"ff-memories fetch {run_.config.corpus.source}"
+            raise UserError(f"{', '.join(paths)}: no such text file, and its size is unknown", how)
     return out, sentence
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ff_memories.config import Config
+from ff_memories.config.model import TransformersModel
 
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
 PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
@@ -51,8 +52,8 @@ class Shape:
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes of the loaded weights: the parameters, and the table of projected embeddings."""
-        return 4 * (self.parameters + self.vocab * self.model)
+        """Bytes of the loaded weights: the parameters, and an adaptive softmax's table of projected embeddings."""
+        return 4 * (self.parameters + (0 if self.plain else self.vocab * self.model))
 
     def count(self, keys: Any) -> int:
         """Return how many memories ``triggers.keys`` or ``gallery.keys`` asks for, both signs of one counted twice."""
@@ -60,32 +61,44 @@ class Shape:
             return self.signs * sum(map(len, keys.values()))
         return self.layers * (self.keys if keys is None else self.signs * keys)
 
+    def in_gallery(self, config: Config) -> int:
+        """Return how many memories the gallery shows, at most: a sample, and those that ``causal`` changes."""
+        asked = config.gallery.keys
+        changed = self.count(config.causal.keys_per_layer) if isinstance(asked, int) else 0
+        return min(self.count(config.triggers.keys), self.count(asked) + changed)
+
 
 def memory(config: Config, shape: Shape, corpus_bytes: float, sentence: int = SENTENCE) -> dict[str, float]:
     """Return {rule: bytes of memory that one of its jobs takes}, of the rules that run the model or join its lists."""
     looked = shape.count(config.triggers.keys)
-    shown = min(looked, shape.count(config.gallery.keys))
+    shown = shape.in_gallery(config)
     lists = looked * config.triggers.top * ENTRY_BYTES
-    running = PROCESS + shape.loaded_bytes + corpus_bytes
-    running += config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
+    loaded = PROCESS + shape.loaded_bytes + corpus_bytes
+    running = loaded + config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
     options, top = config.gallery, config.triggers.top
     along = shown * min(top, options.triggers) * sentence if options.shaded else 0  # coefficients along triggers
     sampled = SAMPLED_BYTES + 4 * options.sampled * sentence * shown // shape.layers
     surveyed = SURVEYED_BYTES + 4 * SURVEYED * shape.keys * shape.layers // shape.signs
-    baseline = running + shape.loaded_bytes  # the run's own model, from which the untrained one is drawn
+    # of each row which of a layer's memories it removes, for the prefixes of one batch
+    rows = shape.layers * (1 + len(config.removals.memories))
+    batch = min(config.removals.prefixes, config.execution.batch_tokens // rows + 1)
+    removed = batch * rows * shape.keys // shape.signs
+    baseline = max(running, loaded + shape.loaded_bytes)  # the untrained model is drawn beside the run's own
     return {
-        "model": PROCESS + 12 * shape.parameters,
+        "model": PROCESS + (6 if isinstance(config.model, TransformersModel) else 12) * shape.parameters,
         "trigger_shard": running + 3 * lists,
         "triggers": PROCESS + 6 * lists + corpus_bytes,
         "mutations_shard": running + lists,
         "values_shard": running + lists,
         "composition_shard": running,
         "causal_shard": running + surveyed,
+        "removals_shard": running + SURVEYED_BYTES + removed,
         "gallery_tables_shard": running + sampled + 40 * along,
         "baseline_triggers": baseline + 3 * lists,
         "baseline_memories": baseline + 3 * lists,
         "baseline_predictions": baseline,
         "baseline_causal_shard": baseline + surveyed,
+        "baseline_removals_shard": baseline + SURVEYED_BYTES + removed,
         "baseline_model": running + 3 * lists,
     }
 

@@ -12,6 +12,7 @@ from ff_memories import config as configs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.memories.search import chosen
+from ff_memories.memories.shown import keys
 
 LISTED = {1: [3, 0], 3: [7, 11, 2]}
 SAME = ("triggers", "values", "promoted", "examples", "composition", "refinement")  # shading runs in other batches
@@ -85,7 +86,10 @@ def test_the_gallery_may_show_fewer(full):
     folder, settings, _, signs, whole = full
     frames, _ = frames_of(folder, with_keys(settings, 9, 4), "fewer")
     shown = frames["promoted"].select("layer", "key").unique()
-    assert len(shown) == 3 * 4 * signs
+    changed = frames["causal"].select("layer", pl.col("key").cast(pl.Int64) % (len(whole["values"]) // 3 // signs))
+    assert 3 * 4 * signs <= len(shown) <= 3 * 4 * signs + changed.n_unique() * signs
+    assert frames["causal"].height
+    assert not frames["causal"].join(shown, on=["layer", "key"], how="anti").height
     assert not shown.join(frames["values"], on=["layer", "key"], how="anti").height
     assert set(frames["shading"].select("layer", "key").iter_rows()) <= set(shown.iter_rows())
     expected = whole["promoted"].join(shown, on=["layer", "key"], how="semi", maintain_order="left")
@@ -133,6 +137,18 @@ def test_the_gallery_shows_only_what_the_run_looked_at():
     assert chosen.in_gallery(7, shown, 4, 500, 1).rows() == shown.rows()
     with pytest.raises(UserError, match="did not look at memory 4 of layer 2"):
         chosen.in_gallery({1: [1], 2: [4]}, shown, 4, 500, 1)
+
+
+def test_a_sample_for_the_gallery_gains_the_memories_that_were_changed():
+    every = pl.DataFrame({"layer": [1] * 1000, "key": list(range(1000))})
+    changed = pl.DataFrame({"layer": [1, 1, 2], "key": [7, 508, 9]})  # the run looks at layer 1 alone
+    sample = chosen.in_gallery(3, every, 4, 500, 1)
+    shown = keys.shown(3, every, changed, 4, 500, 1)
+    more = [(1, key) for memory in (7, 8) for key in (memory, memory + 500)]
+    assert shown.rows() == sorted({*sample.rows(), *more}) and len(shown) == 10
+    listed = {1: [3]}
+    assert keys.shown(listed, every, changed, 4, 500, 1).rows() == [(1, 3), (1, 503)]
+    assert keys.shown(None, every, changed, 4, 500, 1).equals(every)
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,21 @@ SECOND = ROOT / "docs" / "tutorial-transformers.ipynb"
 CELLS = notebook.cells(PATH)
 
 
-def run(cells, model):
+def run(cells, model, folder):
+    """Return the outputs of code cells in an empty folder, which is no clone."""
     if not (ROOT / model).exists():
         pytest.skip("the demo's model is not here: make models")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a few small products: threads that wait for a core cost more than they bring
     try:
-        return [o for c, o in zip(cells, notebook.run(cells, ROOT), strict=True) if c.kind == "code"]
+        return [o for c, o in zip(cells, notebook.run(cells, folder), strict=True) if c.kind == "code"]
     finally:
         torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def outputs():
-    return run(CELLS, "data/demo/model.pt")
+def outputs(tmp_path_factory):
+    return run(CELLS, "data/demo/model.pt", tmp_path_factory.mktemp("empty"))
 
 
 @pytest.mark.parametrize("path, cells", [(PATH, 10), (SECOND, 6)])
@@ -37,9 +38,9 @@ def test_it_is_kept_without_outputs(path, cells):
 
 
 @pytest.mark.slow
-def test_the_chapter_on_a_model_of_transformers_shows_what_its_text_says():
+def test_the_chapter_on_a_model_of_transformers_shows_what_its_text_says(tmp_path):
     model, text, triggers, promoted, agreement, layers = run(
-        notebook.cells(SECOND), "data/demo-llama/model.safetensors"
+        notebook.cells(SECOND), "data/demo-llama/model.safetensors", tmp_path
     )
     assert "8 layers with 344 keys each, and 2 signs" in model.printed and "sentences" in text.printed
     assert triggers.html.count("&quot;If ") > 5

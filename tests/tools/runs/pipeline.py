@@ -116,14 +116,15 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
          "--counts", c("mutations"))  # fmt: skip
     step("values", *config_, *model, *execution, *corpus, *triggers, *types, "--values", t("values"))
-    step("gallery-tables", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"),
-         *(part for name in GALLERY for part in (f"--{name}", t(name))))  # fmt: skip
     given = settings["composition"].get("sample_file")
     sample = ["--sample", folder / given, "--sentences", t("sentences")] if given else []
     step("composition", *config_, *model, *execution, *corpus, *sample, *types, "--values", t("values"),
          "--examples", t("examples"), "--composition", t("composition"), "--refinement", t("refinement"),
          "--counts", c("composition"))  # fmt: skip
     step("causal", *config_, *model, *execution, *corpus, "--causal", t("causal"), "--counts", c("causal"))
+    step("removals", *config_, *model, *execution, *corpus, "--removals", t("removals"), "--counts", c("removals"))
+    step("gallery-tables", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"), "--causal",
+         t("causal"), *(part for name in GALLERY for part in (f"--{name}", t(name))))  # fmt: skip
     return out
 
 
@@ -155,6 +156,7 @@ def baseline(given: list, model: str, out: Path, shards: int = 1) -> Path:
          "--surprises", *every("surprises.json"), "--perplexity", out / "perplexity.json",
          *(word for name, option in BASELINE.items() for word in (f"--{option}", out / f"{name}.parquet")))  # fmt: skip
     at_dictionary = given.index("--dictionary")
-    step("baseline-causal", *given[:at_dictionary], *given[at_dictionary + 2 :], "--model", model, "--causal",
-         out / "causal.parquet")  # fmt: skip
+    for name in ("causal", "removals"):
+        step(f"baseline-{name}", *given[:at_dictionary], *given[at_dictionary + 2 :], "--model", model, f"--{name}",
+             out / f"{name}.parquet")  # fmt: skip
     return out

@@ -17,6 +17,8 @@ LABELS = [["shallow", "none"], ["both"], ["semantic"], ["none"]]  # of the trigg
 RANKS = {1: [0, 2, 4, 7], 2: [0, 0, 1, 1]}
 CHANGES = [[-0.5, -0.7], [-0.2], [-0.3]]  # of the triggers of keys 0 to 2, without their last tokens
 KINDS = ["residual", "residual", "agreement", "ffn"]
+EFFECTS = [(1.0, 0.5), (-2.0, -0.7)]  # of keys 0 and 1, direct and total: 1.2 of 3 is left
+STAYS = [True, True, True, False]  # whether a prediction stays without its largest memory, by prefix
 
 
 def frames(layers=2, agreeing=1, annotator="proxy"):
@@ -48,9 +50,21 @@ def frames(layers=2, agreeing=1, annotator="proxy"):
         {"annotator": annotator, "layer": layer, "key": key, "rank": rank, "label": label}
         for layer in every for key, own in enumerate(LABELS) for rank, label in enumerate(own, 1)
     ]  # fmt: skip
+    causal = [
+        {"layer": layer, "key": key, "prefix": 5, "intervention": "mean", "control": control, "matched_key": None,
+         "other_prefix": None, "coefficient": 1.0, "set_to": 0.5, "direct": direct,
+         "total": total if control == "none" else 0.0, "total_frozen": total, "other_total": 0.0,
+         "top_log_probability": 0.0, "loss": 0.0, "kl": 0.0, "top_changed": False}
+        for layer in every for key, (direct, total) in enumerate(EFFECTS) for control in ("none", "matched")
+    ]  # fmt: skip
+    removals = [
+        {"layer": layer, "prefix": prefix, "by": by, "removed": 1, "share": 0.5, "layer_top_changed": not stays,
+         "top_changed": False, "top_log_probability": 0.0, "loss": 0.0, "kl": 0.0}
+        for layer in every for prefix, kept in enumerate(STAYS) for by, stays in (("margin", kept), ("size", False))
+    ]  # fmt: skip
     rows: dict[str, list[dict]] = {
         "values": values, "mutations": mutations, "composition": composition, "refinement": refinement,
-        "pattern_labels": labels,
+        "pattern_labels": labels, "causal": causal, "removals": removals,
     }  # fmt: skip
     return {name: pl.DataFrame(own, schema=columns(name, own)) for name, own in rows.items()}
 
@@ -92,7 +106,7 @@ def write_config(project: Path, name: str, transformer=True, **keys):
     data["run"] = name
     data["model"]["files" if transformer else "sha256"] = {} if transformer else None
     for section, own in keys.items():
-        data[section] = data[section] | own if isinstance(own, dict) else own
+        data[section] = data.get(section, {}) | own if isinstance(own, dict) else own
     path = project / "config" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(yaml.safe_dump(data))

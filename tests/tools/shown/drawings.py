@@ -51,10 +51,39 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS, seed: int = 0) -> dict[str
         "refinement": pl.DataFrame(case | tokens).with_columns(
             residual_probability=pl.Series(rng.random(n)), kind=pl.Series(rng.choice(measures.KINDS, n))
         ),
+        "causal": synthetic_changes(layers, keys, rng),
+        "removals": synthetic_removals(layers, keys, rng),
     }  # fmt: skip
     typed = {name: frame.select(pl.col(c).cast(t) for c, t in tables.TABLES[name].columns.items())
              for name, frame in frames.items()}  # fmt: skip
     return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in typed.items()}
+
+
+def synthetic_changes(layers: int, keys: int, rng: np.random.Generator) -> pl.DataFrame:
+    """Return a small random table ``causal``: each memory at two prefixes, and its controls."""
+    cell = pl.DataFrame({"layer": np.arange(1, layers + 1)}).join(pl.DataFrame({"key": np.arange(keys)}), how="cross")
+    at = cell.join(pl.DataFrame({"prefix": [3, 8]}), how="cross")
+    rows = at.join(pl.DataFrame({"control": ["none", "matched", "direction"]}), how="cross")
+    numbers = ("coefficient", "set_to", "direct", "total", "total_frozen", "other_total", "top_log_probability", "kl")
+    return rows.with_columns(
+        *(pl.Series(name, rng.uniform(-1, 0.3, len(rows))) for name in numbers),
+        intervention=pl.lit("mean"), matched_key=pl.lit(None), other_prefix=pl.lit(None), loss=pl.lit(None),
+        top_changed=pl.lit(False),
+    )  # fmt: skip
+
+
+def synthetic_removals(layers: int, prefixes: int, rng: np.random.Generator) -> pl.DataFrame:
+    """Return a small random table ``removals``: more predictions change, the more memories are removed."""
+    at = pl.DataFrame({"layer": np.arange(1, layers + 1)}).join(pl.DataFrame({"prefix": range(prefixes)}), how="cross")
+    what = pl.DataFrame([("size", n) for n in (1, 2, 5, 10, 20)] + [("margin", 1)], schema=["by", "removed"],
+                        orient="row")  # fmt: skip
+    rows = at.join(what, how="cross")
+    likely = (rows["removed"] / 20).to_numpy() ** 0.5 * (1 - 0.4 * rows["layer"].to_numpy() / layers)
+    return rows.with_columns(
+        share=pl.col("removed") / 40, layer_top_changed=pl.Series(rng.random(len(rows)) < likely),
+        top_changed=pl.Series(rng.random(len(rows)) < likely / 3), top_log_probability=pl.lit(-0.1),
+        loss=pl.lit(None), kl=pl.lit(0.1),
+    )  # fmt: skip
 
 
 def untrained() -> dict[str, dict[str, pl.DataFrame]]:

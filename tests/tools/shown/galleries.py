@@ -107,8 +107,22 @@ def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, ne
         tables.conform(mutations, tables.TABLES["mutations"]), frame("annotations", found),
         frame("pattern_labels", labels), frame("sentences", where), promoted, demoted,
         firing(rng, layer, key, fires), levels(rng, triggers), histogram, samples,
-        similar(rng, layers, keys, neurons), top, neurons,
+        similar(rng, layers, keys, neurons), without(rng, layers, len(tokens)), top, neurons,
     )  # fmt: skip
+
+
+def without(rng, layers, tokens):
+    """Return two prefixes of key 1 of each layer at which it was changed, and what a matched memory does there."""
+    rows = [
+        {"layer": layer, "key": 1, "prefix": prefix, "intervention": intervention, "control": control,
+         "matched_key": None if control == "none" else 2, "other_prefix": None, "coefficient": coefficient,
+         "set_to": 0.0, "direct": -2 * coefficient, "total": -coefficient, "total_frozen": -coefficient,
+         "other_total": 0.0, "top_log_probability": -0.25, "loss": 0.5, "kl": 0.1, "top_changed": coefficient > 1}
+        for layer in range(1, layers + 1)
+        for prefix, coefficient in zip(rng.choice(tokens, 2, replace=False).tolist(), (0.5, 1.5), strict=True)
+        for intervention, control in (("mean", "none"), ("mean", "matched"), ("zero", "none"))
+    ]  # fmt: skip
+    return frame("causal", {name: [row[name] for row in rows] for name in rows[0]})
 
 
 def firing(rng, layer, key, fires):

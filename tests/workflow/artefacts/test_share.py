@@ -1,5 +1,6 @@
 """A run shared as an archive: verified in another empty folder, refused where it is hostile."""
 
+import base64
 import hashlib
 import json
 import shutil
@@ -7,6 +8,7 @@ import stat
 import zipfile
 from pathlib import Path
 
+import gguf_files
 import polars as pl
 import pytest
 import yaml
@@ -152,6 +154,57 @@ def test_what_an_archive_needs_is_said_in_one_line(archive, inputs, tmp_path, mo
     ):
         done = command("ff-memories", "verify", *words, cwd=tmp_path, check=False)
         assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) <= 2, done.stderr
+
+
+@pytest.mark.more
+@pytest.mark.workflow
+def test_a_run_that_was_stopped_is_not_shared(archive, tmp_path):
+    shutil.copytree(archive.parent, tmp_path / "stopped")
+    marks = tmp_path / "stopped/.snakemake/incomplete"
+    marks.mkdir(exist_ok=True)
+    (marks / base64.b64encode(b"results/small/claims.json").decode()).touch()
+    done = command("ff-memories", "share", "my.yaml", "--out", "x.zip", cwd=tmp_path / "stopped", check=False)
+    assert done.returncode == 2 and done.stderr.splitlines() == [
+        "error: results/small: not finished, a job is at work or was stopped",
+        "  fix: wait for it, or run ff-memories run my.yaml",
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.workflow
+def test_an_archive_of_a_gguf_file_is_verified_with_the_file_under_another_name(tmp_path):
+    """Also where the file was converted before, under that name."""
+    made, elsewhere = tmp_path / "made", tmp_path / "elsewhere"
+    for folder in (made, elsewhere):
+        folder.mkdir()
+    settings = prepare(made, train=120, validation=40) | {"baselines": {"models": 1}, "gallery": {"keys": 4}}
+    gguf_files.save(made / "m.gguf")
+    model = {"gguf": "m.gguf", "files": {"m.gguf": hashlib.sha256((made / "m.gguf").read_bytes()).hexdigest()}}
+    (made / "my.yaml").write_text(yaml.safe_dump(settings | {"model": model}))
+    snakemake(made)
+    command("ff-memories", "share", "results/small", cwd=made)
+    (made / "m.gguf").rename(elsewhere / "other.gguf")
+    command("ff-memories", "fetch", "--gguf", "other.gguf", cwd=elsewhere)
+    given = ["--model", "other.gguf", "--text", made / "train.txt", made / "validation.txt"]
+    done = command("ff-memories", "verify", made / "small.zip", *given, *COUNT, cwd=elsewhere, check=False)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("VERIFIED"), done.stdout + done.stderr
+    alone = command("ff-memories", "verify", made / "small.zip", *given, "--only", "audit", cwd=elsewhere, check=False)
+    assert alone.returncode == 2 and alone.stderr.endswith("  fix: add rebuilt: it makes it\n"), alone.stderr
+
+
+@pytest.mark.more
+def test_an_archive_of_a_fairseq_checkpoint_is_verified_elsewhere(planted_copy, tmp_path):
+    command("ff-memories", "share", "results/planted", cwd=planted_copy)
+    (tmp_path / "elsewhere").mkdir()
+    files = {"--model": ("model.pt", "dict.txt"), "--text": ("train.txt", "validation.txt")}
+    given = [word for option, names in files.items() for word in (option, *(planted_copy / name for name in names))]
+    archive = planted_copy / "planted.zip"
+    done = command("ff-memories", "verify", archive, *given, *COUNT, cwd=tmp_path / "elsewhere", check=False)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("VERIFIED"), done.stdout + done.stderr
+    for option in files:
+        lost = [archive, *given, option, "none"]
+        said = command("ff-memories", "verify", *lost, cwd=tmp_path / "elsewhere", check=False).stderr
+        assert said.startswith(f"error: {option} none: no such file\n  fix: ") and len(said.splitlines()) == 2
 
 
 def zipped(path, *files, mode=0):

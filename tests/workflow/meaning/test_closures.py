@@ -33,9 +33,10 @@ ORDER_ONLY = {  # inputs that a rule waits for or whose change makes it due, and
 }
 MODEL = "model/decoder.py"
 RUN_THE_MODEL = {
-    "baseline-causal", "baseline-memories", "baseline-model", "baseline-predictions", "baseline-triggers", "causal",
-    "composition", "distance", "gallery-tables", "golden", "mutations", "projection-seeds", "proxy", "released",
-    "sensitivity-part", "transformer-model", "trigger-shard", "values",
+    "baseline-causal", "baseline-memories", "baseline-model", "baseline-predictions", "baseline-removals",
+    "baseline-triggers", "causal", "composition", "distance", "gallery-tables", "golden", "mutations",
+    "projection-seeds", "proxy", "released", "removals", "sensitivity-part", "transformer-model", "trigger-shard",
+    "values",
 }  # fmt: skip
 
 

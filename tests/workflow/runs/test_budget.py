@@ -2,6 +2,7 @@
 
 import re
 from contextlib import suppress
+from operator import attrgetter
 
 import pytest
 from pipeline import config
@@ -43,19 +44,24 @@ def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
     assert 0.8 * budget.ROOM * wanted < elapsed(made, plan) <= budget.ROOM * wanted
     for line in said[1:]:
         key, size = re.match(r"  ([\w.]+): ([\d,]+) instead", line).groups()
-        assert budget._get(made, key) == int(size.replace(",", "")), line
+        section, _, name = key.rpartition(".")
+        assert attrgetter(section)(parse(made)).model_dump()[name] == int(size.replace(",", "")), line
     assert any("is known to about ±" in line for line in said)
 
 
-def test_the_text_is_cut_only_if_samples_do_not_suffice():
+def test_a_long_text_is_cut_together_with_the_samples():
     plan, made = planner(tokens={"train": 300_000_000, "validation": 100_000}), data()
-    wanted = 0.05 * elapsed(made, plan)
-    budget.fit(made, plan, wanted, "my.yaml")
-    assert budget.TEXT["corpus.train.max_sentences"] < made["corpus"]["train"]["max_sentences"] < 12_000_000
-    assert elapsed(made, plan) <= wanted
-    again = data()
-    budget.fit(again, planner(), 0.9 * elapsed(again, planner()), "my.yaml")
-    assert again["corpus"]["train"]["max_sentences"] is None
+    budget.fit(made, plan, 0.05 * elapsed(made, plan), "my.yaml")
+    assert budget.SAMPLES["corpus.train.max_sentences"] < made["corpus"]["train"]["max_sentences"] < 12_000_000
+    assert budget.SAMPLES["baselines.sentences"] < made["baselines"]["sentences"] < 2000
+
+
+def test_a_key_that_the_config_leaves_out_is_cut_from_its_default():
+    plan, made = planner(), data()
+    del made["baselines"]
+    said = "\n".join(budget.fit(made, plan, 0.5 * elapsed(made, plan), "my.yaml"))
+    assert re.search(r"baselines.sentences: [\d]+ instead of 1,000", said)
+    assert made["baselines"]["models"] <= parse(data() | {"baselines": {}}).baselines.models
 
 
 def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():

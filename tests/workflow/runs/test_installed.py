@@ -79,6 +79,7 @@ def _place(name):
     return str(name.relative_to("src")) if name.parts[0] == "src" else f"ff_memories/project/{name}"
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_path):
     dry = run(*NEW, *SMALL, "--dry-run")
@@ -92,6 +93,9 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
         ("run", "tried.yaml", "--model", "./model"): "a config says what to run",
         ("run", "tried.yaml", "--time", "20m"): "tried.yaml and --time: a config says what to run",
         ("run", "tired.yaml"): "tired.yaml: no such config",
+        ("run", "dmo"): "dmo: no such config (did you mean demo?)",
+        ("run", "demo-llama"): "data/demo-llama/config.json: this package was built without it",
+        ("run", "demo"): "data/demo/model.pt: this package was built without it",
         ("run", "tried.yaml", "--until", "trigers"): "no such step (did you mean triggers?)",
         ("run", "tried.yaml", "--cores", "none"): "expected a number of cores",
         ("run",): "nothing to run",

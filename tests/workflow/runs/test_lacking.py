@@ -4,7 +4,7 @@ import pytest
 from running import command, snakemake
 from transformers_run import prepare
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.more, pytest.mark.workflow]
 TARGET = "results/small/tables/values.parquet"
 GONE = "results/small/tables/triggers.parquet"
 

@@ -49,6 +49,14 @@ def test_the_models_sizes_are_those_that_the_golden_checks_and_the_papers_scope_
     assert (shape().parameters, shape().vocab) == (known["parameters"], known["vocab"]) == PAPER_SIZE
 
 
+def test_the_memory_of_a_billion_parameters_is_near_what_was_measured():
+    """A Llama of TinyLlama's shape was read in 4.8 GB, and the triggers of an untrained one like it found in 5.3 GB."""
+    large = Shape(22, 2048, 2 * 5632, 32, 32_000, 32_000, 1_100_048_384, 2)
+    needs = sizes.memory(load(ROOT / "config/smollm2.yaml"), large, 0)
+    assert 4.8e9 < needs["model"] < 8e9
+    assert all(5.3e9 < needs[rule] < 12e9 for rule in ("baseline_triggers", "baseline_memories"))
+
+
 def of_jobs(rule, jobs, seconds, *after):
     return estimate.Planned(rule, jobs, seconds, 0, 0, after=after)
 

@@ -103,6 +103,7 @@ def test_init_refuses_the_name_of_another_configs_run(tmp_path, monkeypatch, cap
     command("ff-memories", "init", "new.yaml", *given, cwd=tmp_path, PYTHONPATH=str(ROOT / "src"))
 
 
+@pytest.mark.more
 @pytest.mark.workflow
 def test_snakemake_refuses_it_before_the_first_job_and_the_commands_still_read_the_run(tmp_path):
     settings = prepare(tmp_path, "gpt2")

@@ -64,9 +64,10 @@ def test_a_step_in_shards_writes_the_bytes_of_one_job(whole, tmp_path, name, sha
     places = {f"--{table}": f"tables/{table}.parquet" for table in outputs}
     if name in ("mutations", "composition"):
         places["--counts"] = f"counts/{name}.parquet"
-    reads = {"values": ["triggers"], "mutations": ["triggers"], "composition": ["values"]}.get(
-        name, ["triggers", "values"]
-    )
+    reads = {
+        "values": ["triggers"], "mutations": ["triggers"], "composition": ["values"],
+        "gallery-tables": ["triggers", "values", "causal"],
+    }[name]  # fmt: skip
     read = [word for table in reads for word in (f"--{table}", out / f"{table}.parquet")]
     in_shards(tmp_path, name, shards, places, *given, *read, *(types if name in ("values", "composition") else []))
     for place in places.values():

@@ -3,6 +3,7 @@
 import logging
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -72,6 +73,8 @@ def test_a_failed_step_shows_its_logs_end_and_a_fix(tmp_path, last):
 def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     prepare(tmp_path, "gpt2", train=40, validation=20)
     run = ("run", "my.yaml", "--cores", "2", "--until", "corpus")
+    mistyped = command("ff-memories", *run, "--", "--keep-goingly", cwd=tmp_path, check=False)
+    assert mistyped.returncode == 2 and mistyped.stderr.splitlines()[-1].endswith("arguments: --keep-goingly")
     (tmp_path / "train.txt").rename(tmp_path / "kept.txt")
     gone = command("ff-memories", *run, cwd=tmp_path, check=False)
     assert gone.returncode == 1 and "train.txt" in gone.stderr and 'File "' not in gone.stderr, gone.stderr
@@ -83,10 +86,18 @@ def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     work = subprocess.Popen([BIN / "ff-memories", *run], cwd=tmp_path, stderr=theirs, start_new_session=True)
     os.close(theirs)
     seen = b""
-    while b"Split the texts" not in seen:
+    while b"Split the texts" not in seen or not re.search(
+        rb"of [12] jobs", seen
+    ):  # the bar is drawn after the step's line
         seen += os.read(ours, 1000)
     os.killpg(work.pid, signal.SIGINT)
     assert work.wait(60) != 0
     last = command("ff-memories", *run, cwd=tmp_path)
-    assert "Split the texts" in last.stderr and "jobs done in" in last.stderr
-    assert b"of 2 jobs" in seen or b"of 1 jobs" in seen  # the bar
+    assert list(tmp_path.glob("results/*/corpus/corpus.safetensors"))
+    assert not last.stderr or ("Split the texts" in last.stderr and "jobs done in" in last.stderr)  # it may have ended
+    assert "profile" not in last.stderr
+
+
+def test_of_a_step_without_a_log_on_a_full_disk_the_disk_is_named(monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4096))
+    assert "error: no space is left on the disk\n    fix: free some space" in failure("model", WORDS, ["none.log"])

@@ -94,7 +94,10 @@ class Settler:
         return self._both(basis, folder, triggers=basis.tables["triggers"])
 
     def _of_baseline(self, model: str) -> Basis:
-        return baselines.basis(self.known_run, model, {}, Path)
+        """Return a baseline's model; if a run changed memories, with what says which ones and where."""
+        each = (self.tables[side].get(f"baselines/{model}/causal") for side in SIDES)
+        changed = next((frame for frame in each if frame is not None and len(frame)), None)
+        return baselines.basis(self.known_run, model, {} if changed is None else {"causal": changed}, Path)
 
     def _one(self, outcome: Outcome, basis: dict[Letter, Basis], progress: Progress) -> None:
         """Recompute the open rows of one table."""
@@ -168,6 +171,6 @@ class Settler:
         at = (row["layer"], row["key"], row["sentence"], row["position"])
         if at not in self._scores:
             with torch.inference_mode():
-                seen = basis.oracle.layers(basis.prefix(row))[row["layer"] - 1]
+                seen = basis.layer(basis.prefix(row), row["layer"])
             self._scores[at] = float(seen.coefficients()[-1, row["key"]]), seen.noise(self.limits.noise)
         return self._scores[at]

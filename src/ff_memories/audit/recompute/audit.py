@@ -6,12 +6,16 @@ which recomputing existing rows cannot find. What follows from other tables is c
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import cache, partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import polars as pl
@@ -26,6 +30,7 @@ from ff_memories.audit.recompute.rows import ROWS, look, place
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.spread import Spread
 from ff_memories.audit.recompute.unlisted import Unlisted
+from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.corpus.prefixes import available
@@ -257,14 +262,32 @@ def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> 
     if workers == 1:
         yield from ((work, do(work)) for work in works)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
-        todo = {pool.submit(do, work): work for work in works}
-        for done in as_completed(todo):
-            yield todo[done], done.result()
+    try:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
+            todo = {pool.submit(do, work): work for work in works}
+            try:
+                for done in as_completed(todo):
+                    yield todo[done], done.result()
+            except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
+                for process in active_children():
+                    process.kill()
+                raise
+    except BrokenProcessPool:
+        raise UserError(
+            "the system ended a process of the audit, as it does when memory runs out; with --cores 1 it needs less"
+        ) from None
 
 
-def _one_thread() -> None:
+def _begin() -> None:
+    """Prepare a process: one thread of arithmetic; it ends when the command that started it ends."""
     torch.set_num_threads(1)
+    if command := parent_process():
+        Thread(target=_end_with, args=(command,), daemon=True).start()
+
+
+def _end_with(command: BaseProcess) -> None:
+    command.join()
+    os._exit(1)
 
 
 def _workers(run: Run, cores: int) -> int:
@@ -272,4 +295,4 @@ def _workers(run: Run, cores: int) -> int:
     parameters = read_info(run.path("model", "info.json")).get("parameters", 0)
     if not isinstance(parameters, int) or parameters < SMALL:
         return 1
-    return max(1, min(cores, psutil.virtual_memory().available // (24 * parameters)))
+    return max(1, min(cores, psutil.virtual_memory().available // (40 * parameters)))

@@ -1,8 +1,8 @@
 """Recompute the tables of a run's baselines: its model on the sample of the text, and untrained models.
 
 The weights of untrained models and the sample are drawn again from the config's seed. The engine finds the triggers
-again, since a baseline records none. All labels and the perplexity follow from these; a sample of the other rows is
-recomputed with the reference model, like rows of the run.
+again, since a baseline records none, and the means that `causal` sets coefficients to. All labels and the perplexity
+follow from these; a sample of the other rows is recomputed with the reference model, like rows of the run.
 """
 
 import json
@@ -13,27 +13,26 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import torch
 
 from ff_memories import tables
 from ff_memories.audit.compare.equality import FEW
 from ff_memories.audit.recompute import closeness, reading, structure, tolerances
-from ff_memories.audit.recompute.basis import At, Basis, Ends, largest, reference
+from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.recompute.rows import look
 from ff_memories.base.errors import UserError
-from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings
 from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
+from ff_memories.memories import causal, untrained
 from ff_memories.memories import perplexity as perplexities
-from ff_memories.memories import untrained
 from ff_memories.memories.search import chosen
 from ff_memories.memories.search.trigger_table import table as trigger_table
 from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model.decoder import LanguageModel
-from ff_memories.model.loading import load_model
 from ff_memories.patterns import distance
 from ff_memories.patterns.automatic import proxy
 from ff_memories.patterns.automatic.embedding import train_counts
@@ -46,7 +45,6 @@ LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of t
 OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
 PERPLEXITY = "perplexity"
-BATCH = 4096  # tokens in one pass of the engine
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
 RowResult = tuple[str, str, Result]  # table, place, result
 
@@ -82,7 +80,7 @@ class Baseline:
         settings = Settings(untrained.smaller(run.resolved))
         corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
         weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
-        own = load_model(weights, description, Execution(device="cpu", threads=1), settings.precision)
+        own = engine(run, at)
         made = untrained.model_of(name, own, settings.seed, weights, description)
         return cls(
             run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made, *lists(made, corpus, settings)
@@ -92,7 +90,7 @@ class Baseline:
         """Return the model's tables with the reference model that has its weights."""
         drawn = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
         own = {name: frame for name, frame in frames.items() if name in ROWS}
-        return Basis(
+        found = Basis(
             reference(self.run, self.types, self.at, drawn),
             self.corpus,
             self.settings,
@@ -103,6 +101,11 @@ class Baseline:
             True,
             self.unsure,
         )
+        if "causal" in own and len(own["causal"]):  # the engine finds means too: many prefixes for one number
+            seen = causal.survey(self.model, self.corpus, self.settings.seed, BATCH)
+            found.means = [torch.from_numpy(mean) for mean in seen.mean]
+            found.surveyed = lambda: seen
+        return found
 
 
 def basis(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> Basis:

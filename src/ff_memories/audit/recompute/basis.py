@@ -7,7 +7,7 @@ of the text, and untrained models, whose weights are drawn again from the config
 import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ import torch
 from ff_memories import tables
 from ff_memories.audit.recompute import reading, tolerances
 from ff_memories.audit.recompute.closeness import Comparer
-from ff_memories.audit.references.activations import Reference
+from ff_memories.audit.references.activations import Activations, Reference
 from ff_memories.audit.references.equations import Equations
+from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
@@ -30,11 +31,21 @@ from ff_memories.inputs.models import model_folder
 from ff_memories.memories import causal, untrained
 from ff_memories.memories.search import chosen
 from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.loading import load_model
 from ff_memories.workflow.runs.run import Run
 
 TableRow = dict[str, Any]
 PROJECTED = 64  # values projected at once
+BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
+
+
+def engine(run: Run, at: At) -> LanguageModel:
+    """Return a run's model as its steps run it, on the CPU; it has no tf32, so such a run's numbers are float32's."""
+    weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
+    precision = Settings(run.resolved).precision
+    here = "float32" if precision == "tf32" else precision
+    return load_model(weights, description, Execution(device="cpu", threads=1), here)
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,7 @@ class Basis:
         folds: (vocab,) the class of every type, if the run compares tokens by class also.
         found_here: whether the lists of triggers were found on this machine, so near-ties may be in another order.
         unsure: {(layer, key): which triggers at the end of such a list may be others}.
+        surveyed: how strongly the model's memories fire where `causal` tests them, as the engine finds here.
     """
 
     oracle: Reference
@@ -81,9 +93,11 @@ class Basis:
     folds: np.ndarray | None = None
     found_here: bool = False
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
+    surveyed: Callable[[], causal.Survey] | None = None
     _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
     _units: dict[str, tuple[torch.Tensor, bool]] = field(init=False, default_factory=dict)
     _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
+    _last: tuple[bytes, list[Activations]] = field(init=False, default=(b"", []))
 
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances.of(self.config.precision))
@@ -98,7 +112,9 @@ class Basis:
         frames = {name: reading.read(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
-        return cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
+        found = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
+        found.surveyed = cache(lambda: causal.survey(engine(run, at), corpus, found.config.seed, BATCH))
+        return found
 
     @cached_property
     def looked_at(self) -> list[tuple[int, int]] | None:
@@ -121,6 +137,19 @@ class Basis:
             found = [seen.m[-1] for seen in self.oracle.layers(self.corpus.sentence(int(s))[: int(p)])]
             total = found if not total else [a + b for a, b in zip(total, found, strict=True)]
         return [part / len(sentence[1::2]) for part in total]
+
+    def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
+        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last one is not run again."""
+        until, key = until or self.oracle.keys[0], tokens.tobytes()
+        if self._last[0] != key or len(self._last[1]) < until:
+            self._last = key, self.oracle.layers(tokens, until)
+        return self._last[1][:until]
+
+    def layer(self, tokens: np.ndarray, layer: int) -> Activations:
+        """Return the activations of layer 1..L for a sentence or a prefix. Raises ``IndexError`` for another layer."""
+        if not 1 <= layer <= self.oracle.keys[0]:
+            raise IndexError(layer)
+        return self.layers(tokens, layer)[-1]
 
     def numbered(self, prefix: int) -> np.ndarray:
         """Return the validation prefix whose last token has a number in the corpus. Raises ``IndexError`` if none."""
@@ -193,21 +222,25 @@ class Basis:
             self._units[of] = torch.nn.functional.normalize(every, dim=1), signs == 2 and not gated
         return self._units[of]
 
+    def _kind(self, types: str) -> str:
+        """Return a choice of ``values.types`` that means the same: without never-trained types both do."""
+        return types if self.never else "all"
+
     def tops(self, types: str, layer: int, key: int) -> list[int]:
         """Return the token that a value predicts among the given types, then the tokens too close to it to call."""
-        if (types, layer, key) not in self._tops:
-            self.predict(types, layer, [key])
-        return self._tops[types, layer, key]
+        self.predict(types, layer, [key])
+        return self._tops[self._kind(types), layer, key]
 
     def predict(self, types: str, layer: int, keys: list[int]) -> None:
         """Project values whose ``tops`` are not known yet, many at once."""
+        types = self._kind(types)
         todo = [key for key in keys if (types, layer, key) not in self._tops]
         for some in (todo[i : i + PROJECTED] for i in range(0, len(todo), PROJECTED)):
             every = self.oracle.of_memory(torch.stack([self.oracle.value(layer, key) for key in some]))
             for key, said in zip(some, every, strict=True):
                 said = self.among(types, said)
                 best = int(said.argmax())
-                close = torch.nonzero(said >= said[best] - self.near.limits.probability).flatten().tolist()
+                close = torch.nonzero(said >= said[best] - self.near.slack(said)).flatten().tolist()
                 self._tops[types, layer, key] = [best, *(token for token in close if token != best)]
 
 

@@ -20,7 +20,7 @@ from ff_memories.tables import TOP_LEVEL
 def triggers(basis: Basis, row: TableRow) -> Result:
     """Check a row of E1: the prefix's coefficient, whether it is its sentence's best, and the next token."""
     results = [equal("next_token", row["next_token"], basis.following(row))]
-    seen = basis.oracle.layers(basis.corpus.sentence(row["sentence"]))[row["layer"] - 1]
+    seen = basis.layer(basis.corpus.sentence(row["sentence"]), row["layer"])
     m = seen.coefficients()[:, row["key"]]
     allowed = basis.lengths(row["sentence"])
     if row["position"] not in allowed:
@@ -54,12 +54,12 @@ def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
     if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
         unit = basis.config.mutations.unit
         return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
-    seen = basis.oracle.layers(np.delete(prefix, slice(at[0] - 1, sum(at) - 1)))[row["layer"] - 1]
+    seen = basis.layer(np.delete(prefix, slice(at[0] - 1, sum(at) - 1)), row["layer"])
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
     own = equal("coefficient", row["coefficient"], source["coefficient"])
     if basis.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
-        noise = _noise(basis, basis.oracle.layers(prefix)[row["layer"] - 1])
+        noise = _noise(basis, basis.layer(prefix, row["layer"]))
         own = basis.near.coefficient("coefficient", row["coefficient"], source["coefficient"], noise)
     return together(
         [
@@ -140,7 +140,7 @@ def _predicted(
     named = lambda column: (column + suffix, row[column + suffix])
     results = [
         basis.near.top(*named("top_token"), said),
-        basis.near.probability(*named("top_probability"), float(said.max().exp())),
+        basis.near.probability(*named("top_probability"), said, int(said.argmax())),
         equal(*named("agrees"), None if first is None else first == top),
         _count(basis, row, "agreeing_triggers" + suffix, targets, lambda target: target == top),
     ]
@@ -172,11 +172,12 @@ def promoted(basis: Basis, row: TableRow) -> Result:
     value = basis.oracle.value(row["layer"], row["key"])
     said, token = basis.oracle.of_value(value), row["token"]
     results = [
-        basis.near.probability("probability", row["probability"], float(said[token].exp())),
+        basis.near.probability("probability", row["probability"], said, token),
         basis.near.rank("token_rank", row["token_rank"], said, token),
     ]
     if "logit" in row:
-        results.append(basis.near.logit("logit", row["logit"], float(_logits(basis, value)[token])))
+        logits = _logits(basis, value)
+        results.append(basis.near.logit("logit", row["logit"], float(logits[token]), logits))
     return together(results)
 
 
@@ -185,7 +186,7 @@ def demoted(basis: Basis, row: TableRow) -> Result:
     logits, token = _logits(basis, basis.oracle.value(row["layer"], row["key"])), row["token"]
     return together(
         [
-            basis.near.logit("logit", row["logit"], float(logits[token])),
+            basis.near.logit("logit", row["logit"], float(logits[token]), logits),
             basis.near.rank("token_rank", row["token_rank"], -logits, token),
         ]
     )
@@ -224,13 +225,13 @@ def _along(basis: Basis, row: TableRow, judge: Callable[[float, float], Result])
     source = basis.trigger(row)
     if not 1 <= row["position"] <= source["position"]:
         return Result(DIFFERS, f"position {row['position']} is not in 1 to {source['position']}")
-    seen = basis.oracle.layers(basis.prefix(source))[row["layer"] - 1]
+    seen = basis.layer(basis.prefix(source), row["layer"])
     return judge(float(seen.coefficients()[row["position"], row["key"]]), _noise(basis, seen))
 
 
 def samples(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``samples``: the key's coefficient after a prefix."""
-    seen = basis.oracle.layers(basis.prefix(row))[row["layer"] - 1]
+    seen = basis.layer(basis.prefix(row), row["layer"])
     found = float(seen.coefficients()[-1, row["key"]])
     return basis.near.coefficient("coefficient", row["coefficient"], found, _noise(basis, seen))
 
@@ -257,7 +258,7 @@ def similar(basis: Basis, row: TableRow) -> Result:
 
 def examples(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
-    last = basis.oracle.layers(basis.prefix(row))[-1]
+    last = basis.layers(basis.prefix(row))[-1]
     return together(
         [
             equal("next_token", row["next_token"], basis.following(row)),
@@ -268,7 +269,7 @@ def examples(basis: Basis, row: TableRow) -> Result:
 
 def composition(basis: Basis, row: TableRow) -> Result:
     """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
-    seen = _at(basis, row)[row["layer"] - 1]
+    seen = _at(basis, row, row["layer"])[-1]
     energies = (seen.m[-1] * basis.norms(row["layer"])).square()
     if (share := SHARES.get(basis.config.composition.memories)) is not None:
         fires, unsure = _fewest(seen, energies, share)
@@ -315,7 +316,7 @@ def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[to
 def _effective(basis: Basis, row: TableRow, energies: torch.Tensor) -> Result:
     """Compare the participation ratio of energies (d_m,)."""
     found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
-    return basis.near.probability("effective", row["effective"], found)
+    return basis.near.ratio("effective", row["effective"], found)
 
 
 def _agreeing(
@@ -336,7 +337,6 @@ def refinement(basis: Basis, row: TableRow) -> Result:
     layers = _at(basis, row)
     here, last = layers[row["layer"] - 1], layers[-1]
     residual = basis.oracle.of_layer(here.residual[-1])
-    probability = float(residual[row["model_top"]].exp())
     same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
     kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
     return together(
@@ -345,32 +345,33 @@ def refinement(basis: Basis, row: TableRow) -> Result:
             basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(here.ffn[-1])),
             basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(here.output[-1])),
             basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
-            basis.near.probability("residual_probability", row["residual_probability"], probability),
+            basis.near.probability("residual_probability", row["residual_probability"], residual, row["model_top"]),
             equal("kind", row["kind"], kind),
         ]
     )
 
 
-def _at(basis: Basis, row: TableRow) -> list[Activations]:
+def _at(basis: Basis, row: TableRow, until: int | None = None) -> list[Activations]:
     example = basis.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
-    return basis.oracle.layers(basis.prefix(example))
+    return basis.layers(basis.prefix(example), until)
 
 
 def causal(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``causal``: what is changed, and what follows from it."""
     layer, memory, oracle = row["layer"], row["key"], basis.oracle
     neurons = oracle.keys[1] // oracle.signs
-    tested = oracle.layers(basis.numbered(row["prefix"]))[layer - 1]
     at = row["other_prefix"] if row["control"] == "inactive" else row["prefix"]
     text = basis.numbered(at)
-    seen = oracle.layers(text)[layer - 1]
+    through = basis.layers(text)
+    seen, tested = through[layer - 1], basis.layer(basis.numbered(row["prefix"]), layer)
     moved = memory
     if row["control"] == "matched":
         moved = row["matched_key"] + neurons * bool(oracle.signs == 2 and seen.m[-1, row["matched_key"]] < 0)
     now, most = (float(part.coefficients()[-1, moved]) for part in (seen, tested))
     noise = _noise(basis, seen) + _noise(basis, tested)
     if row["intervention"] == "resample":
-        aim = float(oracle.layers(basis.numbered(row["other_prefix"]))[layer - 1].coefficients()[-1, moved])
+        other = basis.layer(basis.numbered(row["other_prefix"]), layer)
+        aim = float(other.coefficients()[-1, moved])
     elif row["intervention"] == "mean":
         aim = float(basis.means[layer - 1][moved % neurons]) * (1 if moved < neurons else -1)
     else:
@@ -386,27 +387,34 @@ def causal(basis: Basis, row: TableRow) -> Result:
     if row["control"] == "direction":
         drawn = changes.direction(basis.config.seed, layer, memory, row["prefix"], len(vector))
         vector = vector.norm() * torch.from_numpy(drawn)
-    return together(
-        results + _outcomes(basis, row, oracle.changed(text, layer, vector * (row["set_to"] - row["coefficient"])), at)
-    )
+    change = vector * (row["set_to"] - row["coefficient"])
+    found = oracle.changed(text, through[-1].output[-1], layer, change)
+    return together(results + _outcomes(basis, row, found, at))
 
 
 def _outcomes(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Result]:
     """Compare the columns that say what a change does, given what the last layer gives."""
     oracle, layer, memory = basis.oracle, row["layer"], row["key"]
-    free = oracle.linear(oracle.final(found.after)) - oracle.linear(oracle.final(found.before))
+    logits = oracle.linear(oracle.final(found.before))
+    free = oracle.linear(oracle.final(found.after)) - logits
     frozen = lambda change: oracle.linear(oracle.held_final(change, found.before))
     neurons = oracle.keys[1] // oracle.signs
     other = changes.other_memory(basis.config.seed, layer, memory, neurons)
-    before, after = oracle.said(found.before), oracle.said(found.after)
     named = {
         "direct": (frozen(found.direct), memory),
         "total": (free, memory),
         "total_frozen": (frozen(found.after - found.before), memory),
         "other_total": (free, other),
     }
-    results = [_mean_logit(basis, row, name, logits, which) for name, (logits, which) in named.items()]
-    top = int(before.argmax())
+    results = [_mean_logit(basis, row, name, *change, logits) for name, change in named.items()]
+    return results + _of_model(basis, row, found, at)
+
+
+def _of_model(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Result]:
+    """Compare the columns that say how the model's log p changes at a numbered prefix."""
+    before, after = basis.oracle.said(found.before), basis.oracle.said(found.after)
+    logits = basis.oracle.linear(basis.oracle.final(found.before))
+    results, top = [], int(before.argmax())
     shifts = {
         "top_log_probability": float(after[top] - before[top]),
         "kl": float(torch.where(before > -torch.inf, before.exp() * (before - after), 0).sum()),
@@ -416,27 +424,115 @@ def _outcomes(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Resu
         shifts["loss"] = float(before[following] - after[following])
     elif row["loss"] is not None:
         results.append(Result(DIFFERS, "loss is not null at the end of a sentence"))
-    results += [_shift(basis, name, row[name], number) for name, number in shifts.items()]
-    changed = int(after.argmax()) != top
-    if row["top_changed"] != changed:
-        gaps = [float(said.topk(2).values.diff().abs()) for said in (before, after)]
-        close = min(gaps) <= 2 * basis.near.limits.probability
-        says = f"top_changed is {row['top_changed']}, recomputed {changed}"
-        results.append(Result(NEAR_TIE if close else DIFFERS, says))
-    return results
+    results += [basis.near.shift(name, row[name], number, logits) for name, number in shifts.items()]
+    return [*results, _other_top(basis, "top_changed", row["top_changed"], before, after)]
 
 
-def _shift(basis: Basis, column: str, recorded: float, found: float) -> Result:
-    """Compare the change of a logit or of a log-probability: relative, or absolute below one."""
-    return basis.near.logit(column, recorded / max(1.0, abs(found)), found / max(1.0, abs(found)))
+def _other_top(basis: Basis, column: str, recorded: bool, before: torch.Tensor, after: torch.Tensor) -> Result:
+    """Compare whether the most probable token of log p (vocab,) changes."""
+    changed = int(after.argmax()) != int(before.argmax())
+    if recorded == changed:
+        return Result()
+    gaps = [float(said.topk(2).values.diff().abs()) for said in (before, after)]
+    close = min(gaps) <= 2 * basis.near.slack(before)
+    return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {changed}")
 
 
-def _mean_logit(basis: Basis, row: TableRow, column: str, logits: torch.Tensor, memory: int) -> Result:
-    """Compare the mean of changes of logits (vocab,) over the tokens that a value promotes most."""
+def _mean_logit(
+    basis: Basis, row: TableRow, column: str, change: torch.Tensor, memory: int, logits: torch.Tensor
+) -> Result:
+    """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most."""
     said = basis.oracle.of_value(basis.oracle.value(row["layer"], memory))
     best = said.topk(min(changes.PROMOTED, len(said)))
-    result = _shift(basis, column, row[column], float(logits[best.indices].mean()))
-    tied = said >= best.values[-1] - basis.near.limits.probability
-    if result.state != DIFFERS or int(tied.sum()) == len(best.values):
+    result = basis.near.shift(column, row[column], float(change[best.indices].mean()), logits)
+    last, slack = best.values[-1], basis.near.narrow(said)
+    tied, sure = change[(said - last).abs() <= slack].sort().values, change[said > last + slack]
+    if result.state != DIFFERS or len(tied) + len(sure) == len(best.values):
         return result
-    return Result(NEAR_TIE, result.says)  # which of the tokens that are tied for the last place counts is open
+    count = len(best.values) - len(sure)  # which of the tokens that are tied for the last place count is open
+    low, high = (float((sure.sum() + part.sum()) / len(best.values)) for part in (tied[:count], tied[-count:]))
+    nearest = min(max(row[column], low), high)
+    open_ = basis.near.shift(column, row[column], nearest, logits).state != DIFFERS
+    return Result(NEAR_TIE if open_ else DIFFERS, result.says)
+
+
+def removals(basis: Basis, row: TableRow) -> Result:
+    """Check a row of ``removals``: which memories are removed, and what follows."""
+    layer, oracle = row["layer"], basis.oracle
+    text = basis.numbered(row["prefix"])
+    through = basis.layers(text)
+    seen, before = through[layer - 1], through[-1].output[-1]
+    sizes = seen.m[-1].abs() * basis.norms(layer)
+    if row["by"] == "size":
+        chosen, sure = _strongest(basis, layer, seen, sizes, row["removed"])
+    elif row["removed"] != 1:
+        return Result(DIFFERS, f"{row['removed']} memories are removed by margin, which takes one")
+    else:
+        chosen, sure = _of_margin(basis, layer, seen, text, before)
+    values = torch.stack([oracle.added(layer, key) for key in chosen])
+    found = oracle.changed(text, before, layer, -(seen.m[-1, chosen] @ values))
+    whole = float(sizes.sum())
+    result = together(
+        [
+            basis.near.ratio("share", row["share"], float(sizes[chosen].sum()) / whole if whole else 0.0),
+            _other_top(
+                basis,
+                "layer_top_changed",
+                row["layer_top_changed"],
+                oracle.said(seen.ffn[-1]),
+                oracle.said(found.ffn),
+            ),
+            *_of_model(basis, row, found, row["prefix"]),
+        ]
+    )
+    return Result(NEAR_TIE, result.says) if result.state == DIFFERS and not sure else result
+
+
+def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor, count: int) -> tuple[list[int], bool]:
+    """Return the memories with the largest sizes (d_m,), and whether rounding can't choose others.
+
+    Raises ``IndexError`` if there are fewer.
+    """
+    if not 1 <= count <= len(sizes):
+        raise IndexError(count)
+    ordered, index = sizes.sort(descending=True, stable=True)
+    error = basis.near.limits.tie * ordered[count - 1] + _noise(basis, seen) * basis.norms(layer)[index]
+    gap = ordered[count - 1] - ordered[count:] - error[count - 1] - error[count:]
+    return index[:count].tolist(), bool((gap > 0).all()) or float(ordered[count - 1]) == 0
+
+
+def _of_margin(
+    basis: Basis, layer: int, seen: Activations, text: np.ndarray, before: torch.Tensor
+) -> tuple[list[int], bool]:
+    """Return the memory that adds most to the margin of a layer's prediction, and whether rounding can't choose others.
+
+    The norms behind it are held, so what a memory adds is its product with one vector.
+    """
+    oracle, y = basis.oracle, seen.ffn[-1]
+    said = oracle.said(y)
+    best = said.topk(min(3, len(said)))
+    along = oracle.word(int(best.indices[0])) - oracle.word(int(best.indices[1]))
+    along = _through(lambda change: oracle.held_final(change, y), along)
+    along = _through(lambda change: oracle.changed(text, before, layer, change).direct, along)
+    neurons = oracle.keys[1] // oracle.signs
+    values = torch.stack([oracle.added(layer, key) for key in range(neurons)])
+    slopes = values @ along
+    adds = seen.m[-1] * slopes
+    top = int(adds.argmax())
+    error = _noise(basis, seen) * slopes.abs() + basis.near.limits.probability * adds.abs()
+    clear = adds[top] - error[top] > adds + error
+    clear[top] = True
+    tied = bool((best.values[:-1] - best.values[1:] <= 2 * basis.near.slack(said)).any())
+    return [top], bool(clear.all()) and not tied
+
+
+def _through(held: Callable[[torch.Tensor], torch.Tensor], along: torch.Tensor) -> torch.Tensor:
+    """Return the vector (d,) whose product with a change is ``along`` times what a held norm makes of the change.
+
+    The norm multiplies by a scale, and may take the mean away first.
+    """
+    sign = torch.ones_like(along)
+    sign[1::2] = -1  # of mean zero, as the audit takes even widths alone
+    scaled = held(sign) * sign * along
+    centred = float(held(torch.ones_like(along)).abs().max()) < 1e-6 * float(held(sign).abs().max())
+    return scaled - scaled.mean() if centred else scaled

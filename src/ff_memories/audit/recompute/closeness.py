@@ -13,6 +13,9 @@ import torch
 from ff_memories.audit.recompute.tolerances import Tolerances
 
 MATCH, NEAR_TIE, DIFFERS = "match", "near-tie", "differs"
+USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
+OF_LOGIT = 0.05  # a change's limit is that of a number as large as this share of the largest logit: 5e-6 in float32,
+# where 30 layers were off by 1.2e-6
 
 
 @dataclass(frozen=True)
@@ -57,26 +60,51 @@ class Comparer:
         scale = max(abs(found if scale is None else scale), noise / self.limits.coefficient)
         return _number(column, recorded, found, scale, self.limits.coefficient)
 
-    def probability(self, column: str, recorded: float, found: float) -> Result:
-        """Compare a probability, relative to its own size."""
+    def slack(self, scores: torch.Tensor) -> float:
+        """Return the largest error of logits or log-probabilities (vocab,): larger where they are unusually large."""
+        low, high = scores.min(), scores.max()
+        if low == -torch.inf:  # types that are left out
+            low = scores[scores > -torch.inf].min()
+        return self.limits.probability * max(1.0, float(max(-low, high)) / USUAL)
+
+    def narrow(self, scores: torch.Tensor) -> float:
+        """Return the largest error of scores (vocab,) of one value: ``slack``, or less where they hardly differ."""
+        known = scores[scores > -torch.inf]
+        return min(self.slack(scores), self.limits.probability * OF_LOGIT * float(known.max() - known.min()))
+
+    def probability(self, column: str, recorded: float, log_probabilities: torch.Tensor, token: int) -> Result:
+        """Compare a token's probability, relative to its own size."""
+        found = float(log_probabilities[token].exp())
+        return _number(column, recorded, found, abs(found), self.slack(log_probabilities))
+
+    def ratio(self, column: str, recorded: float, found: float) -> Result:
+        """Compare a number, relative to its own size."""
         return _number(column, recorded, found, abs(found), self.limits.probability)
 
-    def logit(self, column: str, recorded: float, found: float) -> Result:
-        """Compare a logit; its error is absolute, as of a log-probability."""
-        return _number(column, recorded, found, 1.0, self.limits.probability)
+    def logit(self, column: str, recorded: float, found: float, every: torch.Tensor) -> Result:
+        """Compare a logit, or its change, given all logits: its error is absolute, as of a log-probability."""
+        return _number(column, recorded, found, 1.0, self.slack(every))
+
+    def shift(self, column: str, recorded: float, found: float, logits: torch.Tensor) -> Result:
+        """Compare how much a logit or a log-probability changes, relative to itself, or to ``logits`` (vocab,).
+
+        It is the difference of two numbers, whose errors are shares of their own size, however small the change is.
+        """
+        scale = max(abs(found), OF_LOGIT * float(logits.abs().max()))
+        return _number(column, recorded, found, scale, self.limits.probability)
 
     def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
         """Compare a most probable token."""
         found = int(log_probabilities.argmax())
         if recorded == found:
             return Result()
-        bar = log_probabilities[found] - self.limits.probability
+        bar = log_probabilities[found] - self.slack(log_probabilities)
         close = recorded < len(log_probabilities) and log_probabilities[recorded] >= bar
         return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {found}")
 
     def rank(self, column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
         """Compare a token's rank: how many tokens are more probable."""
-        own, limit = log_probabilities[token], self.limits.probability
+        own, limit = log_probabilities[token], self.slack(log_probabilities)
         count = lambda bar: int((log_probabilities > bar).sum())
         return within(  # the token itself is above the lower bar
             column, recorded, count(own), count(own + limit), count(own - limit) - 1

@@ -50,6 +50,5 @@ class Aim:
         if rows == population:
             return f"{found}: these are all rows"
         bound = 100 * self.bound(rows, differ)
-        return (
-            f"{found}: with {100 * self.confidence:g} % confidence, fewer than {bound:.2g} % of {population:,} {other}"
-        )
+        most = f"{bound:.2g}" if bound < 99.5 else "100"
+        return f"{found}: with {100 * self.confidence:g} % confidence, fewer than {most} % of {population:,} {other}"

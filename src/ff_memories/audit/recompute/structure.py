@@ -1,10 +1,12 @@
-"""Check what follows from other tables, the text and the config, without running the model.
+"""Check what follows from other tables, the text and the config, without the reference model.
 
 That is which rows a table has, in which order, and every cell that others determine. These checks look at all rows,
-so a forger who edits one of these cells is always found.
+so a forger who edits one of these cells is always found. Which rows `causal` has hangs on where memories are active, so
+for these alone the engine runs again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +15,23 @@ import torch
 
 from ff_memories import tables as recorded_tables
 from ff_memories.audit.recompute.basis import Basis
+from ff_memories.audit.recompute.tolerances import Tolerances
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
-from ff_memories.memories import causal, composition, mutations
+from ff_memories.memories import causal, composition, mutations, removals
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import chosen, trigger_table
 from ff_memories.memories.shown import coefficient_sample
+from ff_memories.memories.shown import keys as shown_keys
 from ff_memories.memories.targets import targets
 from ff_memories.memories.values import other
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]
 AT_ONCE = 256  # vectors compared with all others at once
-COUNTS = ("triggers", "mutations", "composition", "causal")  # steps that run the model and count what they skip
+# steps that run the model and count what they skip
+COUNTS = ("triggers", "mutations", "composition", "causal", "removals")
 
 
 def faults(basis: Basis) -> list[str]:
@@ -38,6 +43,7 @@ def faults(basis: Basis) -> list[str]:
         ("composition", _observed),
         ("refinement", _refinement),
         ("causal", _causal),
+        ("removals", _removals),
     ]
     if not basis.found_here:
         checks = [
@@ -82,6 +88,8 @@ def counted(basis: Basis, step: str) -> dict[str, int] | None:
     if step == "causal":
         zero = sum(int((basis.norms(layer) == 0).sum()) for layer in range(1, layers + 1))
         return causal.reasons(tables["causal"], layers, zero, config.causal)
+    if step == "removals":
+        return removals.reasons(basis.corpus, config.seed, config.removals, keys // signs)
     return None
 
 
@@ -103,12 +111,13 @@ def _asked(basis: Basis) -> Frame:
 def in_gallery(basis: Basis) -> Frame:
     """Return the (layer, key) that the gallery shows."""
     (layers, keys), signs, config = basis.oracle.keys, basis.oracle.signs, basis.config
-    return chosen.in_gallery(config.gallery.keys, _asked(basis), layers, keys // signs, config.seed)
+    changed = basis.tables["causal"]
+    return shown_keys.shown(config.gallery.keys, _asked(basis), changed, layers, keys // signs, config.seed)
 
 
 def _same_rows(one: Frame, other: Frame, columns: list[str]) -> bool:
     plain = lambda frame: frame.select(
-        pl.col(c).cast(pl.String) if c in ("mutation", "of") else pl.col(c).cast(pl.Int64) for c in columns
+        pl.col(c).cast(pl.String) if c in ("mutation", "of", "by") else pl.col(c).cast(pl.Int64) for c in columns
     ).sort(columns)
     return plain(one).equals(plain(other))
 
@@ -284,10 +293,85 @@ def _causal(basis: Basis) -> Iterator[str]:
     other = (control == "inactive") | (intervention == "resample")
     if (other != found["other_prefix"].is_not_null()).any():
         yield "causal: another prefix does not belong to a row that has none"
-    many = found.group_by(KEY).agg(pl.col("prefix").n_unique())
-    each = found.select(KEY).unique().group_by("layer").len()
-    if (many["prefix"] > options.prefixes).any() or (each["len"] > options.keys_per_layer).any():
-        yield "causal: more memories or prefixes than the config asks for"
+    if basis.surveyed is not None:
+        yield from _as_drawn(basis, basis.surveyed())
+
+
+def _as_drawn(basis: Basis, seen: causal.Survey) -> Iterator[str]:
+    """Draw the rows of ``causal`` again, from what the engine finds here; prefixes may be others at a near-tie."""
+    options, column = basis.config.causal, lambda name: pl.col(name).cast(pl.Int64)
+    drawn = causal.sample(
+        seen,
+        basis.corpus,
+        keys_per_layer=min(options.keys_per_layer, causal.OF_BASELINES) if basis.found_here else options.keys_per_layer,
+        prefixes=options.prefixes,
+        interventions=options.interventions,
+        seed=basis.config.seed,
+        looked_at=basis.looked_at,
+    )
+    numbers, words = (*KEY, "prefix", "other_prefix", "matched_key"), ("intervention", "control")
+    own, again = (
+        frame.select(*map(column, numbers), *(pl.col(name).cast(pl.String) for name in words))
+        for frame in (basis.tables["causal"], drawn)
+    )
+    if not own.select(KEY).unique().sort(KEY).equals(again.select(KEY).unique().sort(KEY)):
+        yield "causal: not the memories that the seed draws among those that are active"
+        return
+    how = [*KEY, "intervention", "control"]
+    if not own.group_by(how).len().sort(how).equals(again.group_by(how).len().sort(how)):
+        yield "causal: a memory lacks a prefix, an intervention or a control, or has one too many"
+    limits, tested = basis.near.limits, basis.corpus.offsets[seen.sentence] + seen.position - 1
+    twins = own.join(again, on=[*how, "prefix"]).filter(pl.col("matched_key") != pl.col("matched_key_right"))
+    for layer, key, prefix, twin in twins.select(*KEY, "prefix", "matched_key").iter_rows():
+        if not _as_alike(seen, limits, layer, key, int(np.flatnonzero(tested == prefix)[0]), twin):
+            yield f"causal: layer {layer} key {key}: {twin} is not the active memory that is most like it"
+    own, again = own.drop("matched_key"), again.drop("matched_key")
+    unlike = own.join(again, on=own.columns, how="anti", nulls_equal=True).select(KEY).unique().sort(KEY)
+    for layer, key in unlike.iter_rows():
+        m, this = seen.of(layer, key), (pl.col("layer") == layer) & (pl.col("key") == key)
+        recorded, expected = (np.sort(m[np.isin(tested, frame.filter(this)["prefix"])]) for frame in (own, again))
+        noise = limits.noise * float(np.abs(m).max())
+        unsure = np.abs(m[m != 0]).min(initial=np.inf) <= noise  # whether it is active there hangs on rounding
+        if len(recorded) != len(expected) or not (unsure or np.allclose(recorded, expected, limits.tie, noise)):
+            yield f"causal: layer {layer} key {key}: not the prefixes that the seed draws where it is active"
+        beside = (
+            own.filter(this)
+            .join(again.filter(this), on=[*how, "prefix"])
+            .filter(
+                pl.col("other_prefix").ne_missing(pl.col("other_prefix_right"))
+                & ((pl.col("intervention") == "resample") | (not unsure))
+            )
+        )
+        if len(beside):
+            yield f"causal: layer {layer} key {key}: not the other prefix that the seed draws"
+
+
+def _as_alike(seen: causal.Survey, limits: Tolerances, layer: int, memory: int, at: int, key: int) -> bool:
+    """Return whether rounding may make ``key`` the memory that is most like another one and active at a prefix."""
+    neurons, m = seen.mean.shape[1], seen.coefficients[layer - 1][at]
+    best = causal.matched_memory(seen, layer, memory, at)
+    if best is None or key >= neurons:
+        return False
+    if min(abs(m[key]), abs(m[best % neurons])) <= limits.noise * np.abs(m).max():
+        return True  # whether it is active there hangs on rounding
+    fires, twin = seen.fires.copy(), key + neurons * (seen.fires.shape[1] > neurons and m[key] < 0)
+    now, slack = seen.fires[layer - 1], max(1, round(limits.count * seen.others))
+    fires[layer - 1, twin] += np.clip(now[memory] - now[twin], -slack, slack)
+    fires[layer - 1, best] += slack if now[best] >= now[memory] else -min(slack, now[best])
+    return causal.matched_memory(replace(seen, fires=fires), layer, memory, at) == twin
+
+
+def _removals(basis: Basis) -> Iterator[str]:
+    (layers, memories), options = basis.oracle.keys, basis.config.removals
+    most = min(options.prefixes, removals.OF_BASELINES) if basis.found_here else options.prefixes
+    sentence, position = removals.tested(basis.corpus, basis.config.seed, most)
+    prefixes = pl.DataFrame({"prefix": basis.corpus.offsets[sentence] + position - 1}).sort("prefix")
+    numbers = removals.asked(options.memories, memories // basis.oracle.signs)
+    rows = [(removals.SIZE, n) for n in numbers] + [(removals.MARGIN, 1)]
+    every = pl.DataFrame({"layer": range(1, layers + 1)}).join(prefixes, how="cross")
+    every = every.join(pl.DataFrame(rows, schema=["by", "removed"], orient="row"), how="cross")
+    if not _same_rows(basis.tables["removals"], every, ["layer", "prefix", "by", "removed"]):
+        yield "removals: not the prefixes and numbers of memories that the config asks for"
 
 
 def _along(basis: Basis) -> Iterator[str]:

@@ -27,7 +27,7 @@ class Unlisted:
 
     def of(self, sentence: int) -> Result:
         """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
-        seen = self.basis.oracle.layers(self.basis.corpus.sentence(sentence))
+        seen = self.basis.layers(self.basis.corpus.sentence(sentence))
         allowed = self.basis.lengths(sentence)
         own = self.listed.get((sentence,), self.basis.tables["triggers"].clear())
         results = []
@@ -69,7 +69,7 @@ class Unlisted:
         if same and same[-1] == last:
             return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
         tokens = self.basis.corpus.sentence(last["sentence"])
-        bar = float(self.basis.oracle.layers(tokens)[layer - 1].coefficients()[last["position"], key])
+        bar = float(self.basis.oracle.layers(tokens, layer)[-1].coefficients()[last["position"], key])
         if abs(found - bar) <= self.limits.tie * bar:
             return Result(NEAR_TIE)
         return missing if found > bar else Result()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -59,12 +59,13 @@ class Changed:
     """What a sentence's last token gives behind the last layer, (d,) each: as it is, and with one change.
 
     ``direct``: what the change adds by itself, with the norm behind its feed-forward layer, if there is one, held at
-    the deviation that it has.
+    the deviation that it has. ``ffn``: that layer's output y with the change.
     """
 
     before: torch.Tensor
     after: torch.Tensor
     direct: torch.Tensor
+    ffn: torch.Tensor
 
 
 def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
@@ -72,6 +73,15 @@ def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tenso
     if centred:
         change, at = change - change.mean(), at - at.mean()
     return scale * change / (at.square().mean() + epsilon).sqrt()
+
+
+class Enough(Exception):
+    """Raised behind the last layer that is needed, to leave the others out."""
+
+
+def stop(*_: Any) -> None:
+    """Leave out what follows a module: its forward hook."""
+    raise Enough
 
 
 class Reference(Protocol):
@@ -90,8 +100,11 @@ class Reference(Protocol):
     def value(self, layer: int, key: int) -> torch.Tensor:
         """Return value vector v (d,) of layer 1..L."""
 
-    def layers(self, tokens: Iterable[int]) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself and return every layer's activations."""
+    def layers(self, tokens: Iterable[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
+
+        ``until``: the last layer that is needed; ``None`` for all.
+        """
 
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
@@ -105,8 +118,11 @@ class Reference(Protocol):
     def added(self, layer: int, key: int) -> torch.Tensor:
         """Return what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it."""
 
-    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
-        """Run one sentence (ids without the first token) with a vector (d,) added to m V at its last token."""
+    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+        """Run one sentence (ids without the first token) with a vector (d,) added to m V at its last token.
+
+        ``before``: (d,) what its last token gives behind the last layer without that.
+        """
 
     def final(self, h: torch.Tensor) -> torch.Tensor:
         """Return a layer's output (d,) behind the model's final norm, if it has one."""
@@ -119,6 +135,9 @@ class Reference(Protocol):
 
         In an adaptive softmax, a tail's word has its class's logit plus its own within the tail.
         """
+
+    def word(self, token: int) -> torch.Tensor:
+        """Return what ``linear`` multiplies by for a token's logit, (d,)."""
 
     def said(self, h: torch.Tensor) -> torch.Tensor:
         """Return the model's own log p (vocab,) for the last layer's output (d,)."""

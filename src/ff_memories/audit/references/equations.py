@@ -54,20 +54,21 @@ class Equations(Reading):
 
     added = value
 
-    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
-        given = list(tokens)
-        before, after = (self.layers(given, change)[-1].output[-1] for change in (None, (layer, vector)))
-        return Changed(before, after, vector)
+        seen = self.layers(tokens, change=(layer, vector))
+        return Changed(before, seen[-1].output[-1], vector, seen[layer - 1].ffn[-1])
 
-    def layers(self, tokens: Iterable[int], change: tuple[int, torch.Tensor] | None = None) -> list[Activations]:
-        """Run one sentence (ids without ``</s>``) by itself and return every layer's activations.
+    def layers(
+        self, tokens: Iterable[int], until: int | None = None, change: tuple[int, torch.Tensor] | None = None
+    ) -> list[Activations]:
+        """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``.
 
         ``change``: a layer, and what is added to its feed-forward output at the last token.
         """
         x = torch.stack([self._input(token, place) for place, token in enumerate([EOS, *map(int, tokens)])])
         seen = []
-        for block in range(self.about.layers):
+        for block in range(until or self.about.layers):
             own = lambda name, at=f"layers.{block}.": self.own[at + name]
             residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), own)
             score = self._norm(residual, f"layers.{block}.norm") @ own("keys").T + own("key_bias")
@@ -128,6 +129,19 @@ class Equations(Reading):
     def linear(self, h: torch.Tensor) -> torch.Tensor:
         """Return the logits (vocab,) of h (d,), which is behind the final norm; see ``Reference``."""
         return self._joined(h, lambda scores: scores)
+
+    def word(self, token: int) -> torch.Tensor:
+        """Return what ``linear`` multiplies by for a token's logit, (d,)."""
+        own, cutoffs = self.own, self.about.output_cutoffs
+        if token < cutoffs[0]:
+            found = own["output.head"][token]
+            if (projection := own.get("output.head_projection")) is not None:
+                found = projection.T @ found
+        else:
+            tail = next(tail for tail, end in enumerate(cutoffs[1:]) if token < end)
+            inside = own[f"output.{tail}.embedding"][token - cutoffs[tail]] @ own[f"output.{tail}.projection"]
+            found = own["output.classes"][tail] + inside
+        return found if (projection := own.get("output.projection")) is None else projection.T @ found
 
     def softmax(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (..., vocab) under the model's own output layer: one softmax, or an adaptive one."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ff_memories.audit.references.activations import Activations, Changed, held
+from ff_memories.audit.references.activations import Activations, Changed, Enough, held, stop
 from ff_memories.audit.references.reading import Reading
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
@@ -79,23 +79,24 @@ class FairseqOracle(Reading):
     added = value
 
     @torch.no_grad()
-    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
         given = list(tokens)
-        before = self.layers(given)[-1].output[-1]
         last = torch.zeros(len(given) + 1, 1, 1, dtype=vector.dtype)
         last[-1] = 1
         hook = self.decoder.layers[layer - 1].fc2.register_forward_hook(lambda m, i, o: o + last * vector)
         try:
-            return Changed(before, self.layers(given)[-1].output[-1], vector)
+            seen = self.layers(given)
+            return Changed(before, seen[-1].output[-1], vector, seen[layer - 1].ffn[-1])
         finally:
             hook.remove()
 
     @torch.no_grad()
-    def layers(self, tokens: Iterable[int]) -> list[Activations]:
-        """Run one sentence (ids without ``</s>``) by itself and return every layer's activations."""
-        kept, hooks = [], []
-        for block in self.decoder.layers:
+    def layers(self, tokens: Iterable[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``."""
+        kept, blocks = [], self.decoder.layers[:until]
+        hooks = [blocks[-1].register_forward_hook(stop)]
+        for block in blocks:
             record: dict[str, torch.Tensor] = {}
             hooks += [
                 block.final_layer_norm.register_forward_pre_hook(lambda m, i, r=record: r.update(residual=i[0][:, 0])),
@@ -105,6 +106,8 @@ class FairseqOracle(Reading):
             kept.append(record)
         try:
             self.decoder.extract_features(torch.tensor([[EOS, *map(int, tokens)]]))
+        except Enough:
+            pass
         finally:
             for hook in hooks:
                 hook.remove()
@@ -126,6 +129,9 @@ class FairseqOracle(Reading):
     @torch.no_grad()
     def linear(self, h: torch.Tensor) -> torch.Tensor:
         """Return the logits (vocab,) of h (d,), which is behind the final norm; see ``Reference``."""
+        return self._linear(h)
+
+    def _linear(self, h: torch.Tensor) -> Any:
         if self.decoder.project_out_dim is not None:
             h = self.decoder.project_out_dim(h)
         adaptive = self.decoder.adaptive_softmax
@@ -134,6 +140,12 @@ class FairseqOracle(Reading):
         head, tails = adaptive.head(h[None])[0], [tail(h[None])[0] for tail in adaptive.tail]
         words = len(head) - len(tails)
         return torch.cat([head[:words], *(head[words + i] + tail for i, tail in enumerate(tails))])
+
+    def word(self, token: int) -> torch.Tensor:
+        """Return what ``linear`` multiplies by for a token's logit, (d,): the logit's slope."""
+        with torch.inference_mode(False), torch.enable_grad():
+            h = torch.zeros(self.decoder.layers[0].embed_dim, dtype=torch.float64, requires_grad=True)
+            return torch.autograd.grad(self._linear(h)[token], h)[0]
 
     def softmax(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (..., vocab) under the model's own output layer."""

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.references.activations import Activations, Changed, held
+from ff_memories.audit.references.activations import Activations, Changed, Enough, held, stop
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import model_folder
@@ -72,12 +72,12 @@ class TransformersOracle:
     def key(self, layer: int, key: int) -> torch.Tensor:
         """Return key vector k (d,) of layer 1..L; of a gated layer (2 d,), the gate's and the up projection's."""
         matrix = lambda name: self._matrix(layer, name, of_inputs=False)
-        own = matrix(self.family.up)
+        parts = [matrix(self.family.up)]
         if self.family.fused:
-            own = torch.cat(own.chunk(2), 1)
+            parts = list(parts[0].chunk(2))
         elif self.family.gate is not None:
-            own = torch.cat([matrix(self.family.gate), own], 1)
-        return own[key % len(own)]
+            parts = [matrix(self.family.gate), *parts]
+        return torch.cat([part[key % len(part)] for part in parts])
 
     def _down(self, layer: int) -> torch.Tensor:
         """Return V (d_m, d) of y' = m V + b."""
@@ -110,9 +110,9 @@ class TransformersOracle:
         return values[key % len(values)] * (1 if key < len(values) else -1)
 
     @torch.no_grad()
-    def changed(self, tokens: Iterable[int], layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
-        given, raw = list(tokens), []
+        raw: list[torch.Tensor] = []
         block = self.blocks[layer - 1]
 
         def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
@@ -121,25 +121,27 @@ class TransformersOracle:
             rows.flatten(0, -2)[-1] += vector
             return rows
 
-        before = self.layers(given)[-1].output[-1]
         hook = block.get_submodule(self.family.down).register_forward_hook(add)
         try:
-            after = self.layers(given)[-1].output[-1]
+            seen = self.layers(tokens)
         finally:
             hook.remove()
+        after, ffn = seen[-1].output[-1], seen[layer - 1].ffn[-1]
         if self.family.norm_after is None:
-            return Changed(before, after, vector)
-        return Changed(before, after, _held(block.get_submodule(self.family.norm_after), vector, raw[0]))
+            return Changed(before, after, vector, ffn)
+        return Changed(before, after, _held(block.get_submodule(self.family.norm_after), vector, raw[0]), ffn)
 
     @torch.no_grad()
-    def layers(self, tokens: Iterable[int]) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself and return every layer's activations."""
-        records: list[dict[str, torch.Tensor]] = [{} for _ in self.blocks]
-        hooks = [
-            hook for block, record in zip(self.blocks, records, strict=True) for hook in self._watch(block, record)
-        ]
+    def layers(self, tokens: Iterable[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``."""
+        blocks = self.blocks[:until]
+        records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
+        hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
+        hooks.append(blocks[-1].register_forward_hook(stop))
         try:
             self.model.base_model(input_ids=torch.tensor([[self.start, *map(int, tokens)]]), use_cache=False)
+        except Enough:
+            pass
         finally:
             for hook in hooks:
                 hook.remove()
@@ -192,6 +194,12 @@ class TransformersOracle:
     def linear(self, h: torch.Tensor) -> torch.Tensor:
         """Return the logits (vocab,) of h (d,), which is behind the final norm, before bias and cap."""
         return self.head.weight @ h
+
+    @torch.no_grad()
+    def word(self, token: int) -> torch.Tensor:
+        """Return a token's row (d,) of the output matrix."""
+        row: torch.Tensor = self.head.weight[token]
+        return row
 
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:

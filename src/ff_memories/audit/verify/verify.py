@@ -79,7 +79,14 @@ class Check:
 
 
 def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:
-    """Check a run, and return the parts in order; call ``say`` with each part when it is done."""
+    """Check a run, and return the parts in order; call ``say`` with each part when it is done.
+
+    Raises:
+        UserError: the audit without `rebuilt`, where only that part makes the text that both read.
+    """
+    corpus = run.path("corpus", "corpus.safetensors")
+    if "audit" in parts and "rebuilt" not in parts and not os.path.exists(corpus):
+        raise UserError(f"--only audit: {corpus} is not here, because no record keeps text", "add rebuilt: it makes it")
     done = []
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
         check = Check(run, aim, cores, Path(folder))
@@ -184,7 +191,10 @@ def _audit(check: Check) -> CheckedPart:
     try:
         findings, faults, library = audit.audit_run(run, aim, RebuiltFirst(check.folder), check.cores)
     except UserError as error:
-        return CheckedPart("audit", "could not run", faults=[str(error).partition("\n")[0]])
+        why = str(error).partition("\n")[0]
+        if "rebuilt" not in check.done:
+            why += "; if no record keeps this file, check the part rebuilt as well, which makes it"
+        return CheckedPart("audit", "could not run", faults=[why])
     notes: list[str] = []
     data: dict[str, Any] = {
         "seed": aim.seed,

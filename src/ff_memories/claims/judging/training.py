@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scipy.stats import t
 
+from ff_memories.claims.measurement import Judged, Measurement
 from ff_memories.claims.register import SAME_SAMPLE, SHUFFLED, UNTRAINED, Claim
 from ff_memories.claims.statistics import holm
 
@@ -50,21 +52,50 @@ def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]
     out["baseline"] = mean = untrained["measured"]
     if (n := untrained["runs"]) < 2:
         return out
-    spread = max(untrained["deviation"] or 0.0, untrained["error"] or 0.0) * math.sqrt(1 + 1 / n)
+    spread = _spread(untrained)
     reach = float(t.ppf(1 - LEVEL / 2, n - 1)) * spread
     least, most = BOUNDS.get(claim.unit, (-math.inf, math.inf))
     out |= {"baseline_low": max(least, mean - reach), "baseline_high": min(most, mean + reach)}
-    if sample is None or (own := sample["measured"]) is None:
+    if sample is None or sample["measured"] is None:
         return out
-    error = sample["error"] or 0.0
-    gap, total = own - mean, spread**2 + error**2
-    if total == 0:
+    gap, error, degrees = _gap(sample, untrained)
+    if error == 0:
         return out | {"p_training": 1.0 if gap == 0 else 1 / (n + 1), "training": "same" if gap == 0 else None}
-    degrees = total**2 / (spread**4 / (n - 1)) if spread else math.inf
     matters = claim.matters or (OF_FACTOR * abs(mean) if claim.unit == "factor" else MATTERS[claim.unit])
-    alike = abs(gap) + float(t.ppf(1 - LEVEL, degrees)) * math.sqrt(total) <= matters
-    p = max(2 * float(t.sf(abs(gap) / math.sqrt(total), degrees)), 0.0 if spread else 1 / (n + 1))
+    alike = abs(gap) + float(t.ppf(1 - LEVEL, degrees)) * error <= matters
+    p = max(2 * float(t.sf(abs(gap) / error, degrees)), 0.0 if spread else 1 / (n + 1))
     return out | {"p_training": p, "training": "same" if alike else None}
+
+
+def _spread(untrained: Mapping[str, Any]) -> float:
+    """Return the standard error of predicting one more untrained model's number by the mean of at least two."""
+    return float(max(untrained["deviation"] or 0.0, untrained["error"] or 0.0) * math.sqrt(1 + 1 / untrained["runs"]))
+
+
+def _gap(sample: Mapping[str, Any], untrained: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return the run's number less the untrained models' mean, its standard error and its degrees of freedom."""
+    spread, own = _spread(untrained), sample["error"] or 0.0
+    total = spread**2 + own**2
+    degrees = total**2 / (spread**4 / (untrained["runs"] - 1)) if spread else math.inf
+    return sample["measured"] - untrained["measured"], math.sqrt(total), degrees
+
+
+def less_untrained(
+    claim: Claim, found: Measurement, measured: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> Measurement:
+    """Return a measurement judged by the run's number less the untrained models' mean, on the same sentences.
+
+    ``measured``: as of ``compared``, whose spread is that of the interval.
+    """
+    sample, untrained = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED))
+    if found.value is None:
+        return found
+    if sample is None or untrained is None or sample["measured"] is None or untrained["runs"] < 2:
+        return replace(found, reason="it needs untrained models, at least two")
+    gap, error, degrees = _gap(sample, untrained)
+    reach = float(t.ppf(1 - LEVEL / 2, degrees)) * error
+    few = "" if error else "the untrained models' numbers have no spread"
+    return replace(found, judged=Judged(gap, gap - reach, gap + reach, claim.limit), few=few)
 
 
 def decide(rows: Sequence[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from ff_memories.claims import own_text
-from ff_memories.claims.checks import composition, mutations, patterns, refinement, values
+from ff_memories.claims.checks import causal, composition, mutations, patterns, refinement, values
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.judging import training
 from ff_memories.claims.measurement import Judged, Measurement
@@ -21,7 +21,7 @@ FEWEST = 10  # units that a test needs; resamples of fewer are not informative
 OF_TYPES = ("values", "composition")  # checks that depend on the types among which values predict
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
 # Imported by name, so the imports show what a verdict depends on.
-CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutations, patterns, refinement)}
+CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutations, patterns, refinement, causal)}
 
 
 def check_of(claim: Claim) -> Callable[..., Measurement]:
@@ -52,7 +52,7 @@ def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None
 
     On other models than the paper's, only claims that state a direction are judged. Other claims are ``measured`` if
     they have a number and ``not_applicable`` if not. On the paper's model, claims that people judged are
-    ``not_attempted`` by a proxy.
+    ``not_attempted`` by a proxy. Claims beyond the paper hold or fail; there is nothing to reproduce.
     """
     note = PROXY if found.proxy else ""
     if not claim.judged(scope):
@@ -67,7 +67,7 @@ def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None
     if scope == "paper" and claim.human and found.proxy:
         return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", found.reason), None
     shows = "undecided" if few or found.judged is None else found.judged.shows
-    return SHOWS[shows][scope != "paper"], _joined(note, few, found.reason), shows
+    return SHOWS[shows][scope != "paper" or claim.beyond], _joined(note, few, found.reason), shows
 
 
 def _lacks(claim: Claim, found: Measurement) -> bool:
@@ -92,9 +92,12 @@ def verdicts(
     held: dict[tuple[str, str], Mapping[str, Any]] = (
         {} if baselines is None else {(row["claim"], row["baseline"]): row for row in baselines.iter_rows(named=True)}
     )
+    claims = list(claims)
     for claim in claims:
         try:
             found = measure(claim, evidence)
+            if claim.less_untrained:
+                found = training.less_untrained(claim, found, held)
             verdict, reason, shows = judge(claim, found, scope)
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
                 reason = _joined(reason or "", _beside(claim, found, *beside))
@@ -119,15 +122,18 @@ def verdicts(
                 **training.compared(claim, held),
                 "resampled": claim.resampled if found.low is not None else None,
                 "p": _p(claim, found, verdict),
+                "p_holm": None,
                 "reason": reason,
             }
         )
-    training.decide(rows)
-    tested = [row for row in rows if row["p"] is not None]
-    corrected = dict(zip((row["claim"] for row in tested), holm([row["p"] for row in tested]), strict=True))
+    for beyond in (False, True):  # two families of tests
+        family = [row for claim, row in zip(claims, rows, strict=True) if claim.beyond is beyond]
+        training.decide(family)
+        tested = [row for row in family if row["p"] is not None]
+        for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
+            row["p_holm"] = p
     schema = TABLES["claims"]
-    made = [row | {"p_holm": corrected.get(row["claim"])} for row in rows]
-    return conform(pl.DataFrame([{n: row[n] for n in schema.columns} for row in made], schema=schema.columns), schema)
+    return conform(pl.DataFrame([{n: row[n] for n in schema.columns} for row in rows], schema=schema.columns), schema)
 
 
 def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:

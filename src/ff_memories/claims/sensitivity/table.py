@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.claims.order import natural
+from ff_memories.claims.order import PAPERS, natural
 from ff_memories.tables import TABLES
 
 BASELINE = "baseline"  # the choice of the run's own claims
@@ -10,8 +10,9 @@ HOLDING, FAILING = ("holds", "reproduced"), ("too_small", "fails", "not_reproduc
 
 
 def rows(claims: pl.DataFrame, choice: str = BASELINE, value: str = "") -> pl.DataFrame:
-    """Return a choice's rows, from the claims measured under it."""
-    named = claims.with_columns(pl.lit(choice).alias("choice"), pl.lit(value).alias("value"))
+    """Return a choice's rows, of the paper's claims: no choice varies the table that others rest on."""
+    own = pl.col("claim").str.starts_with(PAPERS)
+    named = claims.filter(own).with_columns(pl.lit(choice).alias("choice"), pl.lit(value).alias("value"))
     return named.select(*TABLES["sensitivity"].columns)
 
 
@@ -51,7 +52,7 @@ def changes(table: pl.DataFrame) -> pl.DataFrame:
             .then((measured - baseline) / baseline.abs()),
             beyond=(~inside).fill_null(measured != baseline).fill_null(False),
             flip=to,
-            order=pl.col("claim").map_elements(lambda claim: natural(claim)[1], return_dtype=pl.Int64),
+            order=pl.col("claim").map_elements(lambda claim: natural(claim)[2], return_dtype=pl.Int64),
         )
         .sort("order", "choice", "value", maintain_order=True)
         .select("claim", "choice", "value", "measured", "baseline", "change", "beyond", "verdict", "was", "flip")

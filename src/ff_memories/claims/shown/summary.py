@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from ff_memories.claims.order import beyond
 from ff_memories.model.scope import MARKS
 from ff_memories.tables import VERDICTS
 
@@ -21,8 +22,12 @@ BULLET = "- "
 
 
 def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Return the count of each verdict as shown. ``claims``: the content of a run's ``claims.json``."""
-    return dict(Counter(shown(claim["verdict"], claim.get("measured")) for claim in claims.values()))
+    """Return the count of each verdict on the paper's claims, as shown.
+
+    ``claims``: the content of a run's ``claims.json``, or other rows by claim.
+    """
+    own = (row for claim, row in claims.items() if not beyond(claim))
+    return dict(Counter(shown(row["verdict"], row.get("measured")) for row in own))
 
 
 def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:

@@ -2,6 +2,8 @@
 
 import argparse
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +76,30 @@ def run(args: argparse.Namespace) -> None:
     if args.config.exists() and not args.force:
         raise UserError(f"{args.config}: the file already exists", "choose another name, or overwrite it with --force")
     require_file(args.config)
-    write_whole(args.config, configured(args))
+    write(args)
     print(f"wrote {args.config}; run it with:\n  ff-memories run {args.config}")
+
+
+def write(args: argparse.Namespace, head: str = "") -> None:
+    """Write a new config, ``args.config``, below a head; if it cannot be written, no part of its text stays either."""
+    with _undone(one_text.PLACE):
+        write_whole(args.config, head + configured(args))
+
+
+@contextmanager
+def _undone(folder: Path) -> Iterator[None]:
+    """Remove what a block puts into a folder if the block ends with an error, and the folders made for that."""
+    folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    before = {*folder.glob("*")}
+    try:
+        yield
+    except BaseException:
+        for path in {*folder.glob("*")} - before:
+            path.unlink()
+        for path in folders:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def configured(args: argparse.Namespace) -> str:
@@ -100,7 +124,6 @@ def configured(args: argparse.Namespace) -> str:
     train, validation = args.train, args.validation
     if own is not None:
         parts = one_text.split(Path(own), data["seed"])
-        print(f"{own}: split by {parts}")
         train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
     data["corpus"] |= {"train": {"files": train, "max_sentences": None}, "validation": {"files": validation}}
     data["corpus"]["source"] = None if own else args.text
@@ -113,6 +136,8 @@ def configured(args: argparse.Namespace) -> str:
         for setting in args.set:  # the model is checked with its start token
             _set(data, setting)
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
+    if own is not None:
+        print(f"{own}: split by {parts}")
     for setting in args.set:
         _set(data, setting)
     _follow(data, {setting.partition("=")[0] for setting in args.set})

@@ -3,26 +3,32 @@
     ff-memories run --model HuggingFaceTB/SmolLM2-135M --text my.txt
     ff-memories run --model HuggingFaceTB/SmolLM2-135M --text my.txt --time 20m
     ff-memories run my.yaml
+    ff-memories run demo
 
 The first form writes a config, as `init` does, and runs it; run again, it goes on where it stopped. With `--time`, it
-measures this machine and lowers the sizes of samples until the run ends in that time. Results are in results/RUN/ of
-the working folder. Options after `--` go to Snakemake.
+measures this machine and lowers the sizes of samples until the run ends in that time. The last form runs what the
+package brings a config of: demo (which needs the extra `demo`), stories15m or smollm2. Results are in results/RUN/
+of the working folder. Options after `--` go to Snakemake.
 """
 
 import argparse
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.files import require_file, write_whole
+from ff_memories.base.files import atomic_write, require_file
 from ff_memories.commands.explore import init
+from ff_memories.config import usual
+from ff_memories.inputs import registry
+from ff_memories.inputs.texts import one_text
 from ff_memories.workflow.engines import watched
-from ff_memories.workflow.engines.snakefile import snakefile
+from ff_memories.workflow.engines.snakefile import home, packaged, snakefile
 from ff_memories.workflow.runs.run import OPEN, Run
 
 MADE_BY = "# made by: ff-memories run"
@@ -42,7 +48,7 @@ PASSED_ON = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", type=Path, help="a config file, instead of --model and a text")
+    parser.add_argument("config", nargs="?", type=Path, help="a config file, or `demo`, instead of --model and a text")
     init.choices(parser)
     parser.add_argument("--name", help="the run's and its config's name; default: from the model's")
     parser.add_argument("--cores", default="all", help="processor cores, a number or `all`")
@@ -60,11 +66,12 @@ def run(args: argparse.Namespace) -> int:
     """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
     if not re.fullmatch(r"all|[1-9]\d*", args.cores):
         raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
+    until = ["--until", _rule(args.until)] if args.until else []
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
     options = ["--configfile", str(file), "--cores", args.cores, "--resources", f"gpu={args.gpus}"]
     options += ["--dry-run"] if args.dry_run else []
-    options += ["--until", _rule(args.until)] if args.until else []
+    options += until
     options += ["--profile", args.profile] if args.profile else []
     program = "snakemake" if args.verbose or args.dry_run else watched.__name__
     command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
@@ -106,10 +113,29 @@ def _given(args: argparse.Namespace) -> Path:
     also = [f"--{name}" for name, given in vars(args).items() if given and (name == "name" or name not in PASSED_ON)]
     if also:
         raise UserError(f"{args.config} and {also[0]}: a config says what to run", f"leave out {also[0]}, or edit it")
+    if not args.config.exists() and (found := packaged().get(str(args.config))) is not None:
+        return _packaged(found)
     require_file(args.config)
     if not args.config.is_file():
-        raise UserError(f"{args.config}: no such config", "name a config file, or a model and a text")
+        like = did_you_mean(str(args.config), [*packaged()])
+        raise UserError(f"{args.config}: no such config{like}", "name a config file, or a model and a text")
     return Path(args.config)
+
+
+def _packaged(found: Path) -> Path:
+    """Put a config of the package, and the files that it names, where a clone has them; return the config's path."""
+    config = Path("config", found.name)
+    run_ = Run.read(found)
+    own = {key: path for key, path in run_.named}
+    files = [*own.values(), *(run_.model_files if "model.folder" in own else [])]
+    for path in [*map(Path, dict.fromkeys(files)), config]:
+        if not path.exists() and (source := home() / path).is_file():
+            with atomic_write(path) as partial:
+                shutil.copyfile(source, partial)
+            print(f"wrote {path}")
+        elif not path.exists():
+            raise UserError(f"{path}: this package was built without it", "run it in a clone: make demo")
+    return config
 
 
 def _new(args: argparse.Namespace) -> Path:
@@ -127,9 +153,16 @@ def _new(args: argparse.Namespace) -> Path:
                 f"{args.config}: the file already exists, and was made by other options",
                 f"run it with ff-memories run {args.config}, or choose another name with --name",
             )
+        if args.text is not None and args.text not in registry.sources():
+            one_text.split(Path(args.text), usual()["seed"])  # the same parts, or an error
         print(f"going on with {args.config}")
         return args.config
-    write_whole(args.config, made_by + init.configured(args))
+    if (results := Path("results", args.config.stem)).is_dir():
+        raise UserError(
+            f"{results}: holds another run of this name, whose config is not here",
+            f"choose another name with --name, or remove {results}",
+        )
+    init.write(args, made_by)
     print(f"wrote {args.config}; results go to results/{args.config.stem}/")
     return args.config
 
@@ -152,7 +185,7 @@ def _words(args: argparse.Namespace) -> str:
 def _rule(step: str) -> str:
     """Return the rule of a step. Raises ``UserError`` if there is none."""
     rules = sorted(snakefile().parent.glob("workflow/rules/*.smk"))
-    names = [name for file in rules for name in re.findall(r"^rule (\w+):", file.read_text(encoding="utf-8"), re.M)]
+    names = [name for file in rules for name in re.findall(r"^ *rule (\w+):", file.read_text(encoding="utf-8"), re.M)]
     if (name := step.replace("-", "_")) not in names:
         raise UserError(f"--until {step}: no such step{did_you_mean(name, names)}")
     return name

@@ -54,5 +54,7 @@ def headline(frame: pl.DataFrame, context: FigureContext) -> str:
     }
     total = frame.group_by("series").agg(pl.col("mean").mean()).sort("mean", "series")
     top = total.row(-1, named=True)["series"]
-    often = "Most outputs follow" if total["mean"][-1] > HALF else "The most frequent case: outputs follow"
+    often = "Over all layers, most outputs follow"
+    if total["mean"][-1] <= HALF:
+        often = "The most frequent case: outputs follow"
     return f"{often} {says[top]}: {extremes(frame.filter(pl.col('series') == top), 'mean')}"

@@ -73,16 +73,15 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 5: whether the target token ranks better in upper layers."""
     ends = first_and_last(frame)
-    size = context.vocab or 1
-    said = [
-        f"{percent(row['median'] / size) if context.vocab else format(row['median'], ',.0f')} "
-        f"in layer\u00a0{row['layer']}"
-        for row in ends
-    ]
+    rank = lambda row: percent(row["median"] / context.vocab) if context.vocab else format(row["median"], ",.0f")
+    said = [f"{rank(row)} in layer\u00a0{row['layer']}" for row in ends]
     unit = " of the vocabulary" if context.vocab else ""
     said[0] = said[0].replace(" in layer", f"{unit} in layer", 1)
     where = f"median rank {', '.join(said)}"
     if len(ends) == 1:
         return f"For the {context.target} token, {where}"
+    best = frame.sort("median", "layer").row(0, named=True)
+    if best["median"] < (1 - SAME) * min(row["median"] for row in ends):
+        return f"The {context.target} token ranks best in layer\u00a0{best['layer']}, {rank(best)}: {where}"
     higher = ends[-1]["median"] < (1 - SAME) * ends[0]["median"]
     return f"The {context.target} token ranks {'higher' if higher else 'no higher'} in upper layers: {where}"

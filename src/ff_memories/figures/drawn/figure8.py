@@ -51,5 +51,5 @@ def headline(frame: pl.DataFrame, context: FigureContext) -> str:
     low, high = frame["mean"].to_numpy().min(), frame["mean"].to_numpy().max()
     where = "Usually" if low > HALF else "In some layers, usually" if high > HALF else "Sometimes"
     if high == 0:
-        return "There is always a memory that makes its layer's prediction"
-    return f"{where} no memory makes its layer's prediction: {extremes(frame, 'mean')}"
+        return "Some active memory always predicts what its layer predicts"
+    return f"{where} no active memory predicts what its layer predicts: {extremes(frame, 'mean')}"

@@ -15,7 +15,7 @@ LINE: Options = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "
 BAND: Options = {"color": FAINT, "opacity": 0.15}
 DASHES = {"chance": [1.5, 1.5], "untrained": [4, 2], "same_sentences": [1, 0]}
 ENDS = ("untrained_low", "untrained_high")
-MARKED_BY = ("layer", "series", "mutation", "bin", "annotators")  # the columns that a figure's marks are known by
+MARKED_BY = ("layer", "series", "mutation", "bin", "annotators", "removed")  # by which marks are known
 
 
 def with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:

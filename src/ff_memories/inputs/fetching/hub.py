@@ -162,7 +162,6 @@ def fetch(model: Pinned, offline: bool = False) -> None:
         return
     library = _library()
     offline = offline or library.constants.HF_HUB_OFFLINE
-    model.folder.mkdir(parents=True, exist_ok=True)
     for name in lacking:
         try:
             path = _download(library, model.name, model.revision, name, cached=offline)
@@ -176,6 +175,7 @@ def fetch(model: Pinned, offline: bool = False) -> None:
                 f"says {model.files[name]}",
                 f"if the config is right, remove {path} and fetch again; or write the config again: ff-memories init",
             )
+        model.folder.mkdir(parents=True, exist_ok=True)  # a model that cannot be had leaves no folder
         _place(path, model.folder / name)
     print(f"{model.name}: {', '.join(lacking)} in {model.folder}", file=sys.stderr)
 
@@ -239,6 +239,7 @@ def _library() -> Any:
     import huggingface_hub.constants
     import huggingface_hub.errors
 
+    huggingface_hub.logging.set_verbosity_error()  # a line per retry; what fails in the end is said below
     return huggingface_hub
 
 

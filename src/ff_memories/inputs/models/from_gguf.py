@@ -58,7 +58,7 @@ def convert(header: Header, digest: str, folder: Path) -> None:
     with alone(folder):
         if converted_folder.is_whole(folder, digest):
             return
-        print(f"{header.path}: {said(header)}; converted to {folder}", file=sys.stderr)
+        print(f"{header.path.name}: {said(header)}; converted to {folder}", file=sys.stderr)
         converted_folder.write(model(header), folder, header.path.name, digest)
 
 

@@ -4,6 +4,7 @@ Documents are articles, if the text has WikiText headings of the first level (``
 blank lines; else lines. A seeded sample of whole documents becomes the validation part, so no document is in both.
 """
 
+import filecmp
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,13 +51,13 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
         place: the folder for both files.
 
     Raises:
-        UserError: no such file, not UTF-8, or too few documents.
+        UserError: no such file, not UTF-8, too few documents, or parts of another text are there.
     """
     by, sizes = next(((by, found) for by in BY if len(found := _sizes(text, by)) >= FEWEST), ("lines", []))
     if not sizes:
         raise UserError(
             f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank",
-            "give a longer text, or a text for each part with --train and --validation",
+            "give a longer text, with a paragraph per line, or a text for each part with --train and --validation",
         )
     chosen: set[int] = set()
     characters, wanted = 0, SHARE * sum(sizes)
@@ -66,14 +67,16 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
         chosen.add(document)
         characters += sizes[document]
     parts = [place / f"{text.stem}.{part}.txt" for part in ("train", "validation")]
-    with (
-        atomic_write(parts[0]) as train,
-        atomic_write(parts[1]) as validation,
-        train.open("w", encoding="utf-8") as first,
-        validation.open("w", encoding="utf-8") as second,
-    ):
-        for document, line in _documents(text, by):
-            (second if document in chosen else first).write(line)
+    with atomic_write(parts[0]) as train, atomic_write(parts[1]) as validation:
+        with train.open("w", encoding="utf-8") as first, validation.open("w", encoding="utf-8") as second:
+            for document, line in _documents(text, by):
+                (second if document in chosen else first).write(line)
+        for part, made in zip(parts, (train, validation), strict=True):
+            if part.is_file() and not filecmp.cmp(part, made, shallow=False):
+                raise UserError(
+                    f"{part}: is of another text, or of {text} before that changed; a run may need it",
+                    f"rename {text}, or remove {part}",
+                )
     return Split(parts[0], parts[1], by, (len(sizes) - len(chosen), len(chosen)))
 
 

@@ -19,4 +19,5 @@ TABLES = (
     "histogram",
     "samples",
     "similar",
+    "causal",
 )

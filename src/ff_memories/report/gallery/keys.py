@@ -16,6 +16,8 @@ from ff_memories.tables import HISTOGRAM_BINS, TOP_LEVEL
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 assert len(LEVELS) == TOP_LEVEL + 1
+# what stands for a memory that is gone, the first that the run has, and how the gallery says it
+WITHOUT = {"zero": "set to zero", "mean": "set to its mean", "resample": "taken from another prefix"}
 
 
 def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
@@ -30,13 +32,16 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     ``s``: weaker examples, with the fields of triggers and ``q``, their percentiles. ``k`` and ``w``: the memories with
     the most similar keys and values, [layer, memory, cosine]. ``m``: by rank [change without the first, last, random
     token, that token's place]; ``b``: by annotator [[rank, label]]; ``p``: patterns, [annotator, type, description,
-    ranks].
+    ranks]. ``r``: what changes without the memory at validation prefixes, with the fields of triggers and ``i``, what
+    became of the coefficient, ``u`` and ``o``, the change of the promoted tokens' mean logit by the value itself and
+    in the end, ``a``, that of the log-probability of the model's own top token, and ``z``, whether it has another top.
     """
     triggers = _Prefixes(material, material.triggers, "next_token")
     samples = _Prefixes(material, material.samples)
     of_samples, percentiles = material.starts(material.samples), material.samples["percentile"].to_list()
     extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
     values, same, levels = _Values(material), material.same_text, material.level_starts.tolist()
+    without = _Without(material)
     for part in material.parts():
         records = []
         for ordinal in material.keys_of(part):
@@ -51,7 +56,7 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
                 record["s"] = {"q": [percentiles[i] for i in weaker]} | samples.record(weaker)
             if ordinal in fires:
                 record["q"] = fires[ordinal]
-            records.append(record | values(ordinal) | similar(ordinal) | extra.get(ordinal, {}))
+            records.append(record | values(ordinal) | similar(ordinal) | without(ordinal) | extra.get(ordinal, {}))
         yield records
 
 
@@ -131,6 +136,35 @@ class _Values:
         if down[0]:
             record["d"] = [[self.words[t], number(x, 4)] for t, x in zip(*down, strict=True)]
         return record
+
+
+class _Without:
+    """What becomes of the model's predictions at validation prefixes without the memory."""
+
+    def __init__(self, material: Material):
+        offsets, table = material.corpus.offsets, material.causal.filter(pl.col("control") == "none")
+        made = set(table["intervention"])
+        self.intervention = next((name for name in WITHOUT if name in made), "")
+        table = table.filter(pl.col("intervention").cast(pl.String) == self.intervention)
+        ends = table["prefix"].to_numpy().astype(np.int64)
+        sentence = np.searchsorted(offsets, ends, side="right") - 1
+        table = table.with_columns(sentence=pl.Series(sentence), position=pl.Series(ends - offsets[sentence] + 1))
+        table = table.with_columns(ordinal=pl.Series(material.ordinals(table)))
+        self.table = table.sort("ordinal", "coefficient", "prefix", descending=[False, True, False])
+        self.prefixes = _Prefixes(material, self.table)
+        self.bounds = np.searchsorted(self.table["ordinal"], np.arange(material.size + 1)).tolist()
+
+    def __call__(self, ordinal: int) -> dict[str, Any]:
+        rows = range(*self.bounds[ordinal : ordinal + 2])
+        if not rows:
+            return {}
+        own = self.table[rows.start : rows.stop]
+        numbers = {
+            short: [number(x, 4) for x in own[name]]
+            for short, name in (("u", "direct"), ("o", "total"), ("a", "top_log_probability"))
+        }
+        told = {"i": WITHOUT[self.intervention], "z": [int(x) for x in own["top_changed"]]}
+        return {"r": self.prefixes.record(rows) | numbers | told}
 
 
 class _Similar:

@@ -24,6 +24,7 @@ OF_SHOWN = (  # tables of which only the keys that the gallery shows are kept
     "levels",
     "histogram",
     "samples",
+    "causal",
 )
 
 
@@ -36,7 +37,7 @@ class Material:
             it shows all.
         texts: the corpus and its dictionary.
         triggers, values, mutations, annotations, labels, sentences, promoted, demoted, firing, levels, histogram,
-            samples, similar: tables. The last six may be empty: pages then leave out what they hold.
+            samples, similar, causal: tables. From ``demoted`` on they may be empty: pages then lack what they hold.
         shown: how many triggers of each key the gallery shows.
         neurons: d_m of the model where both signs of a coefficient are keys of their own, else ``None``.
         some: whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
@@ -61,6 +62,7 @@ class Material:
     histogram: pl.DataFrame
     samples: pl.DataFrame
     similar: pl.DataFrame
+    causal: pl.DataFrame
     shown: int
     neurons: int | None = None
     some: bool = False
@@ -100,6 +102,8 @@ class Material:
             frame = getattr(self, name)
             if (frame["sentence"] >= len(self.corpus)).any():
                 raise UserError(f"{name}: names a sentence that the corpus does not have", "run snakemake again")
+        if (self.causal["prefix"] >= len(self.corpus.tokens)).any():
+            raise UserError("causal: names a prefix that the corpus does not have", "run snakemake again")
         for name in ("promoted", "demoted"):
             frame = getattr(self, name)
             if (frame["token"] >= len(self.words)).any() or len(frame) % self.size:

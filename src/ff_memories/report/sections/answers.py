@@ -7,7 +7,7 @@ from ff_memories.claims import own_text
 from ff_memories.claims.judging.verdicts import TYPES
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.shown import summary
-from ff_memories.report.sections.outline import OWN_TEXT, PROXY, SECTIONS
+from ff_memories.report.sections.outline import BEYOND, OWN_TEXT, PROXY, SECTIONS
 from ff_memories.report.wording import counted, listed, sentence
 
 Row = dict[str, Any]  # of ``outline.rows``
@@ -61,7 +61,7 @@ def _what_holds(rows: Sequence[Row]) -> str:
     judged, holding, small = (of(rows, names) for names in (JUDGED, HOLDING, SMALL))
     if not judged:
         return "No claim is judged."
-    said = [_holding(rows) + (f": {_by_section(holding, judged)}" if holding else "")]
+    said = [_holding(rows) + (f": {_by_section(holding, judged, named=False)}" if holding else "")]
     if small:
         said.append(
             f"{counted(len(small), 'more shows', 'more show')} the direction, but less than stated ({ids(small)})"
@@ -132,10 +132,8 @@ def _values(found: Found) -> Answer:
 
 
 def _memories(found: Found) -> Answer:
-    alone = "in every layer, at least {value} of the examples have no active memory with the layer's prediction"
-    single = "in at least one layer, a single memory usually makes the layer's prediction"
-    return degree(found, "K20", single, single, "rarely by a single memory"), [
-        clause(found, "K20", alone),
+    return degree(found, "K20", *(f"in {where}" for where in MAKES)), [
+        clause(found, "K20", NONE_PREDICTS),
         clause(found, "K18", "the median share of active memories is {value}"),
         clause(found, "K21", "{value} of the layer predictions that a memory agrees with are stop words"),
     ]
@@ -155,7 +153,42 @@ def _predictions(found: Found) -> Answer:
     ]
 
 
-ANSWERS = {"3.2": _keys, "4": _values, "5.1": _memories, "5.2": _predictions}
+_SOME = "at least one layer, some active memory usually predicts what the layer predicts"
+MAKES = (
+    _SOME,
+    _SOME,
+    "every layer, usually no active memory predicts what the layer predicts",
+)  # rarely alone, or mostly
+NONE_PREDICTS = "in every layer, for at least {value} of the examples none does"
+SIGN = "the total effect has the direct effect's sign {size} {how} often than for matched memories{shares}"
+SURVIVES = "{value} of the layers' predictions stay without the memory that adds most to their margin"
+GROWS = "the share of the direct effect that is left correlates with the layer by {value}"
+
+
+def removed(found: Found) -> str:
+    """Return in a few words whether memories do what their values say; nothing if no memory was changed."""
+    if "B1" not in found:
+        return ""
+    often = "more often" if found["B1"]["measured"] > 0 else "no more often"
+    return f"Removing a memory does to tokens what its value says {often} than removing another{alike(found, 'B1')}"
+
+
+def survives(found: Found) -> str:
+    """Return in a few words whether layers' predictions survive without one memory; nothing if none was removed."""
+    often = degree(found, "B4", "rarely", "sometimes", "mostly")
+    return often and f"A layer's prediction {often.partition(',')[0]} survives without the memory that it owes most to"
+
+
+def _removed(found: Found) -> Answer:
+    return removed(found), [
+        clause(found, "B1", SIGN, ("less", "more")),
+        clause(found, "B2", GROWS),
+        clause(found, "B3", "direct and total effect correlate by {value} within layers"),
+        clause(found, "B4", SURVIVES),
+    ]
+
+
+ANSWERS = {"3.2": _keys, "4": _values, "5.1": _memories, "5.2": _predictions, BEYOND: _removed}
 
 
 def degree(found: Found, claim: str, few: str, some: str, most: str) -> str:
@@ -187,6 +220,8 @@ def clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", ""),
         return ""
     row = found[claim]
     said = [f"{claim} {'not judged' if row['verdict'] == 'measured' else summary.word(row['verdict'])}"]
+    if row["judged_as"] != row["measured_as"] and row["judged_unit"] != "number" and row["judged"] is not None:
+        said[0] += f", judged by the {row['judged_as']}: {measured(row['judged'], row['judged_unit'])}"
     if paper:
         said.append(f"paper: {row['paper_value'].replace(';', ',')}")
     if row["baseline"] is not None:
@@ -194,7 +229,7 @@ def clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", ""),
         here = "" if row["sample"] is None else f"same sentences: {text_of('sample')}, "
         said.append(f"{here}untrained {text_of('baseline')}")
     guessed = {other["baseline"]: other["measured"] for other in row.get("baselines", ())}.get("unigram")
-    if guessed is not None and not paper:
+    if guessed is not None and (not paper or guessed >= row["measured"]):
         said.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
     said += [part for part in (row["reason"] or "").split("; ") if part.endswith(tuple(TYPES.values()))]
     said += [mark for mark, holds in ((PROXY, row["proxy"]), (OWN_TEXT, row["own_text"])) if holds]
@@ -203,7 +238,8 @@ def clause(found: Found, claim: str, text: str, how: tuple[str, str] = ("", ""),
 
 def _fields(row: Row, column: str, how: tuple[str, str]) -> dict[str, str]:
     value, unit = row[column], row["unit"]
-    return {"value": measured(value, unit), "size": measured(abs(value), unit), "how": how[value > 0]}
+    shares = f", {row['reason']}" if column == "measured" and " against " in (row["reason"] or "") else ""
+    return {"value": measured(value, unit), "size": measured(abs(value), unit), "how": how[value > 0], "shares": shares}
 
 
 def _tally(rows: Sequence[Row]) -> str:
@@ -243,21 +279,22 @@ def _some_of(rows: Sequence[Row], judged: Sequence[Row]) -> str:
 
 
 def _verb(rows: Sequence[Row], n: int, no: bool = False) -> str:
-    if rows[0]["scope"] == "paper":
+    if rows[0]["scope"] == "paper" and not rows[0]["beyond"]:
         return ("is" if n == 1 else "are") + (" not reproduced" if no else " reproduced")
     if no:
         return "does not hold" if n == 1 else "do not hold"
     return "holds" if n == 1 else "hold"
 
 
-def _by_section(rows: Sequence[Row], judged: Sequence[Row]) -> str:
+def _by_section(rows: Sequence[Row], judged: Sequence[Row], named: bool = True) -> str:
+    """Count claims by section, and name them."""
     said = []
     for section in SECTIONS:
         own = [row for row in rows if row["section"] == section.number]
         if own:
             among = sum(row["section"] == section.number for row in judged)
             about = section.title[0].lower() + section.title[1:]
-            said.append(f"{len(own)} of {among} on {about} ({ids(own)})")
+            said.append(f"{len(own)} of {among} on {about}" + (f" ({ids(own)})" if named else ""))
     return listed(said)
 
 

@@ -10,10 +10,29 @@ from ff_memories.claims import own_text
 from ff_memories.claims.numbers import measured, number
 from ff_memories.config import Settings
 from ff_memories.model.info import quantised
-from ff_memories.report.sections.answers import FEW, HALF, OPEN, Found, Row, alike, clause, degree, ids, of
+from ff_memories.report.sections.answers import (
+    FEW,
+    GROWS,
+    HALF,
+    MAKES,
+    NONE_PREDICTS,
+    OPEN,
+    SIGN,
+    SURVIVES,
+    Found,
+    Row,
+    alike,
+    clause,
+    degree,
+    ids,
+    of,
+    removed,
+    survives,
+)
 from ff_memories.report.sections.methods import SOURCES
 from ff_memories.report.wording import counted, listed, looked_at, sentence
 
+WHERE = {1: "all", HALF: "mostly", FEW: "partly", 0: "rarely"}  # by the least share
 SHOWN = 6  # numbers that training changes, said in full; of more, only the claims
 Finding = tuple[str, str]  # what was found in a few words, and the numbers behind it
 
@@ -37,7 +56,7 @@ class FirstLines:
     @property
     def lines(self) -> list[str]:
         """Return all of it as lines of text."""
-        found = [f"{lead}: {told}" for lead, told in self.findings]
+        found = [f"{lead}: {told[0].lower()}{told[1:]}" for lead, told in self.findings]
         return [self.run, *found, f"Due to training: {self.training}", f"What cannot be said: {self.open}"]
 
 
@@ -54,9 +73,10 @@ def first_lines(
         models: the number of untrained models that were measured.
     """
     found = {row["claim"]: row for row in rows if row["measured"] is not None}
+    paper = [row for row in rows if not row["beyond"]]
     findings = [(lead, sentence("; ".join(filter(None, told)))) for lead, told in _found(found) if lead and any(told)]
     return FirstLines(
-        _what_was_run(rows, counts, config, info), findings, _training(rows, models), _open(rows, info["scope"])
+        _what_was_run(paper, counts, config, info), findings, _training(rows, models), _open(paper, info["scope"])
     )
 
 
@@ -76,14 +96,16 @@ def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, i
         size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
     text = SOURCES.get(config.corpus.source, config.corpus.source)
     found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
-    tokens, sentences = (
-        sum(found.get(f"{split}_{what}", 0) for split in ("train", "validation")) for what in ("tokens", "sentences")
-    )
+    number_of = lambda split, what: found.get(f"{split}_{what}", 0)
     tested = f"{counted(len(rows), 'claim', 'claims')} of the paper, on {named(info)} ({', '.join(size)})"
-    much = f"{tokens:,} tokens in {counted(sentences, 'sentence', 'sentences')} of " if tokens else ""
+    sized = lambda split: (
+        f"{number_of(split, 'tokens'):,} tokens in {counted(number_of(split, 'sentences'), 'sentence', 'sentences')}"
+    )
+    parts = [f"{sized('train')} to find triggers", f"{sized('validation')} to test predictions"]
+    much = f"{text}: {' and '.join(parts)}" if number_of("train", "tokens") else text
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
     notes = [quantised(info), own_text.SAID if own_text.is_own(counts) else None]
-    said = f"{tested} and {much}{text}." + "".join(f" {sentence(note)}" for note in notes if note)
+    said = f"{tested} and {much}." + "".join(f" {sentence(note)}" for note in notes if note)
     return said + (f" It looks at the triggers of {some}." if some else "")
 
 
@@ -99,10 +121,9 @@ def _found(found: Found) -> list[tuple[str, list[str]]]:
         values = f"Values {often.replace(',', ' predict the token after their keys’ triggers,', 1)}"
         values += "" if "," in often else " predict the token after their keys’ triggers"
     if "K16" in found:
-        where = "mostly" if value("K16") >= HALF else "partly" if value("K16") >= FEW else "rarely"
+        where = next((word for least, word in WHERE.items() if value("K16") >= least), WHERE[0])
         predictive = f"The most predictive values are {where} in the upper layers{alike(found, 'K16')}"
-    single = "In at least one layer, a single memory usually makes the prediction"
-    alone = degree(found, "K20", single, single, "A layer's prediction is rarely made by a single memory")
+    alone = degree(found, "K20", *(f"In {where}" for where in MAKES))
     if "K24" in found:
         settles = "for most examples" if value("K24") >= HALF else "for few examples"
         residual = f"The last layer's residual already predicts the output {settles}{alike(found, 'K24')}"
@@ -110,18 +131,20 @@ def _found(found: Found) -> list[tuple[str, list[str]]]:
     return [
         (keys, [tell("K1", lowers, ("more", "less"))]),
         (values, [
-            tell("K11", "in the best upper layer, {value} agree with their key's top trigger"),
-            tell("K10", "in the best lower layer, {value}"),
+            tell("K11", "in the upper layer where they do so most, {value} agree with their key's top trigger"),
+            tell("K10", "in the lower layer where they do so most, {value}"),
         ]),
         (predictive, [
             tell("K16", "{value} of the 100 values with the highest top probability"),
             tell("K17", "{value} of them agree with at least one of their key's triggers"),
         ]),
-        (alone, [tell("K20", "in every layer, no active memory makes it for at least {value} of the examples")]),
+        (alone, [tell("K20", NONE_PREDICTS)]),
         (residual, [
             tell("K24", "for {value} of the examples"),
-            tell("K26", "in every layer, at least {value} of the predictions stay as they are"),
+            tell("K26", "in the layer that changes predictions most, {value} of them stay as they are"),
         ]),
+        (removed(found), [clause(found, "B1", SIGN, ("less", "more")), clause(found, "B2", GROWS)]),
+        (survives(found), [clause(found, "B4", SURVIVES)]),
     ]  # fmt: skip
 
 
@@ -130,20 +153,43 @@ def _training(rows: Sequence[Row], models: int) -> str:
     compared = [row for row in rows if row["training"] is not None]
     if not compared:
         return "no number could be compared with untrained models, so this run says nothing about training."
-    answers = {answer: [row for row in compared if row["training"] == answer] for answer in
-               ("higher", "lower", "same", "undecided")}  # fmt: skip
-    changed = len(answers["higher"]) + len(answers["lower"])
-    said = [f"training changes {changed} of {counted(len(compared), 'number', 'numbers')}, all on the same sentences"]
-    for answer, does in (("higher", "it raises"), ("lower", "it lowers")):
-        if own := answers[answer]:
-            said.append(f"{does} " + ("; ".join(map(_against, own)) if changed <= SHOWN else ids(own)))
-    said += _of_scale([row for row in compared if row["training"] in ("higher", "lower")])
-    if same := answers["same"]:
-        said.append(f"{ids(same)} {'is' if len(same) == 1 else 'are'} the same in untrained models")
-    if undecided := answers["undecided"]:
+    own, more = ([row for row in compared if row["beyond"] == beyond] for beyond in (False, True))
+    changed = [row for row in own if row["training"] in ("higher", "lower")]
+    said = [f"training changes {len(changed)} of {counted(len(own), 'number', 'numbers')}, all on the same sentences"]
+    said += _answers(own, in_full=len(changed) <= SHOWN)
+    said += _of_scale(changed)
+    if undecided := _of_training(own, "undecided"):
         who = counted(models, "untrained model does", "untrained models do") if models else "the untrained models do"
-        said.append(f"{who} not tell for the other {len(undecided)}")
+        said.append(f"{who} not tell for {_few(undecided, 'the other')}")
+    if more:
+        told = _answers(more, in_full=False)
+        if undecided := _of_training(more, "undecided"):
+            told.append(f"undecided {'is' if len(undecided) == 1 else 'are'} {ids(undecided)}")
+        said.append(f"beyond the paper's claims, {'; '.join(told)}")
     return " ".join(map(sentence, said))
+
+
+def _of_training(rows: Sequence[Row], answer: str) -> list[Row]:
+    return [row for row in rows if row["training"] == answer]
+
+
+def _answers(rows: Sequence[Row], in_full: bool) -> list[str]:
+    """Say which numbers training changes, and how, and which it does not; ``in_full``: with the numbers."""
+    negative = [row for row in _of_training(rows, "lower") if row["sample"] < 0]
+    lowered = [row for row in _of_training(rows, "lower") if row not in negative]
+    kinds = (("it raises {}", _of_training(rows, "higher")), ("it lowers {}", lowered),
+             ("it makes {} more negative", negative))  # fmt: skip
+    tell = lambda own: "; ".join(map(_against, own)) if in_full else ids(own)
+    said = [text.format(tell(own)) for text, own in kinds if own]
+    if same := _of_training(rows, "same"):
+        differs = "differs" if len(same) == 1 else "differ"
+        said.append(f"{ids(same)} {differs} from untrained models by less than what counts as a difference")
+    return said
+
+
+def _few(rows: Sequence[Row], many: str = "") -> str:
+    """Name claims, or count them if they are many."""
+    return ids(rows) if len(rows) <= SHOWN else f"{many} {len(rows)} claims".strip()
 
 
 def _of_scale(changed: Sequence[Row]) -> list[str]:
@@ -151,10 +197,10 @@ def _of_scale(changed: Sequence[Row]) -> list[str]:
     known = [row for row in changed if row["shuffled"] is not None]
     near = [row for row in known if abs(row["shuffled"] - row["sample"]) < abs(row["baseline"] - row["sample"]) / 2]
     if near:
-        return [f"the scale of the weights may explain {ids(near)}: a model with each matrix's entries shuffled comes "
-                "more than halfway from the untrained models to this one"]  # fmt: skip
-    return ["the scale of the weights explains none of them: a model with each matrix's entries shuffled stays nearer "
-            "to the untrained ones"] if known else []  # fmt: skip
+        return [f"for {ids(near)}, shuffling the entries of each trained matrix keeps more than half of the "
+                "difference, so the scale of the weights may explain it"]  # fmt: skip
+    return ["the scale of the weights explains none of them: shuffling the entries of each trained matrix keeps less "
+            "than half of each difference"] if known else []  # fmt: skip
 
 
 def _against(row: Row) -> str:
@@ -170,12 +216,11 @@ def _open(rows: Sequence[Row], scope: str) -> str:
     if undecided := of(rows, OPEN):
         said.append(f"whether the model shows {ids(undecided)}: the interval covers the limit, or the values are few")
     if untold := [row for row in rows if row["training"] == "undecided"]:
-        said.append(f"whether training makes a difference for {counted(len(untold), 'number', 'numbers')}")
+        said.append(f"whether training changes {_few(untold)}")
     if proxied := [row for row in rows if row["proxy"]]:
         said.append(f"what people would find: an automatic proxy labelled what {ids(proxied)} count")
     if kinds := sorted({row["resampled"] for row in rows if row["low"] is not None and row["resampled"]}):
         said.append(f"how numbers differ between training runs: intervals come from other {listed(kinds, 'or')} alone")
-    missing = of(rows, ("not_attempted", "not_applicable"))
-    if missing:
-        said.append(f"anything on {ids(missing) if len(missing) <= SHOWN else f'{len(missing)} claims'}, not measured")
+    if missing := of(rows, ("not_attempted", "not_applicable")):
+        said.append(f"anything on {_few(missing)}, not measured")
     return sentence("; ".join(said) or "nothing was left open")

@@ -1,5 +1,6 @@
 """The report's sections, in the paper's order, each with its figures, tables and claims."""
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,17 +16,25 @@ from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import FIGURES
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
-_PLACE = re.compile(r"(Figure|Table) (\d+)")
+_PLACE = re.compile(r"(Figure|Table) (B?\d+)")
+
+
+BEYOND = "beyond"  # the section of what the paper does not do
 
 
 @dataclass(frozen=True)
 class PaperSection:
-    """One section: its number in the paper, our title and question, and its tables."""
+    """One section: its number in the paper, or ``BEYOND``, our title and question, and its tables."""
 
     number: str
     title: str
     question: str
     tables: tuple[str, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """Return where it stands, such as ``section 4``."""
+        return "beyond the paper" if self.number == BEYOND else f"section {self.number}"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -49,6 +58,11 @@ SECTIONS = (
     ),
     PaperSection("5.1", "Memories within a layer", "Is a layer's prediction made by a single memory or by many?"),
     PaperSection("5.2", "Predictions across layers", "When does the residual stream settle on the model's output?"),
+    PaperSection(
+        BEYOND,
+        "Memories removed",
+        "Does a memory do what its value says, once the layers above have run? Does a prediction survive without it?",
+    ),
 )
 PROXY = "labelled by an automatic proxy"
 OWN_TEXT = "on text sampled from the model"
@@ -67,6 +81,7 @@ def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
             "judged_unit": known[row["claim"]].judged_unit,
             "needed": _needed(row, known[row["claim"]]),
             "limit_from": known[row["claim"]].limit_from,
+            "beyond": known[row["claim"]].beyond,
             "section": section_of(known[row["claim"]]),
             "part": part_of(known[row["claim"]]),
             "proxy": ANNOTATOR in (row["reason"] or ""),
@@ -79,7 +94,7 @@ def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
 def _needed(row: dict[str, Any], claim: Claim) -> str:
     """Return in words what a claim needs here; of a number of layers, the paper's is scaled to the model's."""
     return needed(
-        replace(claim.limit, low=row["limit"])
+        replace(claim.limit, low=math.ceil(row["limit"]))
         if claim.judged_unit == "number" and row["limit"] is not None and claim.limit.high is None
         else claim.limit,
         claim.judged_unit,
@@ -87,7 +102,12 @@ def _needed(row: dict[str, Any], claim: Claim) -> str:
 
 
 def section_of(claim: Claim) -> str:
-    """Return the number of the paper's section that makes the claim. Raises ``ValueError`` if its source names none."""
+    """Return the number of the paper's section that makes the claim, or ``BEYOND``.
+
+    Raises ``ValueError`` if its source names none.
+    """
+    if claim.beyond:
+        return BEYOND
     found = _SECTION.search(claim.source)
     if found is None:
         raise ValueError(f"{claim.id}: {claim.source!r} names no section")
@@ -97,4 +117,4 @@ def section_of(claim: Claim) -> str:
 def part_of(claim: Claim) -> str | None:
     """Return the figure or table that shows the claim, such as ``figure3``; ``None`` if only the text states it."""
     found = _PLACE.search(claim.source)
-    return found and f"{found[1].lower()}{found[2]}"
+    return found and f"{found[1]}{found[2]}".lower()

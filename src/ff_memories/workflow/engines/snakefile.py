@@ -1,5 +1,6 @@
 """Where the Snakefile is: at the top of a clone, or inside an installed package, where the wheel has put it."""
 
+import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2]
@@ -9,6 +10,13 @@ CARRIED = PACKAGE / "project"  # the Snakefile, its rules and configs, as `setup
 def home() -> Path:
     """Return the folder with the Snakefile, ``workflow/``, ``config/`` and ``profiles/``."""
     return CARRIED if CARRIED.is_dir() else PACKAGE.parents[1]
+
+
+def packaged() -> dict[str, Path]:
+    """Return {run: its config} of the runs whose configs come with the package, such as ``demo``."""
+    named = lambda path: re.search(r"^run: (\S+)$", path.read_text(encoding="utf-8"), re.M)
+    found = {path: named(path) for path in home().glob("config/*.yaml")}
+    return {run[1]: path for path, run in sorted(found.items()) if run}
 
 
 def snakefile() -> Path:

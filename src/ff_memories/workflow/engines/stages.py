@@ -51,7 +51,7 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
         UserError: Snakemake refuses the run; the message has its reason.
     """
     from snakemake.api import SnakemakeApi
-    from snakemake.exceptions import MissingInputException, RuleException, WorkflowError
+    from snakemake.exceptions import IncompleteFilesException, MissingInputException, RuleException, WorkflowError
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, Quietness, ResourceSettings
 
     file = snakefile()
@@ -67,6 +67,9 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
             inner = engines.read_dag(made, forceall)
         except MissingInputException as error:
             raise UserError(str(error), "provide these files, or correct their paths in the config") from None
+        except IncompleteFilesException:
+            again = f"wait for it, or run ff-memories run {run.file}"
+            raise UserError(f"{run.results}: not finished, a job is at work or was stopped", again) from None
         except (WorkflowError, RuleException) as error:
             raise UserError(str(error)) from None
         finally:

@@ -6,6 +6,7 @@ It is Snakemake's command line with a logger of our own, by its interface for lo
 a line. A step's words are those of its rule.
 """
 
+import io
 import os
 import platform
 import re
@@ -14,10 +15,13 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import redirect_stderr, suppress
 from logging import WARNING, LogRecord
 from pathlib import Path
 from typing import Any
 
+import psutil
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -27,9 +31,11 @@ from ff_memories.base.progress import TERMINAL, duration
 NAME = "ff-memories"
 NOTHING, STOPPING = "Nothing to be done", "Terminating processes"  # as Snakemake says it
 PLACES = re.compile(r'^(\w+( in file ".*", line \d+)?:|\s*File ".*", line \d+.*|)$')  # lines that say where, not what
+PROFILES = " for setting default command line arguments.\n"
 OF_STEP = "CalledProcessError"
 GOES_ON = "the same command goes on where it stopped"
 LAST = 6  # lines of a failed step's log
+FULL = 1_000_000  # bytes; with fewer, a disk is full
 WIDTH = 24  # characters of the bar
 
 
@@ -43,6 +49,7 @@ class LogHandler(LogHandlerBase):
         self.words: dict[str, str] = {}  # {rule: its docstring}
         self.begun, self.total, self.done = time.monotonic(), 0, 0
         self.failed: set[str] = set()  # what was said of steps that failed
+        self.stopping = False
         self.jobs: dict[int, tuple[str, float]] = {}  # {job: (rule, when it started)} of the running ones
         self.waiting: Counter[str] = Counter()  # {rule: jobs that have not ended}
         self.spent: dict[str, list[float]] = defaultdict(list)  # {rule: seconds of its jobs}
@@ -73,7 +80,8 @@ class LogHandler(LogHandlerBase):
                     self._say(f"[100%] {self.done} jobs done in {duration(now - self.begun)}")
             elif event == LogEvent.JOB_ERROR:
                 self.jobs.pop(data["jobid"], None)
-                if (said := failure(data["rule_name"], self.words, data["log"] or [])) not in self.failed:
+                said = failure(data["rule_name"], self.words, data["log"] or [])
+                if said not in self.failed and not self.stopping:
                     self._say(said)
                 self.failed.add(said)
             elif event == LogEvent.ERROR:
@@ -101,6 +109,7 @@ class LogHandler(LogHandlerBase):
         message = str(record.msg)
         ours = getattr(record, "own", False) or message.startswith(NOTHING)
         if message.startswith(STOPPING):
+            self.stopping = True  # steps fail because they are stopped
             self._say("stopping the running steps")
         elif ours or (record.levelno >= WARNING and not self.failed):
             self._say(message)
@@ -131,7 +140,7 @@ class LogHandler(LogHandlerBase):
         rest = self.left(now)
         parts = [f"{'█' * full}{'░' * (WIDTH - full)} {self._share():.0%}", f"{self.done} of {self.total} jobs"]
         parts += [f"{duration(round(rest))} left"] if rest is not None else []
-        parts += [", ".join(sorted({rule for rule, _ in self.jobs.values()}))]
+        parts += [f"{memory() / 1e9:.1f} GB", ", ".join(sorted({rule for rule, _ in self.jobs.values()}))]
         line = "  ".join(parts)[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write(f"\r\x1b[K{line}\r")
         sys.stderr.flush()
@@ -158,11 +167,22 @@ class LogHandler(LogHandlerBase):
         super().close()
 
 
+def memory() -> int:
+    """Return the bytes of memory that Snakemake and its jobs use together."""
+    ours, used = psutil.Process(), 0
+    for process in [ours, *ours.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            used += process.memory_info().rss
+    return used
+
+
 def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     """Return what to say of a step that failed: its words, its log's last lines, and what to do."""
     lines = [line for log in logs if (path := Path(log)).is_file() for line in _lines(path)]
     said = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
     shown = lines[-LAST:] if said is None else lines[said:]
+    if not shown and shutil.disk_usage(".").free < FULL:  # where a log cannot be written, either
+        shown = ["error: no space is left on the disk", "  fix: free some space"]
     about = words.get(rule, rule).rstrip(".")
     fix = [] if any("fix: " in line for line in shown) else [f"  fix: see {log} for all of it" for log in logs[:1]]
     after = [f"  then {GOES_ON}"]
@@ -176,11 +196,31 @@ def _lines(log: Path) -> list[str]:
 
 def main() -> None:
     """Run Snakemake's command line with this logger."""
-    from snakemake.cli import main as snakemake
+    from snakemake.cli import args_to_api, parse_args
+    from snakemake.exceptions import print_exception
     from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
     LoggerPluginRegistry().register_plugin(NAME, sys.modules[__name__])
-    snakemake(["--logger", NAME, *sys.argv[1:]])
+    try:
+        parser, args = _quietly(parse_args, ["--logger", NAME, *sys.argv[1:]])
+        sys.exit(0 if args_to_api(args, parser) else 1)
+    except KeyboardInterrupt:  # before the first job: Snakemake ends only jobs in words
+        print(f"stopped; {GOES_ON}", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        print_exception(error)
+        sys.exit(1)
+
+
+def _quietly(parse: Callable[[list[str]], Any], words: list[str]) -> Any:
+    """Parse Snakemake's options without its line on profiles, which is no event of its loggers."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return parse(words)
+    finally:
+        lines = [line for line in said.getvalue().splitlines(keepends=True) if not line.endswith(PROFILES)]
+        sys.stderr.write("".join(lines))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from ff_memories.base.files import require_file
 from ff_memories.config import read_yaml
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.fetching import hub, unpack
-from ff_memories.inputs.models import from_gguf
+from ff_memories.inputs.models import converted_folder, from_gguf, model_folder
 from ff_memories.inputs.texts import one_text
+from ff_memories.model.info import read_info
 from ff_memories.workflow.engines import lock, stages
 from ff_memories.workflow.recorded import environment, packed
 from ff_memories.workflow.runs.run import Run
@@ -77,6 +78,7 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         made = from_gguf.folder(folder / path, digest)
         for path in run.model_files:
             _place(archive, folder, path, (made / Path(path).name).resolve())
+        _name_source(folder, run)
     says = [_said(kind, part) for kind, part in said.items() if part["files"]]
     if (made_by := manifest["version"]) != (here := version("ff-memories")):
         says.append(f"made by ff-memories {made_by}; this is {here}, whose code may differ: see the part `record`")
@@ -161,7 +163,7 @@ def _refuse_others(archive: Path, folder: Path, run: Run) -> None:
 
 def _given(kind: str, given: list[Path], wanted: dict[str, str], folder: Path) -> dict[str, Path]:
     """Return {path in the run: the file here} for files that a user gave, found by their digests."""
-    files = [file for path in given for file in _inside(path)]
+    files = [file for path in given for file in _inside(kind, path)]
     known = {lock.digest(file, "sha256"): file for file in files}
     if kind == "text" and len(files) == 1 and not known.keys() >= {*wanted.values()}:
         parts = one_text.split(files[0], configs.usual()["seed"], folder / ".split")  # as `ff-memories run` does
@@ -175,13 +177,13 @@ def _given(kind: str, given: list[Path], wanted: dict[str, str], folder: Path) -
     return {path: known[digest].resolve() for path, digest in wanted.items()}
 
 
-def _inside(path: Path) -> list[Path]:
+def _inside(kind: str, path: Path) -> list[Path]:
     path = path.expanduser()
     if path.is_dir():
         return sorted(file for file in path.iterdir() if file.is_file())
     require_file(path)
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise UserError(f"--{kind} {path}: no such file", f"give the {kind} that the run was made with")
     return [path]
 
 
@@ -195,6 +197,14 @@ def _by_name(kind: str, run: Run, wanted: list[str]) -> dict[str, Path]:
     elif wanted:
         raise UserError(f"{kind}: no name to fetch {', '.join(wanted)} by", f"give it with --{kind} PATH")
     return {path: Path(path).resolve() for path in wanted}
+
+
+def _name_source(folder: Path, run: Run) -> None:
+    """Give a converted model the name that its file had for the run: another name here is no other model."""
+    there = folder / str(run.model_folder)
+    told, info = model_folder.made_from(there), read_info(folder / run.path("model", "info.json"))
+    (there / model_folder.MADE_FROM).unlink()  # a link
+    converted_folder.tell(there, told | {"source": info.get("source")})
 
 
 def _place(archive: Path, folder: Path, path: str, file: Path) -> None:

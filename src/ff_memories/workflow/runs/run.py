@@ -32,6 +32,8 @@ from ff_memories.workflow.meaning import reached, rows
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
+SHARD = "scatteritem"  # Snakemake's wildcard for a shard, such as 1-of-4
+OF_SHARD = r"/\d+-of-\d+(?=[./])"  # in a path
 SLOWEST = 5  # rules whose time a finished run says
 OPEN = "FF_MEMORIES_OPEN"  # set if a browser is to show the report at the end
 
@@ -212,7 +214,7 @@ class Run:
 
     def shard(self, *parts: str) -> str:
         """Return the path of one shard of a file of the run, for a rule whose jobs share the file's work."""
-        return self.path("shards", "{scatteritem}", *parts)
+        return self.path("shards", f"{{{SHARD}}}", *parts)
 
     def scatter(self, workflow: Any) -> dict[str, int]:
         """Return the number of shards of the text and of every model of the baselines, which changes no result.
@@ -484,10 +486,15 @@ def refuse_odd_paths(*paths: str) -> None:
 def name_inputs(rules: Iterable[Any]) -> None:
     """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
 
-    Snakemake's own trigger would also react to the number of shards, which changes no result.
+    Snakemake's own trigger would also react to the number of shards, which changes no result. With another number,
+    there are no shards yet and none whose ``params`` could have changed, so a rule has those of its shards too.
     """
+    rules = list(rules)
+    scattered = [rule for rule in rules if SHARD in rule.wildcard_names]
     for rule in rules:
         rule.set_params(reads=partial(_inputs, rule))
+        if SHARD not in rule.wildcard_names and any(re.search(OF_SHARD, str(file)) for file in rule.input):
+            rule.set_params(shards=partial(_shards, rule, scattered))
         for param in rule.params:
             if isinstance(param, Code):
                 param.rule = rule
@@ -518,7 +525,19 @@ def find_producers_by_path(rules: Iterable[Any]) -> None:
 
 def _inputs(rule: Any, wildcards: Any) -> str:
     found, *_ = rule.expand_input(wildcards)
-    return " ".join(sorted({re.sub(r"/\d+-of-\d+(?=[./])", "/*", str(file)) for file in found}))
+    return " ".join(sorted({re.sub(OF_SHARD, "/*", str(file)) for file in found}))
+
+
+def _shards(rule: Any, scattered: Iterable[Any], wildcards: Any) -> list[str]:
+    """Return the ``config`` and ``code`` of every rule whose shards a job reads."""
+    found = {}
+    for file in map(str, rule.expand_input(wildcards)[0]):
+        for maker in scattered:
+            if maker.name not in found and maker.is_producer(file):
+                own = type(wildcards)(fromdict=maker.get_wildcards(file))
+                params = (maker.params.get(name) for name in ("config", "code"))
+                found[maker.name] = [str(param(own) if callable(param) else param) for param in params]
+    return [part for _, known in sorted(found.items()) for part in known]
 
 
 def use_tools_of_this_environment() -> None:

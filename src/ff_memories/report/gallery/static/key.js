@@ -16,11 +16,11 @@ const Key = {
       ...(manifest.neurons ? [this.sign(layer, key)] : []),
       make("div", { class: "sides" },
         make("section", { "aria-labelledby": "triggers" }, make("h2", { id: "triggers" }, "Key: triggers"), this.triggers(row, record), this.models(record),
-          record.s ? this.weaker(row, record.s) : null),
+          record.s ? this.weaker(row, record.s) : null, record.r ? this.without(row, record.r) : null),
         make("aside", { "aria-labelledby": "value" },
           make("section", {}, make("h2", { id: "value" }, "Value: promoted tokens"), this.value(row, record)),
           Firing.section(row, record), record.p || record.b ? this.patterns(record) : null, row.changes ? this.changes(row) : null,
-          record.k || record.w ? this.similar(record) : null, this.trace(layer))));
+          record.k || record.w ? this.similar(record) : null, this.trace(layer, key))));
     document.title = `Layer ${layer}, ${Memory.long(key)} · ${document.body.dataset.title}`;
     say(document.title);
   },
@@ -74,6 +74,17 @@ const Key = {
   weaker: (row, samples) => make("section", { class: "weaker", "aria-labelledby": "weaker" }, make("h2", { id: "weaker" }, "Key: weaker examples"),
     make("p", { class: "quiet" }, `At percentiles of its positive coefficients in a random sample of ${many(manifest.sampled, "training sentence")}.`),
     make("ol", { class: "triggers" }, samples.t.map((_, i) => Key.prefix(samples, i, row, `${samples.q[i]}th`)))),
+
+  // Return the section of prefixes at which the run took the key's memory away, with what became of the predictions.
+  without(row, without) {
+    const own = { ...row, coefficient: Math.max(...without.c) };
+    const note = (text, x) => make("span", { class: "note" }, `${text} `, make("b", {}, Numbers.signed(x)));
+    return make("section", { class: "without", "aria-labelledby": "without" }, make("h2", { id: "without" }, "Without this memory"),
+      make("p", { class: "quiet" }, `Validation prefixes where it is active, with its coefficient ${without.i}. The first two numbers say how the mean logit of the ten tokens that its value promotes most changes: by the value itself, and once the layers above have run. The third says how the log-probability of the model's own top token changes.`),
+      make("ol", { class: "triggers" }, without.t.map((_, i) => this.prefix(without, i, own, String(i + 1),
+        make("p", { class: "notes" }, note("by itself", without.u[i]), note("in the end", without.o[i]), note("top token", without.a[i]),
+          without.z[i] ? make("span", { class: "note" }, make("b", { class: "no" }, "another top token")) : null)))));
+  },
 
   // Return a prefix of a record, with its coefficient, its next token and notes.
   prefix(record, i, row, rank, ...notes) {
@@ -161,14 +172,20 @@ const Key = {
       make("dl", { class: "facts similar" }, list("Keys", record.k), list("Values", record.w)));
   },
 
-  // Say how to see a text of one's own.
-  trace(layer) {
-    const command = `ff-memories trace --configfile my.yaml --layer ${layer} --out trace.html "your text"`;
-    const copy = navigator.clipboard ? make("button", { type: "button" }, "Copy") : null;
-    if (copy) copy.onclick = () => navigator.clipboard.writeText(command).then(() => say("Copied"), () => say("Not copied"));
+  // Say how to see a text of one's own, and what the model predicts after it without the key's memory.
+  trace(layer, key) {
+    const shown = (more) => {
+      const command = `ff-memories trace --configfile my.yaml --layer ${layer}${more} --out trace.html "your text"`;
+      const copy = navigator.clipboard ? make("button", { type: "button" }, "Copy") : null;
+      if (copy) copy.onclick = () => navigator.clipboard.writeText(command).then(() => say("Copied"), () => say("Not copied"));
+      return [make("p", {}, make("code", {}, command)), copy];
+    };
+    const memory = `${layer}:${Memory.key(key)}${Memory.negative(key) ? "-" : ""}`;
     return make("section", { class: "trace", "aria-labelledby": "trace" }, make("h2", { id: "trace" }, "Trace your own text"),
-      make("p", {}, make("code", {}, command)), copy,
-      make("p", { class: "quiet" }, "Replace my.yaml with this run's config file. The page shows which memories act after each token of your text, and links to them here. See docs/trace.md."));
+      ...shown(""),
+      make("p", { class: "quiet" }, "Replace my.yaml with this run's config file. The page shows which memories act after each token of your text, and links to them here. See docs/trace.md."),
+      make("h3", {}, "Your text without this memory"), ...shown(` --set ${memory}=0`),
+      make("p", { class: "quiet" }, "The page then has two predictions: the model's own, and the one with this coefficient at zero."));
   },
 
   agreement(row) {

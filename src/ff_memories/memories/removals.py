@@ -1,0 +1,224 @@
+"""What removing a layer's strongest memories together does to its prediction, and to the model's; beyond the paper.
+
+At the last token of a validation prefix, the coefficients of some memories of one layer become zero, and the layers
+above run again. Removed are the memories that add most to the layer, by |m_i| |v_i|, or the single one that the layer's
+own prediction owes most to. A layer's prediction is read off its update y by the model's own output layer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.base.progress import Progress
+from ff_memories.base.sharding import WHOLE, Shard, share
+from ff_memories.corpus.store import Corpus
+from ff_memories.memories.causal import (
+    LOGITS,
+    HeldNorm,
+    added_to_output,
+    drawn_prefixes,
+    outcomes,
+    run_changed,
+    values_of,
+    word_vectors,
+)
+from ff_memories.memories.search import batching, finite
+from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.model.decoder import AnyLayer, LanguageModel
+from ff_memories.model.products import linear, widened
+from ff_memories.model.vocabulary import Vocabulary
+
+MARGIN, SIZE = "margin", "size"  # by what memories are chosen
+OF_BASELINES = 20  # prefixes at which memories of an untrained model are removed, at most
+OF_MODEL = ("top_changed", "top_log_probability", "loss", "kl")  # of ``causal.outcomes``
+COLUMNS: dict[str, type[pl.DataType]] = {
+    **dict.fromkeys(("layer", "prefix", "removed"), pl.Int64),
+    **dict.fromkeys(("by",), pl.String),
+    **dict.fromkeys(("share", "top_log_probability", "loss", "kl"), pl.Float64),
+    **dict.fromkeys(("layer_top_changed", "top_changed"), pl.Boolean),
+}
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is removed from one layer at some prefixes, and what it does to the layer's own prediction.
+
+    Attributes:
+        gone: (prefixes, rows, d_m) bool, of which memories the coefficients become zero.
+        share: (prefixes, rows) float64, what these have of the sum of |m_i| |v_i|; 0 where nothing has any.
+        changed: (prefixes, rows) bool, whether the layer predicts another token without them.
+    """
+
+    gone: torch.Tensor
+    share: np.ndarray
+    changed: np.ndarray
+
+
+def asked(numbers: Sequence[int], neurons: int) -> list[int]:
+    """Return the numbers of memories that a layer can lose."""
+    return [n for n in numbers if n <= neurons]
+
+
+def tested(corpus: Corpus, seed: int, prefixes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where memories are removed, sentences and positions (n,): the first prefixes that `causal` may test."""
+    sentence, position = drawn_prefixes(corpus, seed)
+    return sentence[::2][:prefixes], position[::2][:prefixes]
+
+
+def reasons(corpus: Corpus, seed: int, options: Any, neurons: int) -> dict[str, int]:
+    """Return what the ``counts`` table says; ``options``: the config's section."""
+    return {
+        "prefixes_missing": options.prefixes - len(tested(corpus, seed, options.prefixes)[0]),
+        "numbers_above_the_layers_memories": len(options.memories) - len(asked(options.memories, neurons)),
+    }
+
+
+def table(
+    decoder: LanguageModel, corpus: Corpus, options: Any, *, seed: int, batch_tokens: int, shard: Shard = WHOLE
+) -> pl.DataFrame:
+    """Return the table ``removals`` of a shard; ``options``: the config's section."""
+    numbers = asked(options.memories, decoder.description.keys)
+    sentence, position = tested(corpus, seed, options.prefixes)
+    parts: list[pl.DataFrame] = [_typed({})]
+
+    def run(part: np.ndarray) -> None:
+        parts.append(_measured(decoder, corpus, sentence[part], position[part], numbers))
+
+    with torch.inference_mode():
+        own = of_shard(position, decoder.description.layers * (1 + len(numbers)), batch_tokens, shard)
+        with Progress(sum(map(len, own)), "prefixes without memories", "removals") as progress:
+            for part in own:
+                retry_smaller(run, part, len(part), halved, "prefix")
+                progress.step(len(part))
+    return pl.concat(parts)
+
+
+def of_shard(position: np.ndarray, rows: int, batch_tokens: int, shard: Shard) -> list[np.ndarray]:
+    """Return the batches of a shard: numbers (n,) of prefixes, by length, which run with all their ``rows``.
+
+    No batch depends on the number of shards.
+    """
+    order = np.argsort(position, kind="stable")
+    return list(share(list(batching.sequences(position + rows, order, batch_tokens)), shard))
+
+
+def _measured(
+    decoder: LanguageModel, corpus: Corpus, sentence: np.ndarray, position: np.ndarray, numbers: Sequence[int]
+) -> pl.DataFrame:
+    """Return the table of some prefixes, which come by length."""
+    texts = [corpus.sentence(s)[:p] for s, p in zip(sentence, position, strict=True)]
+    choices = chosen(decoder, texts, numbers)
+    shape = decoder.description.layers, len(texts), 1 + len(numbers)
+    layer, which, row = (axis.ravel() for axis in np.indices(shape))
+
+    def vector(number: int, here: np.ndarray, m: torch.Tensor) -> torch.Tensor:
+        gone = choices[number - 1].gone.flatten(0, 1)
+        values = values_of(decoder.layers[number - 1])[: m.shape[1]]
+        return -linear(torch.where(gone, m, 0), widened(values).t())
+
+    ends = run_changed(decoder, texts, which, layer + 1, vector)
+    inside = position < corpus.lengths[sentence]
+    following = np.where(inside, corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)], -1)
+    base, none = torch.from_numpy(which).to(decoder.device), torch.zeros_like(ends.changed)
+    found = outcomes(decoder.vocabulary, ends, base, none, none, following.astype(np.int64)[which])
+    stacked = lambda name: np.stack([getattr(choice, name) for choice in choices]).ravel()
+    return _typed(
+        {
+            "layer": layer + 1,
+            "prefix": (corpus.offsets[sentence] + position - 1)[which],
+            "by": np.array([MARGIN, *[SIZE] * len(numbers)])[row],
+            "removed": np.array([1, *numbers])[row],
+            "share": stacked("share"),
+            "layer_top_changed": stacked("changed"),
+            **{name: found[name] for name in OF_MODEL},
+        }
+    )
+
+
+def _typed(columns: dict[str, np.ndarray]) -> pl.DataFrame:
+    return pl.DataFrame(columns, schema=COLUMNS).with_columns(pl.col("loss").fill_nan(None))
+
+
+# --------------------------------------------------------------------------------------------------- what is removed
+
+
+def chosen(decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequence[int]) -> list[Choice]:
+    """Return what is removed from each layer at the ends of prefixes, which come by length.
+
+    The first row of a choice is that by margin, the others are those by size, of ``numbers`` of memories.
+    """
+    batch = decoder.pack(prefixes)
+    last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
+    x, out = decoder.embed(batch), []
+    for number, block in enumerate(decoder.layers, 1):
+        seen = block(x, batch)
+        x, m, y = seen.output, seen.coefficients[last], seen.update[last]
+        finite.require(f"layer {number}: memory coefficients and updates", m, y)
+        out.append(_choice(decoder.vocabulary, block, m, widened(y), numbers))
+    return out
+
+
+def _choice(
+    vocabulary: Vocabulary, block: AnyLayer, m: torch.Tensor, y: torch.Tensor, numbers: Sequence[int]
+) -> Choice:
+    neurons = m.shape[1]
+    sizes = m.abs() * widened(block.values[:neurons]).norm(dim=1)
+    order = sizes.argsort(dim=1, descending=True, stable=True)
+    top = vocabulary.read_tops(y)
+    best = to_margin(block, m, margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))).argmax(1)
+    picked = [best[:, None], *(order[:, :n] for n in numbers)]
+    gone = torch.stack([torch.zeros_like(m, dtype=torch.bool).scatter_(1, own, True) for own in picked], 1)
+    whole, lost = sizes.double().sum(1, keepdim=True), torch.where(gone, sizes[:, None].double(), 0).sum(2)
+    rows = torch.where(gone, m[:, None], 0).flatten(0, 1)
+    vector = -linear(rows, widened(values_of(block)[:neurons]).t())
+    each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
+    without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], vector)[0])
+    return Choice(
+        gone, (lost / whole.clamp(min=TINY)).cpu().numpy(), (without != top[each]).view(len(m), -1).cpu().numpy()
+    )
+
+
+def second(vocabulary: Vocabulary, y: torch.Tensor, top: torch.Tensor) -> torch.Tensor:
+    """Return the tokens (rows,) that layer vectors (rows, d) predict most besides their ``top`` ones."""
+    found = []
+    for rows in torch.arange(len(y), device=y.device).split(max(1, LOGITS // vocabulary.size)):
+        said = vocabulary.log_probabilities(vocabulary.output(y[rows]), whole=True)
+        found.append(said.scatter(1, top[rows, None], -torch.inf).argmax(1))
+    return torch.cat(found)
+
+
+def margin_vectors(
+    vocabulary: Vocabulary, block: AnyLayer, m: torch.Tensor, y: torch.Tensor, top: torch.Tensor, other: torch.Tensor
+) -> torch.Tensor:
+    """Return (rows, d) what a change of m V is multiplied by to give that of the margin of a layer's prediction.
+
+    The margin is the logit of y's top token less that of another one, with the norms behind y, and before it, held at
+    the deviations that they have.
+    """
+    along = word_vectors(vocabulary, top) - word_vectors(vocabulary, other)
+    if vocabulary.norm is not None:
+        along = _back(HeldNorm.of(vocabulary.norm, y), along, y)
+    norm: Any = getattr(block, "after", None)
+    if norm is None:
+        return along
+    down: Any = block.down  # type: ignore[attr-defined]
+    raw = widened(down(m.to(down.weight.dtype)))
+    apply = lambda h: widened(norm(h.to(norm.weight.dtype)))
+    return _back(HeldNorm.of(apply, raw[:0]), along, raw)
+
+
+def _back(held: HeldNorm, along: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Return the vectors (rows, d) whose product with a change is ``along`` times ``held`` of the change."""
+    centre = lambda x: x - x.mean(1, keepdim=True) if held.centred else x
+    length = (held.scale * centre(at)).norm(dim=1, keepdim=True)
+    return centre(held.scale * along) * (held.norm(at) - held.shift).norm(dim=1, keepdim=True) / length.clamp(min=TINY)
+
+
+def to_margin(block: AnyLayer, m: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
+    """Return what each memory adds to a margin, (rows, d_m): m_i v_i times ``along`` (rows, d)."""
+    return m * linear(widened(along).to(m.dtype), widened(values_of(block)[: m.shape[1]]))

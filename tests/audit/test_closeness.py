@@ -1,0 +1,46 @@
+"""The limits within which a recomputed number equals a recorded one."""
+
+import pytest
+import torch
+
+from ff_memories.audit.recompute import tolerances
+from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, Comparer
+
+NEAR = Comparer(tolerances.of("float32"))
+
+
+def _scores(size: float) -> torch.Tensor:
+    """Return 500 logits of about the given size, the best two of which are close."""
+    scores = size * torch.rand(500, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    scores[:2] = size + torch.tensor([0.5, 0.0])
+    return scores
+
+
+@pytest.mark.parametrize("size", [10.0, 1e4, 1e6])
+def test_the_rounding_of_a_probability_is_no_difference_however_large_the_logits(size):
+    exact = _scores(size).log_softmax(0)
+    rounded = float(_scores(size).float().log_softmax(0)[0].exp())
+    assert NEAR.probability("top_probability", rounded, exact, 0).state == MATCH
+
+
+@pytest.mark.parametrize("size, wrong", [(10.0, 1.001), (1e4, 1.1)])
+def test_a_probability_that_is_off_by_more_than_rounding_differs(size, wrong):
+    exact = _scores(size).log_softmax(0)
+    assert NEAR.probability("top_probability", wrong * float(exact[0].exp()), exact, 0).state == DIFFERS
+
+
+def test_a_token_that_has_no_probability_leaves_the_limit_as_it_is():
+    excluded = _scores(10.0).log_softmax(0)
+    excluded[7] = -torch.inf
+    assert NEAR.slack(excluded) == NEAR.limits.probability
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
+def test_a_change_and_ties_of_a_value_are_judged_by_the_size_of_the_logits(size):
+    logits = size * torch.linspace(-1, 1, 500, dtype=torch.float64)
+    change = 0.01 * size
+    assert NEAR.shift("total", change * (1 + 1e-4), change, logits).state == MATCH
+    assert NEAR.shift("total", change + 4e-6 * size, change, logits).state == MATCH
+    assert NEAR.shift("total", change + 6e-6 * size, change, logits).state == DIFFERS
+    assert NEAR.narrow(logits) == pytest.approx(min(1e-4, 1e-5 * size))
+    assert NEAR.narrow(torch.cat([logits, torch.tensor([-torch.inf])])) == NEAR.narrow(logits)
