@@ -43,7 +43,11 @@ def test_the_report_and_the_gallery_say_how_many_memories_were_looked_at(some):
     for name in ("report/report.html", "summary.md"):
         assert says in (results / name).read_text(encoding="utf-8")
     manifest = parts.read(results / "gallery", "manifest")
-    assert [len(keys) for keys in manifest["shown"]] == [10] * 3
+    removed = tables.read(results / "tables" / "causal.parquet").select("layer", "key").unique()
+    for layer, keys in enumerate(manifest["shown"], start=1):
+        also = {key % 160 for key in removed.filter(pl.col("layer") == layer)["key"]}
+        pairs = {key % 160 for key in keys}  # five drawn memories, and those that are removed; both signs of each
+        assert also <= pairs and len(pairs) <= 5 + len(also) and len(keys) == 2 * len(pairs) >= 10
     drawn = (results / "figures" / "figure4.csv").read_text(encoding="utf-8").splitlines()
     at = drawn[0].split(",").index("n")
     assert 0 < max(int(row.split(",")[at]) for row in drawn[1:]) <= 24
