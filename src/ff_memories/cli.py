@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     snakemake = os.environ.get(STARTED_BY)
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
         arithmetic.use(chosen_arithmetic[-1])
-    elif snakemake or sys.argv[1:2] == ["plan"]:  # a plan measures what a run computes with
+    elif snakemake:
         arithmetic.use("portable")  # for a step without a model, ``fast`` gains nothing
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, but small
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long if threads sleep at once

@@ -14,6 +14,7 @@ from running import command
 
 from ff_memories.base.hardware import arithmetic, gpu_locks
 from ff_memories.model import products
+from ff_memories.model.loading import use_precision
 from ff_memories.workflow.runs.run import Run
 
 OTHERS = (  # environments that give other bits by themselves
@@ -115,6 +116,38 @@ def test_a_cpu_without_avx2_computes_as_it_does(monkeypatch):
     monkeypatch.setattr(arithmetic, "instructions", lambda: ["sse4_2", "avx2", "avx512f"])
     arithmetic.use("portable")
     assert arithmetic.portable() and os.environ["NPY_DISABLE_CPU_FEATURES"].startswith("X86_V4")
+
+
+@pytest.mark.parametrize(
+    "precision, flags, kind, said",
+    [
+        ("float32", "avx2", "portable", None),
+        ("bfloat16", "avx2 avx512f", "fast", "has no bfloat16 instructions"),
+        ("bfloat16", "avx2 avx512_bf16", "portable", "leaves this CPU's bfloat16 instructions unused"),
+        ("bfloat16", "avx2 amx_bf16", "fast", None),
+        ("bfloat16", "", "portable", "has no bfloat16 instructions"),
+    ],
+)
+def test_a_cpu_that_is_no_faster_in_bfloat16_is_named(monkeypatch, precision, flags, kind, said):
+    monkeypatch.setattr(arithmetic, "_flags", flags.split)
+    found = arithmetic.slow_products(precision, kind)
+    assert found is None if said is None else said in found
+
+
+def test_a_process_multiplies_in_the_precision_that_it_loaded_last():
+    """On a CPU, torch's setting only makes products faster: their factors are rounded before."""
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision, setting in (("bfloat16", "medium"), ("float32", "highest")):
+            use_precision(precision, "cpu")
+            assert torch.get_float32_matmul_precision() == setting
+            made = torch.Generator().manual_seed(1)
+            x, weight = torch.randn(300, 200, generator=made), torch.randn(400, 200, generator=made)
+            held = weight.to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+            exact = x.to(held.dtype).double() @ held.double().T
+            assert (products.linear(x, held).double() - exact).abs().max() < 1e-4
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_what_numpy_is_told_to_leave_out_it_knows():

@@ -15,12 +15,13 @@ import transformers
 from opt import as_decoder
 from second_device import SecondDevice
 from tiny import CONFIGS
+from torch import nn
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
-from ff_memories.memories import composition, mutations
+from ff_memories.memories import composition, mutations, untrained
 from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model.batches import packed
 from ff_memories.model.products import attention
@@ -29,6 +30,7 @@ from ff_memories.model.rows.families import FAMILIES
 from ff_memories.model.rows.proof import TOLERANCES, prove
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe
+from ff_memories.model.transformer.parts import matrix
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-6}  # several families compute parts of a layer in float32
 LENGTHS = [1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, tiny.LONGEST - 1]
@@ -358,6 +360,38 @@ def test_a_model_in_bfloat16_runs_on_a_cpu(name):
         assert off(layer.coefficients, truth) < 0.05
     read = tiny.analysed(made, precision="bfloat16").vocabulary.read(o)
     assert torch.isfinite(read.probability).all()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_bfloat16_rounds_factors_alone(name):
+    """Sums keep their bits, as do norms, the embedding that an output layer shares, and all else."""
+    made, sentences = tiny.model(name), sentences_of()
+    ours = tiny.analysed(made, precision="bfloat16")
+    held = {n: p.dtype for n, p in ours.model.named_parameters()}
+    assert {n for n, kind in held.items() if kind == torch.bfloat16} == {
+        f"{n}.weight" for n, module in ours.model.named_modules() if matrix(module)
+    }
+    assert torch.equal(ours.embedding, made.get_input_embeddings().weight)
+    seen, _ = tiny.run(ours, sentences)
+    for layer in seen:
+        assert not torch.equal(layer.coefficients, layer.coefficients.bfloat16().float())
+    ours.close()
+    rounded = tiny.analysed(made).model  # in float32, with the same matrices
+    for module in filter(matrix, rounded.modules()):
+        module.weight = nn.Parameter(module.weight.bfloat16().float(), requires_grad=False)
+    tokens = torch.from_numpy(sentences[-1][None].astype(np.int64))
+    torch.testing.assert_close(ours.model(tokens).logits, rounded(tokens).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_a_shuffled_model_has_its_output_layer_tied_whatever_the_precision():
+    made = tiny.model("gpt2")
+    drawn = [
+        untrained.drawn_by_transformers(tiny.analysed(made, precision=precision), 3, "shuffled-1").state_dict()
+        for precision in ("float32", "bfloat16")
+    ]
+    assert torch.equal(drawn[1]["lm_head.weight"], drawn[1]["transformer.wte.weight"])
+    for name, weight in drawn[0].items():
+        torch.testing.assert_close(drawn[1][name], weight, rtol=1e-2, atol=0)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -23,6 +23,8 @@ from transformers_run import prepare, settings_of
 
 from ff_memories import api
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import arithmetic
+from ff_memories.cli import main
 from ff_memories.inputs.models import model_folder
 from ff_memories.model.files import headers
 from ff_memories.patterns.readers import answers
@@ -234,6 +236,17 @@ def test_a_tensor_in_two_files_is_refused(tmp_path):
     shutil.copyfile(one, other)
     with pytest.raises(UserError, match=f"{other.name}: .* is in {one.name} as well"):
         headers.read(folder)
+
+
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype", None])
+@pytest.mark.parametrize("here", ["has", "lacks"])
+def test_init_recommends_bfloat16_for_a_model_that_is_stored_in_it(project, capsys, monkeypatch, key, here):
+    monkeypatch.setattr(arithmetic, "multiplies_bfloat16", lambda: here == "has")
+    edit(project / "model", **({"dtype": "float32"} | ({key: "bfloat16"} if key else {})))
+    assert main(["init", "my.yaml", "--model", "./model", *TEXTS]) in (None, 0)
+    said = capsys.readouterr().out
+    assert ("stored in bfloat16" in said) == (key is not None)
+    assert key is None or (f"which this one {here};" in said and "extraction.precision=bfloat16" in said)
 
 
 LIES = {

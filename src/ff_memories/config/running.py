@@ -60,7 +60,8 @@ class Extraction(Section):
     precision: Stated[Precision] = Field(
         "float32",
         description="precision of the factors of matrix products: float32 (paper) | tf32 (11 significant bits; GPU "
-        "only) | bfloat16 (8 bits); sums are always float32",
+        "only) | bfloat16 (8 bits; on a CPU with its instructions faster under execution.arithmetic: fast); sums are "
+        "always float32",
     )
 
 

@@ -187,9 +187,9 @@ def drawn_by_transformers(own: LanguageModel, seed: int, name: str) -> Any:
         raise TypeError(own)
     model = load.drawn(own, seed, draw)
     if moved:
+        weights = dict(own.model.named_parameters())  # where factors are rounded, a tied output layer has its own
+        tied = {name: weights[name] for name, _ in model.named_parameters()}
         with torch.no_grad():
-            for weight, (_, made) in zip(
-                model.parameters(), in_random_order(dict(own.model.named_parameters()), seed, draw), strict=True
-            ):
+            for weight, (_, made) in zip(model.parameters(), in_random_order(tied, seed, draw), strict=True):
                 weight.copy_(made)
     return model

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import torch
@@ -37,6 +38,8 @@ def use_precision(precision: Precision, device: str) -> None:
                 "extraction.precision is tf32, which only GPUs compute in",
                 "run on a GPU, or set extraction.precision: float32",
             )
+        # products of float32 numbers that bfloat16 holds exactly, by its instructions where the CPU has them
+        torch.set_float32_matmul_precision("medium" if precision == "bfloat16" else "highest")
         return
     if precision != "float32" and torch.cuda.get_device_capability(device) < AMPERE:
         raise UserError(
@@ -83,6 +86,8 @@ def _prepared(execution: Execution, precision: Precision) -> str:
     """Set threads and precision of this process; return the device, one that no other job holds."""
     torch.set_num_threads(arithmetic.THREADS if arithmetic.portable() else execution.threads)
     device = chosen_device(execution.device)
+    if device == "cpu" and (slow := arithmetic.slow_products(precision, arithmetic.chosen())):
+        print(slow, file=sys.stderr)
     if device == "cuda":
         device = f"cuda:{gpu_locks.acquire(torch.cuda.device_count())}"
     use_precision(precision, device)

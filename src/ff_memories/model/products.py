@@ -4,7 +4,9 @@ torch multiplies with MKL, whose kernels differ between vendors; numpy multiplie
 one kernel on every CPU (``arithmetic``). On CPUs with AVX2 both are equally fast.
 
 A weight in bfloat16 says that both factors are (``base.precision``). A GPU multiplies them as they are and sums in
-float32. A CPU does the same with float32 products of the rounded factors, which are exact, at the speed of float32.
+float32. On a CPU torch would round the sums too, so the rounded factors are multiplied as float32 numbers: portably
+at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it has them (``loading.use_precision``).
+Either way the products are exact and the sums are float32.
 """
 
 import numpy as np
@@ -44,13 +46,12 @@ def attention(
         cap: scores are ``cap * tanh(score / cap)`` (Gemma 2).
     """
     kind = q.dtype
-    plain = cap is None and (q.device.type != "cpu" or not (arithmetic.portable() or kind == torch.bfloat16))
-    if plain:
+    if cap is None and not _portable(q):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=k.shape[1] != q.shape[1])
-    if k.shape[1] != q.shape[1]:
-        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     if kind == torch.bfloat16:
         q, k, v = q.float(), k.float(), v.float()
+    if k.shape[1] != q.shape[1]:
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     multiply = _numpy_matmul if _portable(q) else torch.matmul
     rows = q.shape[2]
     scores = multiply(q, k.transpose(2, 3)).mul_(q.shape[3] ** -0.5 if scale is None else scale)

@@ -1,48 +1,28 @@
-"""Estimate the time, memory and disk space of each step of a run, from its sizes and a short calibration.
+"""Estimate the time, memory and disk space of each step of a run, from its sizes and this machine's speed.
 
-The work of every step is counted in units (tokens through a layer, vectors against the vocabulary). The calibration
-measures the time per unit on this machine. docs/paper-run.md compares estimates with measurements.
+The work of every step is counted in units (tokens through a layer, vectors against the vocabulary), whose time
+``speed`` measures. docs/paper-run.md compares estimates with measurements.
 """
 
 import heapq
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import torch
 
-from ff_memories.base.precision import Precision
 from ff_memories.config import Config
-from ff_memories.corpus.splitting.segment import rule
 from ff_memories.memories import perplexity, removals, untrained
 from ff_memories.memories.causal import CONTROLS, OF_BASELINES, POOL
 from ff_memories.memories.shown import coefficient_sample
 from ff_memories.memories.shown.promoted import LOGITS
 from ff_memories.memories.values import TILE
-from ff_memories.model.decoder import Batch, Layer
-from ff_memories.model.loading import use_precision
-from ff_memories.model.vocabulary import ROWS, Vocabulary
 from ff_memories.workflow import sizes
 from ff_memories.workflow.sizes import ENTRY_BYTES, PROCESS, SENTENCE, Shape
+from ff_memories.workflow.speed import Speed
 
 PAGE = 2e-3  # seconds per key's page in the gallery
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
 GB = 1e9
-
-
-@dataclass(frozen=True)
-class Speed:
-    """The speed of this machine: seconds per unit of work."""
-
-    layer: float  # per token through one layer
-    logit: float  # per multiply-add of a vocabulary projection
-    word: float  # per word of text through the segmenter and the dictionary
-    read: float = 0.0  # per logit of which a top, a probability and a rank are read
-    start: float = 6.0  # to start a job: interpreter, torch, weights
 
 
 @dataclass(frozen=True)
@@ -61,71 +41,6 @@ class Planned:
     after: tuple[str, ...] = ()
 
 
-def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precision: Precision = "float32") -> Speed:
-    """Measure this machine's speed for a few seconds, on random weights of the model's sizes."""
-    use_precision(precision, device)
-    torch.set_num_threads(threads)
-    made = torch.Generator().manual_seed(1)
-    random = lambda *size: (torch.randn(*size, generator=made) * 0.02).to(device)
-    d, k = shape.model, shape.keys
-    names = {
-        "attention_norm.weight": (d,),
-        "attention_norm.bias": (d,),
-        "qkv.weight": (3 * d, d),
-        "qkv.bias": (3 * d,),
-        "attention_out.weight": (d, d),
-        "attention_out.bias": (d,),
-        "norm.weight": (d,),
-        "norm.bias": (d,),
-        "keys": (k, d),
-        "key_bias": (k,),
-        "values": (k, d),
-        "value_bias": (d,),
-    }
-    factor = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    held = lambda size: random(*size).to(factor if len(size) == 2 else torch.float32)
-    layer = Layer({f"layers.0.{name}": held(size) for name, size in names.items()}, 0, shape.heads)
-    rows = max(64, min(batch_tokens, 4096))
-    batch = Batch.pack([np.full(SENTENCE, 5)] * (rows // (SENTENCE + 1) + 1), device)
-    x = random(len(batch.tokens), d)
-    head, vectors = random(shape.head, d).to(factor), random(ROWS, d)
-
-    def one_layer() -> torch.Tensor:
-        seen = layer(x, batch)
-        seen.coefficients.amax(0)
-        return seen.output
-
-    words = ("the quick fox , it seems , ran away . " * 20).split()
-    ids = {word: i for i, word in enumerate(words)}
-    text = lambda: (rule(words), [ids.get(word, 3) for word in words])
-    described: Any = SimpleNamespace(vocab=shape.head, output_cutoffs=(shape.head,))
-    vocabulary = Vocabulary(described, {"output.head": head})
-    target = torch.zeros(len(vectors), dtype=torch.long, device=device)
-    with torch.inference_mode():
-        logit = _seconds(lambda: vocabulary.clusters[0].logits(vectors), device)
-        return Speed(
-            layer=_seconds(one_layer, device) / len(batch.tokens),
-            logit=logit / (len(vectors) * shape.head * d),
-            read=max(0.0, _seconds(lambda: vocabulary.predict(vectors, target), device) - logit)
-            / (len(vectors) * shape.head),
-            word=2 * _seconds(text, "cpu") / len(words),
-        )
-
-
-def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> float:
-    """Return the median time of a piece of work, after one warm-up run."""
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    work()
-    wait()
-    taken: list[float] = []
-    while sum(taken) < least or len(taken) < 3:
-        begun = time.perf_counter()
-        work()
-        wait()
-        taken.append(time.perf_counter() - begun)
-    return float(np.median(taken))
-
-
 def steps(
     config: Config,
     shape: Shape,
@@ -142,7 +57,7 @@ def steps(
         config: the run's config.
         shape: the model's sizes.
         tokens: number of tokens in each split that the run reads.
-        speed: this machine's speed (``calibrate``).
+        speed: this machine's speed (``speed.measured``).
         archives: bytes still to download and unpack.
         golden: whether the run first checks the checkpoint.
         sentence: mean number of tokens per sentence.

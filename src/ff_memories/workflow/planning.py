@@ -21,6 +21,7 @@ from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import estimate
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.sizes import SENTENCE, Shape
+from ff_memories.workflow.speed import Speed, measured
 
 THREADS = min(4, os.cpu_count() or 1)  # of a job
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
@@ -39,7 +40,7 @@ class Planner:
 
     device: str
     shape: Shape
-    speed: estimate.Speed
+    speed: Speed
     tokens: dict[str, int]
     sentence: int
     archives: int
@@ -57,9 +58,9 @@ class Planner:
         shape, (tokens, sentence) = _shape(run, sources["model"]), _tokens(run, sources["text"])
         _refuse_wide(shape)
         wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
-        precision, batch = config.extraction.precision, config.execution.batch_tokens
-        threads = arithmetic.THREADS if arithmetic.portable() and device == "cpu" else threads
-        speed = estimate.calibrate(shape, device, batch, threads, precision)
+        if device == "cpu" and arithmetic.portable_here(config.execution.arithmetic):
+            threads = arithmetic.THREADS
+        speed = measured(shape, device, config.execution, threads, config.extraction.precision)
         return cls(device, shape, speed, tokens, sentence, sum(_bytes(s) for s in wanting), bool(run.golden))
 
     @property

@@ -10,14 +10,16 @@ from factories import words
 from pipeline import config, write_inputs
 from running import ROOT
 
+from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import arithmetic
 from ff_memories.cli import main
 from ff_memories.config import load, parse
 from ff_memories.inputs import registry
 from ff_memories.memories.shown import coefficient_sample
 from ff_memories.steps.model import PAPER_SIZE
-from ff_memories.workflow import estimate, sizes
-from ff_memories.workflow.estimate import Speed
+from ff_memories.workflow import estimate, planning, sizes, speed
 from ff_memories.workflow.sizes import SENTENCE, Shape
+from ff_memories.workflow.speed import Speed
 
 DESCRIBED = {
     "layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "input_cutoffs": [48], "adaptive_input": False,
@@ -192,7 +194,7 @@ def test_a_damaged_description_of_the_model_is_named(small, capsys, tmp_path, co
 
 def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(estimate, "calibrate", lambda *given: SPEED)
+    monkeypatch.setattr(planning, "measured", lambda *given: SPEED)
     (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
     run("--json", "plan.json")  # whether it fits depends on where this is
     assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in capsys.readouterr().out
@@ -271,3 +273,21 @@ def test_memories_that_the_model_lacks_are_refused_before_the_run(small, capsys)
     small(triggers__keys=7)
     assert run() == 0
     assert "of which the run looks at 7 of 24 memories per layer, drawn with seed 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["portable", "fast"])
+def test_a_plan_measures_with_the_runs_arithmetic(kind, monkeypatch):
+    """In a process of its own, which says what is wrong where it can't."""
+    seen = []
+    started = speed.subprocess.run
+    monkeypatch.setattr(speed.subprocess, "run", lambda *a, **k: seen.append(k["env"]) or started(*a, **k))
+    execution = parse({**yaml.safe_load((ROOT / "config/config.yaml").read_text())}).execution
+    execution = execution.model_copy(update={"arithmetic": kind, "batch_tokens": 64})
+    small = Shape(2, 16, 24, 2, 48, 12, 9999)
+    found = speed.measured(small, "cpu", execution, 1, "bfloat16")
+    assert min(found.layer, found.logit, found.word) > 0
+    assert seen[0][arithmetic.CHOSEN] == arithmetic.environment(kind)[arithmetic.CHOSEN]
+    with pytest.raises(UserError, match="which only GPUs compute in"):
+        speed.measured(small, "cpu", execution, 1, "tf32")
+    with pytest.raises(UserError, match="speed can't be measured: "):
+        speed.measured(Shape(2, 16, 24, 3, 48, 12, 9999), "cpu", execution, 1, "float32")  # 16 is no multiple of 3

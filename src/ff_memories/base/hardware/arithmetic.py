@@ -21,26 +21,65 @@ CHOSEN = "FF_MEMORIES_ARITHMETIC"  # the arithmetic chosen for this process
 
 
 def use(kind: str) -> None:
-    """Set this process's environment for ``portable`` arithmetic; ``fast`` leaves it unchanged.
+    """Set this process's environment for an arithmetic."""
+    os.environ.update(environment(kind))
 
-    A CPU without AVX2 cannot compute portably, so its environment stays unchanged too.
+
+def environment(kind: str) -> dict[str, str]:
+    """Return what an arithmetic sets in a process's environment: ``fast`` its name alone.
+
+    A CPU without AVX2 can't compute portably, so its arithmetic is ``fast``.
     """
-    portable = kind == "portable" and "avx2" in instructions()
-    os.environ[CHOSEN] = "portable" if portable else "fast"
-    if portable:
-        os.environ.update(PORTABLE | (WITHOUT_AVX512 if "avx512f" in instructions() else {}))
+    if not portable_here(kind):
+        return {CHOSEN: "fast"}
+    return {CHOSEN: "portable"} | PORTABLE | (WITHOUT_AVX512 if "avx512f" in instructions() else {})
+
+
+def portable_here(kind: str) -> bool:
+    """Return whether a process with an arithmetic computes portably on this CPU."""
+    return kind == "portable" and "avx2" in instructions()
+
+
+def chosen() -> str:
+    """Return this process's arithmetic."""
+    return os.environ.get(CHOSEN, "fast")
 
 
 def portable() -> bool:
     """Return whether this process computes portably."""
-    return os.environ.get(CHOSEN) == "portable"
+    return chosen() == "portable"
 
 
 def instructions() -> list[str]:
     """Return this CPU's vector instructions, widest last; none if the system does not list them."""
+    found = _flags()
+    return [name for name in ("sse4_2", "avx", "fma", "avx2", "avx512f", "amx_tile") if name in found]
+
+
+def multiplies_bfloat16() -> bool:
+    """Return whether this CPU has instructions for products of bfloat16 factors that are summed in float32."""
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_flags())
+
+
+def slow_products(precision: str, kind: str) -> str | None:
+    """Return why a CPU's products in a precision are no faster than in float32; ``None`` where that is no surprise.
+
+    Args:
+        precision: ``extraction.precision``.
+        kind: ``execution.arithmetic``.
+    """
+    if precision != "bfloat16":
+        return None
+    if not multiplies_bfloat16():
+        return "This CPU has no bfloat16 instructions, so extraction.precision: bfloat16 takes as long as float32."
+    if portable_here(kind):
+        return "execution.arithmetic: portable leaves this CPU's bfloat16 instructions unused; fast uses them."
+    return None
+
+
+def _flags() -> list[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    flags = next((line.split() for line in lines if line.startswith("flags")), [])
-    return [name for name in ("sse4_2", "avx", "fma", "avx2", "avx512f", "amx_tile") if name in flags]
+    return next((line.split() for line in lines if line.startswith("flags")), [])

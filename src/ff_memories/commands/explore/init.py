@@ -13,13 +13,14 @@ from pydantic.fields import FieldInfo
 from ff_memories import config
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
+from ff_memories.base.hardware import arithmetic
 from ff_memories.figures.registry import FIGURES
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.inputs.texts import one_text
-from ff_memories.model.files import gguf_file
+from ff_memories.model.files import config_file, gguf_file
 from ff_memories.model.info import quantised
 from ff_memories.workflow.runs import run_names
 from ff_memories.workflow.runs.run import Run
@@ -213,13 +214,26 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
     if not _is_folder(model):
         pinned = _on_hub(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
+        _recommend_bfloat16(hub.small_file(pinned, model_folder.CONFIG).parent, pinned.name)
         return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
     folder = Path(model).expanduser()
     if not folder.exists() and (close := did_you_mean(str(folder), _folders(folder.parent))):
         raise UserError(f"{folder}: no such folder{close}", "give a folder that `transformers` saved a model in")
     files = model_folder.files_of(folder)
     model_folder.check(folder, start, str(folder))
+    _recommend_bfloat16(folder, str(folder))
     return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
+
+
+def _recommend_bfloat16(folder: Path, name: str) -> None:
+    """Say how to compute faster with a model whose weights bfloat16 holds exactly."""
+    plain = config_file.read(folder)
+    if "bfloat16" in (plain.get("dtype"), plain.get("torch_dtype")):
+        here = "has" if arithmetic.multiplies_bfloat16() else "lacks"
+        print(
+            f"{name}: stored in bfloat16; --set extraction.precision=bfloat16 execution.arithmetic=fast is faster on "
+            f"GPUs and on CPUs with bfloat16 instructions, which this one {here}; docs/equality.md says what it changes"
+        )
 
 
 def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:

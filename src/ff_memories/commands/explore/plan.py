@@ -14,6 +14,7 @@ import torch
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.base.hardware import arithmetic
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
@@ -27,6 +28,7 @@ from ff_memories.workflow.planning import THREADS, Planner
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.sizes import Shape
+from ff_memories.workflow.speed import Speed
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +80,7 @@ def _show(
     device: str,
     shape: Shape,
     tokens: dict[str, int],
-    speed: estimate.Speed,
+    speed: Speed,
     plan: list[estimate.Planned],
     measured: dict[str, Cost],
     elapsed: dict[int, float],
@@ -92,6 +94,9 @@ def _show(
     )
     if run_.model_folder and (weights := quantised(model_folder.made_from(run_.model_folder))):
         print(f"{weights}\n")
+    execution = run_.config.execution
+    if device == "cpu" and (slow := arithmetic.slow_products(run_.config.extraction.precision, execution.arithmetic)):
+        print(f"{slow}\n")
     print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  last measured")
     for step in plan:
         gpu = f"{step.device_memory / 1e9:.1f} GB" if device == "cuda" and step.device_memory else ""
@@ -107,7 +112,7 @@ def _show(
 def _plain(
     device: str,
     tokens: dict[str, int],
-    speed: estimate.Speed,
+    speed: Speed,
     plan: list[estimate.Planned],
     measured: dict[str, Cost],
     elapsed: dict[int, float],

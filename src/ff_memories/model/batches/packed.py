@@ -22,19 +22,24 @@ NAME = "ff_memories"  # of the attention function, as `transformers` knows it
 
 class _Now(threading.local):
     rows: Batch | Level | None = None
+    factor: torch.dtype | None = None
 
 
 _now = _Now()
 
 
 @contextmanager
-def over(rows: Batch | Level) -> Iterator[None]:
-    """Let attention of this thread run over a batch, or over a layer's part of a forest."""
-    before, _now.rows = _now.rows, rows
+def over(rows: Batch | Level, factor: torch.dtype | None = None) -> Iterator[None]:
+    """Let attention of this thread run over a batch, or over a layer's part of a forest.
+
+    ``factor``: the type that queries, keys and values are rounded to; ``None``: they stay as they are.
+    """
+    before = _now.rows, _now.factor
+    _now.rows, _now.factor = rows, factor
     try:
         yield
     finally:
-        _now.rows = before
+        _now.rows, _now.factor = before
 
 
 def packed_attention(
@@ -52,8 +57,8 @@ def packed_attention(
 
     No sentence is longer than a layer's sliding window: ``Transformer.max_tokens`` is at most that.
     """
-    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))  # (rows, heads, d_head)
-    out, rows = q.new_zeros(*q.shape[:2], v.shape[-1]), _now.rows
+    q, k, v = (x[0].transpose(0, 1).to(_now.factor or x.dtype) for x in (query, key, value))  # (rows, heads, d_head)
+    out, rows = query.new_zeros(*q.shape[:2], v.shape[-1]), _now.rows
     if rows is None:
         raise RuntimeError("attention outside of `over`")
     if isinstance(rows, Batch):
@@ -66,7 +71,7 @@ def packed_attention(
             along = (x.index_select(0, paths.flatten()).unflatten(0, paths.shape).transpose(1, 2) for x in (q, k, v))
             q_, k_, v_ = along
             found = attention(q_, k_, v_, scaling, softcap).transpose(1, 2).flatten(0, 1)
-            out.index_copy_(0, row, found.index_select(0, place))
+            out.index_copy_(0, row, found.index_select(0, place).to(out.dtype))
     return out[None], None
 
 

@@ -30,13 +30,14 @@ def branched_attention(
     rows = packed._now.rows
     if not isinstance(rows, Branches):
         raise RuntimeError("attention over something else than branches")
-    own = len(rows.batch.tokens)
-    with packed.over(rows.batch):
+    own, factor = len(rows.batch.tokens), packed._now.factor
+    with packed.over(rows.batch, factor):
         whole, _none = packed.packed_attention(
             module, *(x[:, :, :own] for x in (query, key, value)), attention_mask, scaling, dropout, softcap
         )
-    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    return torch.cat([whole, rows.attention(q[own:], k, v, scaling, softcap)[None]], 1), None
+    q, k, v = (x[0].transpose(0, 1).to(factor or x.dtype) for x in (query, key, value))
+    branched = rows.attention(q[own:], k, v, scaling, softcap).to(whole.dtype)
+    return torch.cat([whole, branched[None]], 1), None
 
 
 AttentionInterface.register(NAME, branched_attention)

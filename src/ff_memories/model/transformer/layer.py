@@ -28,9 +28,13 @@ class Stop(Exception):
 
 
 class State(threading.local):
-    """What one thread's run is about: set by ``embed``, read by the layers."""
+    """What one thread's run is about: set by ``embed``, read by the layers.
 
-    def __init__(self) -> None:
+    ``factor``: what our attention rounds its factors to; ``None``: to nothing.
+    """
+
+    def __init__(self, factor: torch.dtype | None = None) -> None:
+        self.factor = factor
         self.arguments: list[Arguments] = []  # of each layer
         self.bands: list[tuple[Band, list[Arguments]]] = []  # the same of each band
         self.rows = 0
@@ -102,7 +106,7 @@ class Layer:
         """
         fit = partial(_first_rows, rows=len(x), of=self.state.rows)
         args, kwargs = self.state.arguments[self.index]
-        with packed.over(batch):
+        with packed.over(batch, self.state.factor):
             found = self.run(
                 x[None], (tuple(map(fit, args)), {name: fit(given) for name, given in kwargs.items()}), last
             )

@@ -35,14 +35,14 @@ def load(
     """Load a model from a folder with ``model.safetensors``, which the model step wrote.
 
     Args:
-        dtype: of all numbers; float64 is for tests. ``precision: bfloat16`` computes in bfloat16 throughout.
+        dtype: of all numbers; float64 is for tests.
+        precision: ``extraction.precision``; see ``Transformer``.
 
     Raises:
         UserError: the weights are not those of the description.
     """
     family = row(description.config, str(folder))
-    kind = torch.bfloat16 if precision == "bfloat16" else dtype
-    model = load_weights(folder, description.config, family.architecture, kind)
+    model = load_weights(folder, description.config, family.architecture, dtype)
     made = Transformer(model.to(device), description, family, precision)
     made.source = str((folder / "model.safetensors").resolve())
     return made
@@ -56,8 +56,7 @@ def around(
     precision: Precision = "float32",
 ) -> Transformer:
     """Return the loop around a model that is loaded in float32."""
-    kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    return Transformer(model.to(device, kind), description, family, precision)
+    return Transformer(model.to(device, torch.float32), description, family, precision)
 
 
 def causal_class(kind: str, where: str) -> str:
@@ -187,7 +186,7 @@ def drawn(own: Transformer, seed: int, draw: int) -> Any:
         model = getattr(transformers, own.family.architecture)._from_config(
             _class_config(own.description.config), attn_implementation="eager", dtype=torch.float32
         )
-    return model.eval().requires_grad_(False).to(next(own.model.parameters()).dtype)
+    return model.eval().requires_grad_(False).to(own.dtype)
 
 
 def _class_config(config: dict[str, Any]) -> Any:

@@ -34,6 +34,7 @@ class Transformer:
 
     Args:
         model: the loaded model; where its family can, it computes with our attention until the loop is closed.
+            ``precision: bfloat16`` rounds its matrices.
         description: what it is.
         family: its row, which ``proof.prove`` confirmed.
 
@@ -48,12 +49,14 @@ class Transformer:
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
         self.device = next(model.parameters()).device
         self.path, stack = layers_of(model, description.layers)
-        self._state, self._alone = State(), threading.Lock()
+        self._state, self._alone = State(torch.bfloat16 if precision == "bfloat16" else None), threading.Lock()
         self._stack = stack
         self._changes = contextlib.ExitStack()
         self._changes.enter_context(attention(model, packed.NAME if family.packed else None))
-        if arithmetic.portable() and self.device.type == "cpu":
-            self._changes.enter_context(multiplied_portably(model))
+        if precision == "bfloat16":
+            self._changes.enter_context(rounded(model))
+        if precision == "bfloat16" or (arithmetic.portable() and self.device.type == "cpu"):
+            self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
         kind = Layer if family.packed else PaddedLayer
         self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
@@ -170,7 +173,26 @@ def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> It
 
 
 @contextlib.contextmanager
-def multiplied_portably(model: nn.Module) -> Iterator[None]:
+def rounded(model: nn.Module) -> Iterator[None]:
+    """Hold a model's matrices in bfloat16, which ``products.linear`` takes for both factors; all else in float32.
+
+    An output layer no longer shares the embedding's weights, which are no factors of a product. Afterwards the model
+    computes in float32, with rounded matrices.
+    """
+    model.float()
+    matrices = [module for module in model.modules() if matrix(module)]
+    held = lambda module, kind: nn.Parameter(module.weight.detach().to(kind), requires_grad=False)
+    for module in matrices:
+        module.weight = held(module, torch.bfloat16)
+    try:
+        yield
+    finally:
+        for module in matrices:
+            module.weight = held(module, torch.float32)
+
+
+@contextlib.contextmanager
+def multiplied_by_ours(model: nn.Module) -> Iterator[None]:
     """Let every matrix of a model multiply as ``products.linear`` does."""
 
     def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
