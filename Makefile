@@ -78,7 +78,7 @@ docs: .venv/.docs models
 
 # regenerate the documentation pages that follow from the package and from docs/data
 docs-pages: .venv/.tests
-	for page in atlas_pictures commands config deviations families findings readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
+	for page in atlas_pictures bfloat16 commands config deviations families findings readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
 	$(BIN)/python -m campaigns.page
 	$(BIN)/python -m campaigns.forgery page
 

@@ -192,7 +192,7 @@ def test_an_archive_of_a_gguf_file_is_verified_with_the_file_under_another_name(
     assert alone.returncode == 2 and alone.stderr.endswith("  fix: add rebuilt: it makes it\n"), alone.stderr
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_an_archive_of_a_fairseq_checkpoint_is_verified_elsewhere(planted_copy, tmp_path):
     command("ff-memories", "share", "results/planted", cwd=planted_copy)
     (tmp_path / "elsewhere").mkdir()

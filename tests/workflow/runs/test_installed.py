@@ -109,7 +109,7 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
         assert len(told.stderr.splitlines()) <= 2
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.workflow
 def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(run, installed, tmp_path):
     run(*NEW, *SMALL, "--track")

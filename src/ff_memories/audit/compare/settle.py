@@ -85,7 +85,8 @@ class Settler:
                     for said in structure.faults(basis[side]):
                         name = said.partition(":")[0]
                         where = outcomes.get(f"{folder}/{name}", own[0])
-                        where.different.append(f"{said} ({side.upper()})")
+                        whose = "" if folder == "tables" else f"{folder}/"
+                        where.different.append(f"{whose}{said} ({side.upper()})")
         for outcome in todo:
             outcome.close()
 
