@@ -125,7 +125,8 @@ def test_a_cpu_without_avx2_computes_as_it_does(monkeypatch):
         ("bfloat16", "avx2 avx512f", "fast", "has no bfloat16 instructions"),
         ("bfloat16", "avx2 avx512_bf16", "portable", "leaves this CPU's bfloat16 instructions unused"),
         ("bfloat16", "avx2 amx_bf16", "fast", None),
-        ("bfloat16", "", "portable", "has no bfloat16 instructions"),
+        ("bfloat16", "asimd bf16", "fast", None),
+        ("bfloat16", "", "portable", None),  # the system does not say
     ],
 )
 def test_a_cpu_that_is_no_faster_in_bfloat16_is_named(monkeypatch, precision, flags, kind, said):
@@ -134,20 +135,21 @@ def test_a_cpu_that_is_no_faster_in_bfloat16_is_named(monkeypatch, precision, fl
     assert found is None if said is None else said in found
 
 
-def test_a_process_multiplies_in_the_precision_that_it_loaded_last():
-    """On a CPU, torch's setting only makes products faster: their factors are rounded before."""
-    before = torch.get_float32_matmul_precision()
-    try:
-        for precision, setting in (("bfloat16", "medium"), ("float32", "highest")):
-            use_precision(precision, "cpu")
-            assert torch.get_float32_matmul_precision() == setting
-            made = torch.Generator().manual_seed(1)
-            x, weight = torch.randn(300, 200, generator=made), torch.randn(400, 200, generator=made)
-            held = weight.to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
-            exact = x.to(held.dtype).double() @ held.double().T
-            assert (products.linear(x, held).double() - exact).abs().max() < 1e-4
-    finally:
-        torch.set_float32_matmul_precision(before)
+def test_products_of_bfloat16_factors_round_no_other_product_of_the_process():
+    setting = torch.backends.mkldnn.matmul
+    before = setting.fp32_precision
+    made = torch.Generator().manual_seed(1)
+    x, weight = torch.randn(300, 200, generator=made), torch.randn(400, 200, generator=made)
+    for precision in ("float32", "bfloat16", "float32"):
+        use_precision(precision, "cpu")
+        held = weight.to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+        exact = x.to(held.dtype).double() @ held.double().T
+        for out in (None, torch.empty(300, 400)):
+            assert (products.linear(x, held, out=out).double() - exact).abs().max() < 1e-4
+        assert setting.fp32_precision == before
+    with pytest.raises(RuntimeError):
+        products.linear(x, weight[:, :5].bfloat16())
+    assert setting.fp32_precision == before
 
 
 def test_what_numpy_is_told_to_leave_out_it_knows():

@@ -17,6 +17,7 @@ from second_device import SecondDevice
 from tiny import CONFIGS
 from torch import nn
 
+from ff_memories import api
 from ff_memories.base.errors import UserError
 from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
@@ -381,6 +382,36 @@ def test_bfloat16_rounds_factors_alone(name):
         module.weight = nn.Parameter(module.weight.bfloat16().float(), requires_grad=False)
     tokens = torch.from_numpy(sentences[-1][None].astype(np.int64))
     torch.testing.assert_close(ours.model(tokens).logits, rounded(tokens).logits, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gptj"])
+def test_bfloat16_is_the_same_on_another_device(name):
+    made, sentences = tiny.model(name), sentences_of([3, 5, 5, 9])
+    plain, _ = tiny.run(tiny.analysed(made, precision="bfloat16"), sentences)
+    with SecondDevice(), torch.inference_mode():
+        there = tiny.analysed(made, device="cuda:1", precision="bfloat16")
+        seen, o = tiny.run(there, sentences)
+        assert str(there.vocabulary.read(o).top.device) == "cuda:1"
+        found = [layer.coefficients.cpu() for layer in seen]
+    for ours, layer in zip(found, plain, strict=True):
+        assert ours.dtype == torch.float32
+        assert off(ours, layer.coefficients) < 0.02
+
+
+def test_a_folder_is_read_in_bfloat16_and_leaves_other_models_as_they_were(tmp_path):
+    """The same process computes in float32 before and after."""
+    folder = tiny.save(tmp_path / "model", "llama")
+    sentences = sentences_of([4, 9])
+    exact = api.load_model(folder).decoder
+    before, _ = tiny.run(exact, sentences)
+    rounded = api.load_model(folder, precision="bfloat16").decoder
+    theirs, _ = tiny.run(rounded, sentences)
+    after, _ = tiny.run(exact, sentences)
+    for one, two, three in zip(before, theirs, after, strict=True):
+        assert torch.equal(one.coefficients, three.coefficients)
+        assert 0 < off(two.coefficients, one.coefficients) < 0.05
+    scaled = rounded.vocabulary.reading("scaled")
+    assert scaled.clusters[0].embedding.dtype == torch.bfloat16
 
 
 def test_a_shuffled_model_has_its_output_layer_tied_whatever_the_precision():

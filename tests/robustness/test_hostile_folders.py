@@ -239,16 +239,18 @@ def test_a_tensor_in_two_files_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype", None])
-@pytest.mark.parametrize("here", ["has", "lacks"])
-def test_init_recommends_bfloat16_for_a_model_that_is_stored_in_it(project, capsys, monkeypatch, key, here):
-    monkeypatch.setattr(arithmetic, "multiplies_bfloat16", lambda: here == "has")
+@pytest.mark.parametrize(
+    "here, says", [(True, ", which this one has;"), (False, ", which this one lacks;"), (None, " instructions;")]
+)
+def test_init_recommends_bfloat16_for_a_model_that_is_stored_in_it(project, capsys, monkeypatch, key, here, says):
+    monkeypatch.setattr(arithmetic, "multiplies_bfloat16", lambda: here)
     edit(project / "model", **({"dtype": "float32"} | ({key: "bfloat16"} if key else {})))
     with pytest.raises(SystemExit) as end:
         main(["init", "my.yaml", "--model", "./model", *TEXTS])
     assert end.value.code == 0
     said = capsys.readouterr().out
     assert ("stored in bfloat16" in said) == (key is not None)
-    assert key is None or (f"which this one {here};" in said and "extraction.precision=bfloat16" in said)
+    assert key is None or (says in said and "extraction.precision=bfloat16" in said)
 
 
 LIES = {

@@ -38,8 +38,6 @@ def use_precision(precision: Precision, device: str) -> None:
                 "extraction.precision is tf32, which only GPUs compute in",
                 "run on a GPU, or set extraction.precision: float32",
             )
-        # products of float32 numbers that bfloat16 holds exactly, by its instructions where the CPU has them
-        torch.set_float32_matmul_precision("medium" if precision == "bfloat16" else "highest")
         return
     if precision != "float32" and torch.cuda.get_device_capability(device) < AMPERE:
         raise UserError(

@@ -5,9 +5,12 @@ one kernel on every CPU (``arithmetic``). On CPUs with AVX2 both are equally fas
 
 A weight in bfloat16 says that both factors are (``base.precision``). A GPU multiplies them as they are and sums in
 float32. On a CPU torch would round the sums too, so the rounded factors are multiplied as float32 numbers: portably
-at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it has them (``loading.use_precision``).
-Either way the products are exact and the sums are float32.
+at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it has them. Either way the products are
+exact and the sums are float32.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -25,14 +28,36 @@ def linear(
         if x.device.type != "cpu":
             return _summed_in_float32(x, weight, bias, out)
         x, weight = x.float(), weight.float()
+        if not _portable(x):
+            with _bfloat16_instructions():
+                return _linear(x, weight, bias, out)
     if not _portable(x):
-        if out is None:
-            return F.linear(x, weight, bias)
-        return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+        return _linear(x, weight, bias, out)
     if out is None:
         out = x.new_empty(len(x), len(weight))
     np.matmul(x.numpy(), weight.numpy().T, out=out.numpy())
     return out if bias is None else out.add_(bias)
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None) -> torch.Tensor:
+    """Return ``linear`` as torch computes it."""
+    if out is None:
+        return F.linear(x, weight, bias)
+    return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+
+
+@contextmanager
+def _bfloat16_instructions() -> Iterator[None]:
+    """Let torch multiply float32 numbers by the CPU's bfloat16 instructions, which lose nothing of rounded factors.
+
+    The setting is the process's: a thread that multiplies other float32 numbers meanwhile would have them rounded.
+    """
+    setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, setting.fp32_precision = setting.fp32_precision, "bf16"
+    try:
+        yield
+    finally:
+        setting.fp32_precision = before
 
 
 def attention(

@@ -144,7 +144,8 @@ class Vocabulary:
         other.never, other.norm, other.bias = self.never, self.norm, self.bias
         other.cap, other.scale = self.cap, self.scale
         if kind == "scaled" and self.scale is not None:
-            other.clusters[0].embedding = other.clusters[0].embedding * self.scale
+            whole = other.clusters[0].embedding
+            other.clusters[0].embedding = (whole * self.scale).to(whole.dtype)
             other._unscaled = self
         if kind == "head":
             other.clusters, other.classes, other.size = other.clusters[:1], None, other.clusters[0].size

@@ -46,15 +46,17 @@ def measured(shape: Shape, device: str, execution: ExecutionSection, threads: in
     use_precision(precision, device)
     given = [asdict(shape), device, execution.batch_tokens, threads, precision]
     done = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps(given)],
+        [sys.executable, "-P", "-m", __name__, json.dumps(given)],
         env=os.environ | arithmetic.environment(execution.arithmetic),
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        last = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-        raise UserError(f"this machine's speed can't be measured: {last[-1]}")
-    return Speed(**json.loads(done.stdout))
+        last = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
+        raise UserError(
+            f"this machine's speed can't be measured: {last[-1]}", "free memory, or lower execution.batch_tokens"
+        )
+    return Speed(**json.loads(done.stdout.splitlines()[-1]))  # libraries may print before
 
 
 def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precision: Precision) -> Speed:

@@ -5,8 +5,10 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
 
 import atlas_pictures
+import bfloat16
 import commands
 import deviations
 import families
@@ -163,7 +165,7 @@ def test_every_page_is_named_in_the_index_or_the_readme():
 
 @pytest.mark.parametrize(
     "tool",
-    [atlas_pictures, commands, config, deviations, families, findings, readme, steps],
+    [atlas_pictures, bfloat16, commands, config, deviations, families, findings, readme, steps],
     ids=lambda tool: tool.__name__,
 )
 def test_a_generated_page_is_up_to_date(tool):
@@ -256,6 +258,27 @@ def test_the_findings_are_those_of_the_runs_and_the_readme_leads_with_the_first(
     (runs[0] / "summary.md").write_text("# another run\n")
     with pytest.raises(SystemExit, match="is of other verdicts"):
         findings.main([*given, "--results", *map(str, runs)])
+
+
+@pytest.mark.slow
+def test_a_run_in_bfloat16_is_compared_with_the_same_in_float32(planted_copy, tmp_path, monkeypatch):
+    one = planted_copy / "results/planted"
+    other = tmp_path / "other"
+    shutil.copytree(one, other)
+    same = bfloat16.compared(one, other)
+    assert [same[name] for name in ("triggers", "first", "tops", "ffn", "output")] == [1.0] * 5
+    assert same["rank"] == 0 and not same["changed"] and same["seconds"][0] == same["seconds"][1]
+    values = tables.read(other / "tables/values.parquet")
+    tables.write(values.with_columns(top_token=pl.lit(0, values.schema["top_token"])), other / "tables/values.parquet")
+    claims = tables.read(other / "tables/claims.parquet")
+    shown = pl.when(claim="K11").then(pl.lit("undecided")).otherwise("shows").alias("shows")
+    tables.write(claims.with_columns(shown), other / "tables/claims.parquet")
+    monkeypatch.setattr(bfloat16, "ROOT", tmp_path)
+    bfloat16.main(["--out", str(tmp_path / "page.md"), "--pair", str(one), str(other)])
+    said = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| claims of which a verdict changed | 1 of " in said and "- planted, K11: " in said
+    assert "in bfloat16" in said.split("- planted, K11: ")[1] and "shows: undecided" in said
+    bfloat16.main(["--out", str(tmp_path / "page.md"), "--check"])
 
 
 def test_a_page_is_written_and_an_old_one_named(tmp_path):

@@ -56,9 +56,10 @@ def instructions() -> list[str]:
     return [name for name in ("sse4_2", "avx", "fma", "avx2", "avx512f", "amx_tile") if name in found]
 
 
-def multiplies_bfloat16() -> bool:
-    """Return whether this CPU has instructions for products of bfloat16 factors that are summed in float32."""
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_flags())
+def multiplies_bfloat16() -> bool | None:
+    """Return whether this CPU multiplies bfloat16 factors and sums in float32; ``None`` if the system doesn't say."""
+    found = _flags()
+    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(found) if found else None
 
 
 def slow_products(precision: str, kind: str) -> str | None:
@@ -70,7 +71,7 @@ def slow_products(precision: str, kind: str) -> str | None:
     """
     if precision != "bfloat16":
         return None
-    if not multiplies_bfloat16():
+    if multiplies_bfloat16() is False:
         return "This CPU has no bfloat16 instructions, so extraction.precision: bfloat16 takes as long as float32."
     if portable_here(kind):
         return "execution.arithmetic: portable leaves this CPU's bfloat16 instructions unused; fast uses them."
@@ -82,4 +83,4 @@ def _flags() -> list[str]:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    return next((line.split() for line in lines if line.startswith("flags")), [])
+    return next((line.split() for line in lines if line.startswith(("flags", "Features"))), [])  # of x86, of ARM

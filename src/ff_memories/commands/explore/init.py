@@ -229,10 +229,11 @@ def _recommend_bfloat16(folder: Path, name: str) -> None:
     """Say how to compute faster with a model whose weights bfloat16 holds exactly."""
     plain = config_file.read(folder)
     if "bfloat16" in (plain.get("dtype"), plain.get("torch_dtype")):
-        here = "has" if arithmetic.multiplies_bfloat16() else "lacks"
+        known = {True: ", which this one has", False: ", which this one lacks", None: ""}
+        here = known[arithmetic.multiplies_bfloat16()]
         print(
             f"{name}: stored in bfloat16; --set extraction.precision=bfloat16 execution.arithmetic=fast is faster on "
-            f"GPUs and on CPUs with bfloat16 instructions, which this one {here}; docs/equality.md says what it changes"
+            f"GPUs and on CPUs with bfloat16 instructions{here}; docs/bfloat16.md says what it changes"
         )
 
 

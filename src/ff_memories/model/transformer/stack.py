@@ -54,7 +54,8 @@ class Transformer:
         self._changes = contextlib.ExitStack()
         self._changes.enter_context(attention(model, packed.NAME if family.packed else None))
         if precision == "bfloat16":
-            self._changes.enter_context(rounded(model))
+            hold_matrices(model.float(), torch.bfloat16)
+            self._changes.callback(hold_matrices, model, torch.float32)
         if precision == "bfloat16" or (arithmetic.portable() and self.device.type == "cpu"):
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
@@ -172,23 +173,15 @@ def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> It
         setattr(holder, name, stack)
 
 
-@contextlib.contextmanager
-def rounded(model: nn.Module) -> Iterator[None]:
-    """Hold a model's matrices in bfloat16, which ``products.linear`` takes for both factors; all else in float32.
+def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
+    """Hold a model's matrices, and nothing else, in a type; ``products.linear`` takes bfloat16 for both factors.
 
-    An output layer no longer shares the embedding's weights, which are no factors of a product. Afterwards the model
-    computes in float32, with rounded matrices.
+    An output layer no longer shares the embedding's weights, which are no factors of a product.
     """
-    model.float()
-    matrices = [module for module in model.modules() if matrix(module)]
-    held = lambda module, kind: nn.Parameter(module.weight.detach().to(kind), requires_grad=False)
-    for module in matrices:
-        module.weight = held(module, torch.bfloat16)
-    try:
-        yield
-    finally:
-        for module in matrices:
-            module.weight = held(module, torch.float32)
+    for module in model.modules():
+        if matrix(module):
+            weight: torch.Tensor = module.weight.detach()  # type: ignore[operator]
+            module.weight = nn.Parameter(weight.to(kind), requires_grad=False)
 
 
 @contextlib.contextmanager
