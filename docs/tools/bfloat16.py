@@ -24,18 +24,23 @@ from ff_memories.report.cost import costs
 KEPT = Path("docs/data/bfloat16.json")
 VERDICT = ["shows", "training"]
 STEPS = {"trigger_shard": "trigger pass", "values_shard": "values", "composition_shard": "composition, refinement"}
+WHOLE = "the whole run"
 INTRODUCTION = """\
 # What bfloat16 changes
 
 `extraction.precision: bfloat16` rounds both factors of every matrix product to 8 significant bits; sums stay in float32
 ([equality](equality.md#other-arithmetic-extractionprecision)). This page puts whole runs in bfloat16 beside the same
 runs in float32. Rounding moves single rows: where two [triggers](words.md#trigger) or two tokens are nearly as good as
-each other, they change places. Read the verdicts' lines to see whether it moves a conclusion.
+each other, they change places. Whether a conclusion moves, the [verdicts](words.md#verdict) say. "Not measured" stands
+where a run in bfloat16 ended with its tables of triggers, values, [composition and refinement](words.md#refinement).
 """
 
 
 def compared(one: Path, other: Path) -> dict[str, Any]:
-    """Return how much of a run in float32, ``one``, the same run in bfloat16, ``other``, agrees with."""
+    """Return how much of a run in float32, ``one``, the same run in bfloat16, ``other``, agrees with.
+
+    ``other`` may end with its tables of triggers, values and composition: then no claim is compared.
+    """
     read = lambda name: [tables.read(results / f"tables/{name}.parquet") for results in (one, other)]
     triggers = [frame.select("layer", "key", "rank", "sentence", "position") for frame in read("triggers")]
     both = triggers[0].join(triggers[1], on=["layer", "key", "sentence", "position"], suffix="_other")
@@ -43,36 +48,45 @@ def compared(one: Path, other: Path) -> dict[str, Any]:
     keys = triggers[0].filter(first).height
     values = read("values")[0].join(read("values")[1], on=["layer", "key"], suffix="_other")
     layers = read("refinement")[0].join(read("refinement")[1], on=["example", "layer"], suffix="_other")
-    moved = (pl.col("next_token_rank") - pl.col("next_token_rank_other")).abs()
+    rank = lambda column: pl.col(column).cast(pl.Int64)
+    moved = (rank("next_token_rank") - rank("next_token_rank_other")).abs()
     same = values.filter(pl.col("next_token") == pl.col("next_token_other"))
-    claims = read("claims")[0].join(read("claims")[1], on="claim", suffix="_other").sort("claim")
-    changed = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_other")) for name in VERDICT)
-    own = [results / "baselines/same_sample/perplexity.json" for results in (one, other)]
-    perplexities = [json.loads(path.read_text(encoding="utf-8"))["perplexity"] for path in own]
-    return {
+    found: dict[str, Any] = {"claims": 0, "changed": [], "perplexities": []}
+    if (other / "tables/claims.parquet").is_file():
+        claims = read("claims")[0].join(read("claims")[1], on="claim", suffix="_other").sort("claim")
+        changed = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_other")) for name in VERDICT)
+        beside = [f"{name}{end}" for name in ("measured", *VERDICT) for end in ("", "_other")]
+        own = [results / "baselines/same_sample/perplexity.json" for results in (one, other)]
+        found = {
+            "claims": claims.height,
+            "changed": claims.filter(changed).select("claim", *beside).to_dicts(),
+            "perplexities": [json.loads(path.read_text(encoding="utf-8"))["perplexity"] for path in own],
+        }
+    return found | {
         "run": one.name,
         "keys": keys,
         "triggers": both.height / triggers[0].height,
         "first": both.filter(first, pl.col("rank_other") == 1).height / keys,
-        "tops": float((values["top_token"] == values["top_token_other"]).mean()),
-        "rank": float(same.select((moved / (1 + pl.col("next_token_rank"))).median()).item()),
-        "ffn": float((layers["ffn_top"] == layers["ffn_top_other"]).mean()),
-        "output": float((layers["output_top"] == layers["output_top_other"]).mean()),
-        "perplexities": perplexities,
-        "claims": claims.height,
-        "changed": claims.filter(changed)
-        .select("claim", *(f"{n}{end}" for n in ("measured", *VERDICT) for end in ("", "_other")))
-        .to_dicts(),
+        "tops": _same(values, "top_token"),
+        "rank": float(same.select((moved / (1 + rank("next_token_rank"))).median()).item()),
+        "ffn": _same(layers, "ffn_top"),
+        "output": _same(layers, "output_top"),
         "seconds": [_seconds(results) for results in (one, other)],
     }
 
 
+def _same(both: pl.DataFrame, column: str) -> float:
+    """Return the share of rows in which a column is the same in both runs."""
+    return float(both.select((pl.col(column) == pl.col(f"{column}_other")).mean()).item())
+
+
 def _seconds(results: Path) -> dict[str, float]:
-    """Return the processor seconds of some steps, and of the whole run."""
+    """Return the processor seconds of some steps and, where it ended, of the whole run."""
     known = {
         cost.rule: cost.processor_seconds or 0.0 for cost in costs([str(p) for p in results.rglob("logs/**/*.tsv")])
     }
-    return {name: known.get(rule, 0.0) for rule, name in STEPS.items()} | {"the whole run": sum(known.values())}
+    whole = {WHOLE: sum(known.values())} if (results / "summary.md").is_file() else {}
+    return {name: known[rule] for rule, name in STEPS.items() if rule in known} | whole
 
 
 def page(known: Sequence[Mapping[str, Any]]) -> str:
@@ -86,36 +100,52 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
         "median change of the rank of the trigger's next token": share("rank"),
         "layers' predictions: the same top token of the feed-forward layer": share("ffn"),
         "the same top token of the layer's output": share("output"),
-        "perplexity, float32 and bfloat16": [" and ".join(f"{x:.2f}" for x in run["perplexities"]) for run in known],
-        "claims of which a verdict changed": [f"{len(run['changed'])} of {run['claims']}" for run in known],
+        "perplexity, float32 and bfloat16": [
+            " and ".join(f"{x:,.4g}" for x in run["perplexities"]) or "not measured" for run in known
+        ],
+        "claims of which a verdict changed": [
+            f"{len(run['changed'])} of {run['claims']}" if run["claims"] else "not measured" for run in known
+        ],
     }
-    for name in known[0]["seconds"][0]:
-        rows[f"processor time, {name}"] = [_beside(*(seconds[name] for seconds in run["seconds"])) for run in known]
+    for name in (*STEPS.values(), WHOLE):
+        times = [[seconds.get(name) for seconds in run["seconds"]] for run in known]
+        rows[f"processor time, {_linked(name)}"] = [_beside(*pair) for pair in times]
     lines = [INTRODUCTION, "| | " + " | ".join(runs) + " |", "|---" * (len(runs) + 1) + "|"]
     lines += [f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows.items()]
     units = {claim.id: claim.unit for claim in register()}
     said = [_told(run["run"], row, units[row["claim"]]) for run in known for row in run["changed"]]
-    lines += ["", *(["Verdicts that changed:", "", *said] if said else ["No verdict changed."]), "", REMAKE]
+    if any(run["claims"] for run in known):
+        lines += ["", *([CHANGED, *said] if said else ["No verdict changed."])]
+    lines += ["", REMAKE]
     return "\n".join(lines)
 
 
+CHANGED = """\
+Verdicts that changed:
+
+| run, claim | in float32 | shows | due to training | in bfloat16 | shows | due to training |
+|---|---|---|---|---|---|---|"""
 REMAKE = """\
 Processor times are of one machine, whose CPU has bfloat16 instructions: float32 under `execution.arithmetic: portable`,
 the default, and bfloat16 under `fast`, which also uses AVX-512.
 """
 
 
-def _beside(one: float, other: float) -> str:
+def _linked(name: str) -> str:
+    return name.replace("trigger pass", "[trigger pass](words.md#trigger-pass)")
+
+
+def _beside(one: float | None, other: float | None) -> str:
     return f"{duration(one)} and {duration(other)}, {other / one:.2f} ×" if one and other else "not measured"
 
 
 def _told(run: str, row: Mapping[str, Any], unit: str) -> str:
-    one, other = (
-        f"{'nothing' if row[f'measured{end}'] is None else measured(row[f'measured{end}'], unit)}, shows: "
-        f"{row[f'shows{end}']}, training: {row[f'training{end}'] or 'not compared'}"
-        for end in ("", "_other")
-    )
-    return f"- {run}, {row['claim']}: {one}; in bfloat16 {other}"
+    cells = [f"{run}, {row['claim']}"]
+    for end in ("", "_other"):
+        found = row[f"measured{end}"]
+        cells += ["nothing" if found is None else measured(found, unit)]
+        cells += [row[f"shows{end}"] or "not judged", row[f"training{end}"] or "not compared"]
+    return "| " + " | ".join(cells) + " |"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
