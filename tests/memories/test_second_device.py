@@ -42,7 +42,7 @@ from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import load_decoder
 from ff_memories.released import agreement_script, columns, random_projections
 from ff_memories.report.gallery import TABLES, parts
-from ff_memories.workflow import estimate
+from ff_memories.workflow import speed
 
 TYPES = words(40)
 MODELS: dict[str, dict[str, Any]] = {
@@ -644,7 +644,7 @@ def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, pap
 
 def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(estimate, "_seconds", partial(estimate._seconds, least=0.0))
+    monkeypatch.setattr(speed, "_seconds", partial(speed._seconds, least=0.0))
     write_inputs(tmp_path, TYPES)
     for batch, code in ((256, 0), (4 * 10**6, 2)):
         (tmp_path / "my.yaml").write_text(

@@ -38,12 +38,15 @@ class Speed:
 def measured(shape: Shape, device: str, execution: ExecutionSection, threads: int, precision: Precision) -> Speed:
     """Measure this machine's speed for a few seconds, at a model's sizes and with a run's arithmetic.
 
-    Arithmetic is chosen before numpy and torch are loaded (``arithmetic``), so a process of its own measures.
+    Arithmetic is of CPUs, and chosen before numpy and torch are loaded (``arithmetic``): a process of its own measures
+    a CPU.
 
     Raises:
         UserError: the device does not have the precision, or that process failed.
     """
     use_precision(precision, device)
+    if device != "cpu":
+        return calibrate(shape, device, execution.batch_tokens, threads, precision)
     given = [asdict(shape), device, execution.batch_tokens, threads, precision]
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__, json.dumps(given)],

@@ -10,9 +10,9 @@ from pipeline import config
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
 from ff_memories.workflow import budget, estimate
-from ff_memories.workflow.estimate import Speed
 from ff_memories.workflow.planning import Planner
 from ff_memories.workflow.sizes import Shape
+from ff_memories.workflow.speed import Speed
 
 SPEED = Speed(layer=2e-5, logit=2e-10, word=1e-6, read=4e-9)
 TOKENS = {"train": 3_000_000, "validation": 100_000}
