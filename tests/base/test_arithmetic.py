@@ -136,7 +136,7 @@ def test_a_cpu_that_is_no_faster_in_bfloat16_is_named(monkeypatch, precision, fl
 
 
 def test_products_of_bfloat16_factors_round_no_other_product_of_the_process():
-    setting = torch.backends.mkldnn.matmul
+    setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = setting.fp32_precision
     made = torch.Generator().manual_seed(1)
     x, weight = torch.randn(300, 200, generator=made), torch.randn(400, 200, generator=made)

@@ -2,7 +2,9 @@
 
 import json
 import re
+import subprocess
 import tomllib
+from typing import Any
 
 import pytest
 import yaml
@@ -278,9 +280,14 @@ def test_memories_that_the_model_lacks_are_refused_before_the_run(small, capsys)
 @pytest.mark.parametrize("kind", ["portable", "fast"])
 def test_a_plan_measures_with_the_runs_arithmetic(kind, monkeypatch):
     """In a process of its own, which says what is wrong where it can't."""
-    seen = []
-    started = speed.subprocess.run
-    monkeypatch.setattr(speed.subprocess, "run", lambda *a, **k: seen.append(k["env"]) or started(*a, **k))
+    seen: list[dict[str, str]] = []
+    started: Any = subprocess.run
+
+    def run(*given, env, **more):
+        seen.append(env)
+        return started(*given, env=env, **more)
+
+    monkeypatch.setattr(subprocess, "run", run)
     execution = parse({**yaml.safe_load((ROOT / "config/config.yaml").read_text())}).execution
     execution = execution.model_copy(update={"arithmetic": kind, "batch_tokens": 64})
     small = Shape(2, 16, 24, 2, 48, 12, 9999)
