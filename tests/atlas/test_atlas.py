@@ -303,6 +303,7 @@ def test_a_table_of_another_model_is_refused(pair):
         members(pair)
 
 
+@pytest.mark.slow
 def test_more_runs_than_colours_are_refused(tmp_path, capsys):
     folders = [finished(tmp_path, f"run{i}", agreeing=i % 5) for i in range(9)]
     for i, folder in enumerate(folders):  # or two of them would be equal

@@ -189,6 +189,7 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     assert f"layer {first['layer']} key {first['key']}" in finding.differ[0]
 
 
+@pytest.mark.slow
 def test_rows_that_name_nothing_are_found(sound):
     lost = tampered(sound, "triggers", lambda r: {"sentence": 10**6})
     assert "does not exist" in next(f for f in audit(lost, ALL, ["triggers"])).differ[0]
@@ -453,6 +454,7 @@ def test_a_memory_like_few_others_has_fewer_similar_ones(sound):
     assert faults(other) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes, never", [({}, TYPES[:20]), ({"values__projection": "head"}, ())], ids=["never", "head"]
 )
@@ -542,6 +544,7 @@ list(_each([600.0] * 4, time.sleep, 2))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_an_audit_that_is_killed_leaves_no_process_at_work(how):
     audit_ = subprocess.Popen([sys.executable, "-c", ASLEEP], stderr=subprocess.DEVNULL)

@@ -44,6 +44,7 @@ def saved(name, folder):
     return made.double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tiny.CONFIGS)
 def test_the_reference_sees_what_transformers_computes(name, tmp_path):
     made, row = saved(name, tmp_path), tiny.family(name)
@@ -229,6 +230,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table, column", FAULTS)
 def test_a_planted_fault_is_found_in_its_row_and_column(sound, table, column):
     for row in sound.tables[table].gather([5, len(sound.tables[table]) // 2]).iter_rows(named=True):

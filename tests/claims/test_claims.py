@@ -806,6 +806,7 @@ def test_a_number_of_layers_is_seldom_judged_wrongly(margins, limit, never):
     assert wrong / trials <= 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [3, 5, 20])
 def test_a_layer_of_few_keys_is_seldom_judged_wrongly(keys):
     rng, wrong, trials = np.random.default_rng(1), 0, 1000

@@ -50,6 +50,7 @@ def removed(rng, survives):
                          "layer_top_changed": rng.random(len(layer)) >= of_prefix})  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_prediction_that_survives_half_of_the_time_is_seldom_said_to_survive():
     rng, limit = np.random.default_rng(5), Limit(0.5)
     often = lambda p: sum(

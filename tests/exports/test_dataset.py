@@ -52,6 +52,7 @@ def exported(llama, tmp_path_factory):
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 def test_every_table_is_a_config_of_the_card_and_keeps_its_bytes(exported):
     run, plain, _ = exported
     card, _ = head(plain)

@@ -41,6 +41,7 @@ def exported(llama, tmp_path_factory):
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 def test_a_module_per_layer_and_sign_with_its_config(exported):
     folders = {path.name: path for path in (exported / "latents").iterdir()}
     assert set(folders) == {"layers.1.mlp", "layers.2.mlp", "layers.2.mlp.neg"}

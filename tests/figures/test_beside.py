@@ -58,6 +58,7 @@ def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
     assert "hollow ticks" not in texts(render.svg(bare, figure))
 
 
+@pytest.mark.slow
 def test_the_other_choice_is_measured_as_the_runs_own_is():
     frames = knowing("trained")
     agreeing, _ = made("figure4", frames)

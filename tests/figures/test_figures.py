@@ -152,6 +152,7 @@ def test_figures_of_the_papers_own_run_carry_no_surrogate_mark():
     assert "surrogate" not in texts(drawing("figure4", surrogate=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_empty_tables_give_a_figure_that_says_no_data(figure):
     shown = texts(drawing(figure, {name: frame.clear() for name, frame in synthetic().items()}))
@@ -217,6 +218,7 @@ def test_stacked_shares_start_where_the_one_below_ends_and_reach_the_top():
         assert part["mean"][0] == pytest.approx((kinds == "residual").mean())
 
 
+@pytest.mark.slow
 def test_peoples_labels_take_the_place_of_the_proxys():
     proxy = synthetic()["pattern_labels"]
     people = proxy.with_columns(
@@ -229,6 +231,7 @@ def test_peoples_labels_take_the_place_of_the_proxys():
     assert "labels: automatic proxy" in texts(drawing("figure2", {"pattern_labels": proxy}))
 
 
+@pytest.mark.slow
 def test_n_is_shown_and_counts_only_known_agreement():
     values = synthetic()["values"]
     assert f"n = {KEYS} values per layer" in texts(drawing("figure4", synthetic() | {"values": values}))
@@ -384,6 +387,7 @@ def marks_of(figure: str, **look) -> list[tuple[str, dict]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", sorted(set(paper.all_values()["figure"])))
 def test_only_a_single_value_of_the_paper_is_a_mark_and_a_range_is_a_band(figure):
     """A mark in the middle of a range would look like a datum."""

@@ -23,7 +23,15 @@ from ff_memories.model.decoder import Decoder
 INTERVENTIONS = ("mean", "zero", "resample", "double")
 
 
-@pytest.fixture(params=["gpt2", "llama", "gemma2", "olmo2", "gpt_neox", "falcon", "adaptive", "final norm"])
+@pytest.fixture(
+    params=[
+        "gpt2",
+        "llama",
+        "adaptive",
+        "final norm",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gemma2", "olmo2", "gpt_neox", "falcon")),
+    ]
+)
 def truth(request, tmp_path):
     if request.param == "adaptive":
         return OfFairseq(tmp_path)

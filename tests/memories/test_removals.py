@@ -16,7 +16,15 @@ from ff_memories.memories import causal, removals
 NUMBERS = [1, 2, 5, 10, 20]
 
 
-@pytest.fixture(params=["gpt2", "llama", "gemma2", "olmo2", "falcon", "adaptive", "final norm"])
+@pytest.fixture(
+    params=[
+        "gpt2",
+        "llama",
+        "adaptive",
+        "final norm",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gemma2", "olmo2", "falcon")),
+    ]
+)
 def truth(request, tmp_path):
     if request.param == "adaptive":
         return OfFairseq(tmp_path)

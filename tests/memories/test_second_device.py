@@ -235,6 +235,7 @@ def test_triggers_of_all_kinds(paper, positions, per_sentence, duplicates):
     assert len(table) > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_triggers_whose_lists_overflow(weights, monkeypatch, per_sentence):
     """More candidates than a list's log holds: lists are cut in the middle of the pass."""
@@ -270,6 +271,7 @@ def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
     both(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_a_pass_that_was_stopped_goes_on_from_its_state(paper, tmp_path, monkeypatch, per_sentence, duplicates):
@@ -310,6 +312,7 @@ def test_mutations(weights, random, single_token):
     both(lambda place: mutations.table(rows, work(place)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "projection, target", [("adaptive", "next"), ("flat", "last"), ("head", "next"), ("random", "last")]
 )
@@ -583,6 +586,7 @@ def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks):
         same(*(read(out / "gallery", name) for out in (there, here)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second, done_again", [(NAME, 0), ("another model", 5)])
 def test_a_shard_goes_on_on_any_gpu_of_the_same_model(tmp_path, paper, locks, monkeypatch, capsys, second, done_again):
     """What was done on a GPU that failed is done again only where the next one may give other last bits."""

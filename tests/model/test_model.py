@@ -204,6 +204,7 @@ def test_how_many_values_are_projected_at_once_decides_nothing(small, monkeypatc
         assert found.probability == pytest.approx(once[types].probability, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 3, 50])
 def test_shards_of_mutated_triggers_have_the_bits_of_all(small, shards):
     decoder, corpus = small

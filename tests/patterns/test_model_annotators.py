@@ -243,6 +243,7 @@ def test_a_model_stands_beside_people_and_the_proxy(here, tmp_path, capsys):
     assert "ann and model-a: alpha_nominal 1.000" in told and "model-b: foil_rate 1.000" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beside", ["the proxy", "a person"])
 def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside):
     others = [tmp_path / "ann.csv"] if beside == "a person" else []

@@ -49,6 +49,7 @@ def test_every_layer_column_is_the_released_codes(run):
     assert len(frame) == 40 * len(reference.blocks)
 
 
+@pytest.mark.slow
 def test_every_dim_column_is_the_released_codes(run):
     assert check_dim_columns(*run)
 
@@ -74,6 +75,7 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
     assert (got[~active] == 0).all()
 
 
+@pytest.mark.slow
 def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
     from ff_memories.model.decoder import Decoder
     from ff_memories.model.files import converted

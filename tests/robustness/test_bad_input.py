@@ -342,6 +342,7 @@ OVERFLOWS = {  # what becomes how many times larger, and what is said to overflo
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", OVERFLOWS)
 def test_weights_that_overflow_in_a_gated_model_are_refused(tmp_path, capsys, what):
     changes, why = OVERFLOWS[what]

@@ -214,6 +214,7 @@ def test_every_name_that_a_step_can_reach_is_there(step):
     assert not reached.reached(step, {}).unknown
 
 
+@pytest.mark.slow
 def test_the_package_binds_no_name_in_a_way_that_is_not_followed():
     for name, path in reached.modules().items():
         for node in ast.walk(ast.parse(path.read_bytes())):

@@ -277,6 +277,7 @@ def test_memories_that_the_model_lacks_are_refused_before_the_run(small, capsys)
     assert "of which the run looks at 7 of 24 memories per layer, drawn with seed 3" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["portable", "fast"])
 def test_a_plan_measures_with_the_runs_arithmetic(kind, monkeypatch):
     """In a process of its own, which says what is wrong where it can't."""
