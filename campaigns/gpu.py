@@ -29,6 +29,8 @@ import yaml
 
 from benchmarks.measures import OURS, SHARE
 from ff_memories import tables
+from ff_memories.audit.compare import equality, sides
+from ff_memories.audit.recompute import tolerances
 from ff_memories.base.files import write_whole
 from ff_memories.base.hardware import gpu_locks
 from ff_memories.base.hardware.machine import hardware
@@ -105,32 +107,84 @@ def on_the_demo(at: At, precision: str) -> dict[str, Any]:
     return told(json.loads(said.stdout)) | {"seconds_of_the_run": round(seconds, 1)}
 
 
+def real_model(precision: str) -> Part:
+    """Return a part that runs SmolLM2's experiments on the device and compares them with the CPU's record."""
+
+    def run(at: At) -> dict[str, Any]:
+        return on_smollm2(at, precision) if at.gpu else on_a_small_model(at, precision)
+
+    return run
+
+
+MEASURED = ("triggers", "mutations", "values", "composition", "causal", "removals")
+
+
+def on_smollm2(at: At, precision: str) -> dict[str, Any]:
+    """Measure SmolLM2's memories on the GPU, and compare the tables with the record, which a CPU made in float32."""
+    found = measured_smollm2(at.folder, precision)
+    return beside_the_record(precision) | found
+
+
+def measured_smollm2(folder: Path, precision: str) -> dict[str, Any]:
+    """Measure SmolLM2's own memories, not those of untrained models; return the seconds of the run and of its jobs."""
+    settings = yaml.safe_load((ROOT / "config" / "smollm2.yaml").read_text(encoding="utf-8"))
+    settings["run"] = name = f"smollm2-{precision}"
+    settings["execution"] |= {"device": "cuda", "shards": 1, "batch_tokens": 65536}
+    settings["extraction"]["precision"] = precision
+    path = folder / "gpu.yaml"
+    path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    begun = time.monotonic()
+    command("snakemake", *of_smollm2(precision).values(), "--cores", "all", "--resources", "gpu=1", "--configfile",
+            path, "--quiet", "all")  # fmt: skip
+    seconds = time.monotonic() - begun
+    logs = sorted((ROOT / "results" / name / "logs").rglob("*.tsv"))
+    steps = {log.relative_to(ROOT / "results" / name / "logs").as_posix().removesuffix(".tsv"):
+             float(pl.read_csv(log, separator="\t")["s"][0]) for log in logs}  # fmt: skip
+    return {"seconds_of_the_run": round(seconds, 1), "seconds_of_jobs": steps}
+
+
+def of_smollm2(precision: str) -> dict[str, str]:
+    """Return {table: its file} of what the run measures."""
+    return {table: f"results/smollm2-{precision}/tables/{table}.parquet" for table in MEASURED}
+
+
+def beside_the_record(precision: str) -> dict[str, Any]:
+    """Compare SmolLM2's tables with the record's."""
+    with sides.opened(ROOT / "runs" / "smollm2" / "dvc.lock", None) as recorded:
+        files = recorded.tables()
+        here = {table: tables.read(files[f"tables/{table}"], table) for table in MEASURED}
+    there = {table: tables.read(ROOT / file) for table, file in of_smollm2(precision).items()}
+    return told(answered(here, there, precision))
+
+
 def on_a_small_model(at: At, precision: str) -> dict[str, Any]:
     """Run all steps of a small model on the CPU in float32 and on the device, and compare the tables."""
     from factories import words
     from pipeline import config, run_steps, write_inputs
-
-    from ff_memories.audit.compare import equality
-    from ff_memories.audit.recompute import tolerances
 
     write_inputs(at.folder, words(44))
     settings = lambda kind: config(extraction__precision=kind, execution__device="auto")
     here = run_steps(at.folder, settings("float32"), out="here", device="cpu")
     there = run_steps(at.folder, settings(precision), out="there", device="cuda")
     read = lambda out: {p.stem: tables.read(p) for p in sorted(out.glob("*.parquet")) if p.stem in equality.RULES}
-    found = equality.compare(read(here), read(there), tolerances.of(precision))  # type: ignore[arg-type]
-    answer = {
+    return told(answered(read(here), read(there), precision))
+
+
+def answered(here: equality.NamedTables, there: equality.NamedTables, precision: str) -> dict[str, Any]:
+    """Compare tables of the CPU with the device's, without recomputing what near-ties leave open."""
+    found = equality.compare(here, there, tolerances.of(precision))  # type: ignore[arg-type]
+    return {
         "answer": "different" if any(o.different for o in found.values()) else "equal",
         "tables": {name: {"different": o.different, "exchanged": o.exchanged, "largest": o.largest,
                           "open": len(o.open["b"])} for name, o in found.items()},
     }  # fmt: skip
-    return told(answer)
 
 
 def told(found: dict[str, Any]) -> dict[str, Any]:
     """Return what a comparison found, as much as the page shows."""
     kept = {
-        name: {"different": len(table["different"]), "exchanged": table["exchanged"], "largest": table["largest"],
+        name: {"different": len(table["different"]), "first": table["different"][:1],
+               "exchanged": table["exchanged"], "largest": table["largest"],
                "open": table.get("settled", table.get("open", 0))}
         for name, table in found["tables"].items()
     }  # fmt: skip
@@ -155,6 +209,12 @@ PARTS: dict[str, Part] = {
     "compare-float32": compared("float32"),
     "compare-tf32": compared("tf32"),
     "compare-bfloat16": compared("bfloat16"),
+    "smollm2-float32": real_model("float32"),
+    "smollm2-bfloat16": real_model("bfloat16"),
+    "floors": benchmark(200_000, only=("floors",)),
+    "pass-1M-float32": benchmark(1_000_000, only=ALONE),
+    "pass-10M-tf32": benchmark(10_000_000, "tf32", ALONE),
+    "pass-10M-bfloat16": benchmark(10_000_000, "bfloat16", ALONE),
     "benchmark-1M": benchmark(1_000_000),
     "benchmark-10M": benchmark(10_000_000, only=("trigger_pass",)),
     "benchmark-10M-growth": benchmark(10_000_000, only=("growth",)),
@@ -259,14 +319,18 @@ def page(record: dict[str, Any]) -> str:
         if "said" in found and found["ok"]:
             text += f"\n## {name}\n\n{found['said'] or 'It ran down to the report.'}\n"
         if "tables" in found:
-            text += f"\n## {name}: {found['answer']}\n\n{found['summary']}\n\n"
+            text += f"\n## {name}: {found['answer']}\n\n" + (f"{found['summary']}\n\n" if found["summary"] else "")
             text += (
-                "| table | rows that differ | exchanged at near-ties | decided at near-ties | largest difference |\n"
+                "| table | differences | the first | rows exchanged at near-ties | rows decided at near-ties "
+                "| largest difference of numbers |\n|---|---|---|---|---|---|\n"
             )
-            text += "|---|---|---|---|---|\n"
             for table, told_ in found["tables"].items():
-                text += f"| {table} | {told_['different']} | {told_['exchanged']} | {told_['open']} "
-                text += f"| {told_['largest']:.1e} |\n"
+                text += f"| {table} | {told_['different']} | {' '.join(told_['first'])} | {told_['exchanged']} "
+                text += f"| {told_['open']} | {told_['largest']:.1e} |\n"
+        if "seconds_of_jobs" in found:
+            text += f"\nThe run took {found['seconds_of_the_run']:g} s. Its jobs, with their start:\n\n"
+            text += "| job | time |\n|---|---|\n"
+            text += "".join(f"| {job} | {seconds:.1f} s |\n" for job, seconds in found["seconds_of_jobs"].items())
         if "rows" in found:
             text += f"\n## {name}\n\n| measure | over | target | reached |\n|---|---|---|---|\n"
             for row in found["rows"]:
@@ -283,7 +347,9 @@ def says(part: Part, name: str) -> str:
     """Return what a part does, in words."""
     kind, _, rest = name.partition("-")
     told_ = {
+        "floors": "each step of a gated model, over the products that its result needs",
         "compare": f"all experiments in {rest}, compared with float32 on the CPU",
+        "smollm2": f"SmolLM2's experiments in {rest}, compared with the record, float32 on a CPU",
         "benchmark": f"the engine at the paper's dimensions, {rest.replace('-', ', ')}",
         "pass": f"the trigger pass alone, {rest.replace('-', ' tokens, ')}: speed, memory, share of the peak",
     }  # fmt: skip

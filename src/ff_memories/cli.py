@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from ff_memories import declaration
 from ff_memories.base import files
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.hardware import arithmetic
+from ff_memories.base.hardware import arithmetic, heap
 from ff_memories.base.hardware.machine import MACHINE, MADE, hardware
 from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.commands import GROUPS
@@ -81,6 +81,8 @@ def main(argv: list[str] | None = None) -> None:
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, but small
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long if threads sleep at once
     warnings.filterwarnings("ignore", category=DeprecationWarning)
+    if argv[:1] == ["step"]:
+        heap.keep_freed()
     try:
         if not argv or argv[0] in ("-h", "--help"):
             print(overview())

@@ -22,7 +22,7 @@ SAMPLES = {
     "causal.keys_per_layer": 2,
     "removals.prefixes": 20,
     "baselines.sentences": 200,
-    "baselines.keys_per_layer": 4,
+    "baselines.keys_per_layer": 2,
     "baselines.examples": 100,
     "baselines.models": 3,
 }

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic
+from ff_memories.base.hardware import arithmetic, heap
 from ff_memories.base.precision import Precision
 from ff_memories.config.running import ExecutionSection
 from ff_memories.corpus.splitting.segment import rule
@@ -128,5 +128,6 @@ def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> flo
 
 
 if __name__ == "__main__":
+    heap.keep_freed()  # as jobs do
     sizes, *others = json.loads(sys.argv[1])
     print(json.dumps(asdict(calibrate(Shape(**sizes), *others))))
