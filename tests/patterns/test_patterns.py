@@ -513,7 +513,7 @@ def commands(at, out, **changed):
         yield ["step", step, "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
     for words in commands(inputs, tmp_path / "one"):
         with pytest.raises(SystemExit) as end:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+import polars as pl
 import psutil
 import torch
 
@@ -16,6 +18,7 @@ from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf, model_folder
+from ff_memories.memories.search import chosen
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import estimate
@@ -51,12 +54,14 @@ class Planner:
         """Measure this machine for some seconds, at a run's model's sizes; ``threads``: of a job.
 
         Raises:
-            UserError: a text is missing whose size is unknown, or one layer does not fit into this machine's memory.
+            UserError: a text is missing whose size is unknown, one layer does not fit into this machine's memory, or
+                the config names memories that the model lacks.
         """
         config, device = run.config, chosen_device(run.config.execution.device)
         sources = {kind: run.source(kind) for kind in ("text", "model", "pipeline")}
         shape, (tokens, sentence) = _shape(run, sources["model"]), _tokens(run, sources["text"])
         _refuse_wide(shape)
+        _refuse_unknown_keys(config, shape)
         wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
         if device == "cpu" and arithmetic.portable_here(config.execution.arithmetic):
             threads = arithmetic.THREADS
@@ -90,6 +95,16 @@ def _refuse_wide(shape: Shape) -> None:
             f"machine has {memory / 1e9:.0f} GB",
             "use a smaller model, or a larger machine",
         )
+
+
+def _refuse_unknown_keys(config: Config, shape: Shape) -> None:
+    """Raise ``UserError`` for memories that the model lacks, or that the gallery shows and the run does not look at."""
+    neurons = shape.keys // shape.signs
+    found = chosen.memories(config.triggers.keys, shape.layers, neurons, config)
+    if config.gallery.keys is not None:
+        found = found or [np.arange(neurons)] * shape.layers
+        own = pl.DataFrame(chosen.keys(found, neurons, 1), schema=["layer", "key"], orient="row")
+        chosen.in_gallery(config.gallery.keys, own, shape.layers, neurons, config.seed)
 
 
 def _bytes(source: registry.Source) -> int:

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 import psutil
 import torch
 
@@ -17,9 +15,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.hardware import arithmetic
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
-from ff_memories.config import Config
 from ff_memories.inputs.models import model_folder
-from ff_memories.memories.search import chosen
 from ff_memories.model.info import quantised
 from ff_memories.report.cost import Cost, costs
 from ff_memories.report.wording import looked_at
@@ -49,7 +45,6 @@ def run(args: argparse.Namespace) -> None:
     run_.check_inputs()
     made = Planner.of(run_, args.threads)
     config, device, shape, speed = run_.config, made.device, made.shape, made.speed
-    _refuse_unknown_keys(config, shape)
     plan, tokens = made.steps(config), made.tokens_of(config)
     elapsed = {n: estimate.elapsed(made.steps(config, n), n) for n in args.devices}
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
@@ -63,16 +58,6 @@ def run(args: argparse.Namespace) -> None:
             "this run does not fit\n  " + "\n  ".join(faults),
             "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences",
         )
-
-
-def _refuse_unknown_keys(config: Config, shape: Shape) -> None:
-    """Raise ``UserError`` for memories that the model lacks, or that the gallery shows and the run does not look at."""
-    neurons = shape.keys // shape.signs
-    found = chosen.memories(config.triggers.keys, shape.layers, neurons, config)
-    if config.gallery.keys is not None:
-        found = found or [np.arange(neurons)] * shape.layers
-        own = pl.DataFrame(chosen.keys(found, neurons, 1), schema=["layer", "key"], orient="row")
-        chosen.in_gallery(config.gallery.keys, own, shape.layers, neurons, config.seed)
 
 
 def _show(
