@@ -1,8 +1,10 @@
 """The corpus as the model reads it: token ids of all sentences in one file."""
 
 import json
+from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -11,6 +13,35 @@ from safetensors.numpy import load_file, save_file
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.corpus.sentences import Sentences
+
+
+class Tokens(np.ndarray):
+    """Token ids of a sentence, or of a prefix of one: a slice, which still knows the whole sentence's length.
+
+    Some models choose their rotary factors by the length of the sentence that they read (``describe.longer_contexts``),
+    so a prefix's numbers are those that it has in its sentence.
+
+    Attributes:
+        whole: how many tokens the sentence has; ``None``: as many as there are here.
+    """
+
+    whole: int | None
+
+    @classmethod
+    def of(cls, tokens: np.ndarray, whole: int | None) -> "Tokens":
+        """Return tokens as those of the beginning of a sentence with ``whole`` of them."""
+        made = tokens.view(cls)
+        made.whole = whole
+        return made
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.whole = getattr(source, "whole", None)
+
+
+def whole_length(tokens: Sized) -> int:
+    """Return how many tokens the sentence has that tokens are the beginning of."""
+    whole = getattr(tokens, "whole", None)
+    return len(tokens) if whole is None else int(whole)
 
 
 @dataclass(frozen=True)
@@ -37,8 +68,10 @@ class Corpus:
         """(sentences,) number of tokens in each sentence, without ``</s>``."""
         return np.diff(self.offsets)
 
-    def sentence(self, index: int) -> np.ndarray:
-        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+    def sentence(self, index: int) -> Tokens:
+        """Return a sentence's token ids."""
+        first, end = self.offsets[index : index + 2]
+        return Tokens.of(self.tokens[first:end], int(end - first))
 
 
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:

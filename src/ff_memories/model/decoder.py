@@ -21,6 +21,7 @@ import torch.nn.functional as F
 
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
+from ff_memories.corpus.store import whole_length
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights, load
 from ff_memories.model.products import attention, linear
@@ -35,11 +36,13 @@ class Batch:
         tokens: (rows,) int64 ids, the model's start token (fairseq's ``</s>``) first in each sentence.
         positions: (rows,) int64, 0 at the start token: row p of a sentence is its prefix of length p.
         groups: (first row, sentences, rows per sentence) of each group.
+        wholes: (rows,) int64, how many rows the whole sentence has that a row's text is the beginning of.
     """
 
     tokens: torch.Tensor
     positions: torch.Tensor
     groups: tuple[tuple[int, int, int], ...]
+    wholes: torch.Tensor
 
     @classmethod
     def pack(cls, sentences: Sequence[np.ndarray], device: torch.device | str = "cpu", start: int = EOS) -> "Batch":
@@ -55,7 +58,14 @@ class Batch:
         positions = np.arange(len(tokens)) - np.repeat(starts, rows)
         lengths, first, count = np.unique(rows, return_index=True, return_counts=True)
         groups = tuple((int(starts[i]), int(n), int(t)) for i, n, t in zip(first, count, lengths, strict=True))
-        return cls(torch.from_numpy(tokens).to(device), torch.from_numpy(positions).to(device), groups)
+        wholes = np.repeat([whole_length(s) + 1 for s in sentences], rows)
+        ids, places = (torch.from_numpy(x).to(device) for x in (tokens, positions))
+        return cls(ids, places, groups, torch.from_numpy(wholes))
+
+    def sentences(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first row (sentences,) of each sentence, and how many rows it has."""
+        lengths = np.repeat([rows for _, _, rows in self.groups], [n for _, n, _ in self.groups])
+        return np.cumsum(lengths) - lengths, lengths
 
     def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
         """Return attention's output (rows, d), heads side by side, from queries, keys and values (rows, 3 d)."""
@@ -121,6 +131,7 @@ class LanguageModel(Protocol):
 
     Attributes:
         start: id of the token that every sentence begins with.
+        limits: sentences of more rows than each of these are computed otherwise, by another set of rotary factors.
         signs: 1, or 2 where the coefficients' negative values are memories of their own.
         forests: whether layers take a ``PrefixTree``.
         parallel: whether the feed-forward layer reads its block's input, beside attention.
@@ -132,6 +143,7 @@ class LanguageModel(Protocol):
     device: torch.device
     dtype: torch.dtype
     start: int
+    limits: tuple[int, ...]
     signs: int
     forests: bool
     parallel: bool
@@ -233,6 +245,7 @@ class Decoder:
 
     Attributes:
         start: id of the token that every sentence begins with.
+        limits: none: a sentence's length changes nothing.
         forests: whether layers take forests of prefixes (``prefix_tree``).
         parallel: no feed-forward layer reads its block's input.
 
@@ -243,6 +256,7 @@ class Decoder:
     """
 
     start, signs = EOS, 1
+    limits: tuple[int, ...] = ()
     forests, parallel = True, False
 
     def __init__(

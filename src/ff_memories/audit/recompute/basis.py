@@ -25,7 +25,7 @@ from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.prefixes import POSITIONS
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import Corpus, whole_length
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
 from ff_memories.memories import causal, untrained
@@ -97,7 +97,7 @@ class Basis:
     _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
     _units: dict[str, tuple[torch.Tensor, bool]] = field(init=False, default_factory=dict)
     _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
-    _last: tuple[bytes, list[Activations]] = field(init=False, default=(b"", []))
+    _last: tuple[tuple[int, bytes], list[Activations]] = field(init=False, default=((0, b""), []))
 
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances.of(self.config.precision))
@@ -140,7 +140,7 @@ class Basis:
 
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
         """Run a sentence, or a prefix, as ``Reference.layers`` does; the last one is not run again."""
-        until, key = until or self.oracle.keys[0], tokens.tobytes()
+        until, key = until or self.oracle.keys[0], (whole_length(tokens), tokens.tobytes())
         if self._last[0] != key or len(self._last[1]) < until:
             self._last = key, self.oracle.layers(tokens, until)
         return self._last[1][:until]
@@ -156,7 +156,7 @@ class Basis:
         sentence = int(np.searchsorted(self.corpus.offsets, prefix, side="right")) - 1
         if not self.corpus.train <= sentence < len(self.corpus):
             raise IndexError(prefix)
-        return self.corpus.tokens[self.corpus.offsets[sentence] : prefix + 1]
+        return self.corpus.sentence(sentence)[: prefix + 1 - self.corpus.offsets[sentence]]
 
     def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]

@@ -1,6 +1,6 @@
 """What the audit's reference models see, and what the audit asks of them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,7 +100,7 @@ class Reference(Protocol):
     def value(self, layer: int, key: int) -> torch.Tensor:
         """Return value vector v (d,) of layer 1..L."""
 
-    def layers(self, tokens: Iterable[int], until: int | None = None) -> list[Activations]:
+    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
 
         ``until``: the last layer that is needed; ``None`` for all.
@@ -118,7 +118,7 @@ class Reference(Protocol):
     def added(self, layer: int, key: int) -> torch.Tensor:
         """Return what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it."""
 
-    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence (ids without the first token) with a vector (d,) added to m V at its last token.
 
         ``before``: (d,) what its last token gives behind the last layer without that.

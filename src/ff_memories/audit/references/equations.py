@@ -5,7 +5,7 @@ no forward pass, attention, softmax, batching, tiling or precision.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
@@ -54,13 +54,13 @@ class Equations(Reading):
 
     added = value
 
-    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
         seen = self.layers(tokens, change=(layer, vector))
         return Changed(before, seen[-1].output[-1], vector, seen[layer - 1].ffn[-1])
 
     def layers(
-        self, tokens: Iterable[int], until: int | None = None, change: tuple[int, torch.Tensor] | None = None
+        self, tokens: Collection[int], until: int | None = None, change: tuple[int, torch.Tensor] | None = None
     ) -> list[Activations]:
         """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``.
 

@@ -4,7 +4,7 @@ It reads the checkpoint itself and shares no forward pass, batching, tiling or p
 """
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class FairseqOracle(Reading):
     added = value
 
     @torch.no_grad()
-    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
         given = list(tokens)
         last = torch.zeros(len(given) + 1, 1, 1, dtype=vector.dtype)
@@ -92,7 +92,7 @@ class FairseqOracle(Reading):
             hook.remove()
 
     @torch.no_grad()
-    def layers(self, tokens: Iterable[int], until: int | None = None) -> list[Activations]:
+    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
         """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``."""
         kept, blocks = [], self.decoder.layers[:until]
         hooks = [blocks[-1].register_forward_hook(stop)]

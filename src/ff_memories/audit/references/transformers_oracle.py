@@ -8,7 +8,7 @@ Several families compute softmax, RMSNorm or rotary positions in float32 whateve
 about 1e-6.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from torch import nn
 
 from ff_memories.audit.references.activations import Activations, Changed, Enough, held, stop
 from ff_memories.base.errors import UserError
+from ff_memories.corpus.store import whole_length
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import model_folder
 from ff_memories.model.files import config_file
 from ff_memories.model.files.original import load_folder
 from ff_memories.model.rows import families
+from ff_memories.model.transformer.describe import longer_contexts
 from ff_memories.model.transformer.parts import layers_of
 
 
@@ -110,15 +112,16 @@ class TransformersOracle:
         return values[key % len(values)] * (1 if key < len(values) else -1)
 
     @torch.no_grad()
-    def changed(self, tokens: Iterable[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
         raw: list[torch.Tensor] = []
+        last = len(tokens)
         block = self.blocks[layer - 1]
 
         def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
             rows = out.clone()
-            raw.append(rows.flatten(0, -2)[-1].clone())
-            rows.flatten(0, -2)[-1] += vector
+            raw.append(rows.flatten(0, -2)[last].clone())
+            rows.flatten(0, -2)[last] += vector
             return rows
 
         hook = block.get_submodule(self.family.down).register_forward_hook(add)
@@ -132,20 +135,31 @@ class TransformersOracle:
         return Changed(before, after, _held(block.get_submodule(self.family.norm_after), vector, raw[0]), ffn)
 
     @torch.no_grad()
-    def layers(self, tokens: Iterable[int], until: int | None = None) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``."""
+    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
+
+        Of a prefix, a row at the position of its sentence's last token tells a model how long the sentence is.
+        """
         blocks = self.blocks[:until]
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
         hooks.append(blocks[-1].register_forward_hook(stop))
         try:
-            self.model.base_model(input_ids=torch.tensor([[self.start, *map(int, tokens)]]), use_cache=False)
+            self.model.base_model(use_cache=False, **self._inputs(tokens))
         except Enough:
             pass
         finally:
             for hook in hooks:
                 hook.remove()
-        return [self._seen(record) for record in records]
+        rows = len(tokens) + 1
+        return [self._seen({name: part[:rows] for name, part in record.items()}) for record in records]
+
+    def _inputs(self, tokens: Collection[int]) -> dict[str, torch.Tensor]:
+        ids, whole = [self.start, *map(int, tokens)], whole_length(tokens)
+        if len(tokens) == whole or not longer_contexts(self.model.config):
+            return {"input_ids": torch.tensor([ids])}
+        positions = [*range(len(ids)), whole]
+        return {"input_ids": torch.tensor([[*ids, self.start]]), "position_ids": torch.tensor([positions])}
 
     def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
         """Keep what the row's modules of one block read and give; copies, because some models add in place."""

@@ -23,7 +23,7 @@ class Branches:
         base: (branches,) which prefix each branch is of.
 
     Attributes:
-        tokens, positions: (rows,) int64, as in a ``Batch``; a branch has those of its prefix's last token.
+        tokens, positions, wholes: (rows,) int64, as in a ``Batch``; a branch has those of its prefix's last token.
         last: (prefixes,) the row of each prefix's last token.
     """
 
@@ -31,7 +31,8 @@ class Branches:
         self.batch = batch
         lengths = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(base.device)
         self.last = lengths.cumsum(0) - 1
-        self.tokens, self.positions = (torch.cat([x, x[self.last[base]]]) for x in (batch.tokens, batch.positions))
+        again = lambda x: torch.cat([x, x[self.last[base].to(x.device)]])
+        self.tokens, self.positions, self.wholes = again(batch.tokens), again(batch.positions), again(batch.wholes)
         before = torch.arange(int(lengths.max()) - 1, device=base.device)
         first = self.last - lengths + 1
         self._seen = before < (lengths - 1)[base, None]  # (branches, width)

@@ -6,7 +6,6 @@ Sentences of a batch come by length: those of like length run together, in bands
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 import torch
@@ -20,14 +19,16 @@ class Band:
     """Sentences of a batch that run together.
 
     Attributes:
-        rows: which rows of the batch are theirs.
+        rows: (rows,) which rows of the batch are theirs.
         place: (rows,) where these lie in the band, sentence after sentence.
         shape: (sentences, tokens of each with its padding).
+        positions: (tokens,) of each sentence; that of the last one, padding, tells the model how long sentences are.
     """
 
-    rows: slice
+    rows: torch.Tensor
     place: torch.Tensor
     shape: tuple[int, int]
+    positions: torch.Tensor
 
     def spread(self, x: torch.Tensor) -> torch.Tensor:
         """Return (sentences, tokens, ...) of a batch's (rows, ...), zero where a sentence is over."""
@@ -40,16 +41,33 @@ class Band:
         return padded.flatten(0, -2)[self.place]
 
 
-def bands(batch: Batch, longest: int) -> list[Band]:
-    """Cut a batch into bands whose tokens are a multiple of ``WIDTH``, but at most ``longest``."""
-    out = []
-    for steps, together in groupby(batch.groups, key=lambda group: -(-group[2] // WIDTH)):
-        groups = list(together)
-        start, last = groups[0][0], groups[-1]
-        rows, tokens = slice(start, last[0] + last[1] * last[2]), max(last[2], min(steps * WIDTH, longest))
-        positions = batch.positions[rows]
-        place = ((positions == 0).cumsum(0) - 1) * tokens + positions
-        out.append(Band(rows, place, (sum(n for _, n, _ in groups), tokens)))
+def bands(batch: Batch, longest: int, limits: Sequence[int] = ()) -> list[Band]:
+    """Cut a batch into bands whose tokens are a multiple of ``WIDTH``, but at most ``longest``.
+
+    ``limits``: of ``describe.longer_contexts``; sentences on two sides of one never share a band.
+    """
+    begins, lengths = batch.sentences()
+    regime = np.searchsorted(limits, batch.wholes[begins].numpy())
+    edges, out = [0, *limits, longest], []
+    for side, steps in sorted(set(zip(regime.tolist(), (-(-lengths // WIDTH)).tolist(), strict=True))):
+        member = np.flatnonzero((regime == side) & (-(-lengths // WIDTH) == steps))
+        most, reach = int(lengths[member].max()), edges[side] * (side > 0)
+        tokens = max(most, min(steps * WIDTH, edges[side + 1]))
+        tokens += most == tokens <= reach  # a column of padding for the last position
+        positions = torch.arange(tokens, device=batch.tokens.device)
+        positions[-1].clamp_(min=reach)
+        inside = np.concatenate([np.arange(n) for n in lengths[member]])
+        row, place = (np.repeat(x, lengths[member]) + inside for x in (begins[member], np.arange(len(member)) * tokens))
+        send = lambda index: torch.from_numpy(index).to(batch.tokens.device)
+        out.append(Band(send(row), send(place), (len(member), tokens), positions))
+    return out
+
+
+def together(bands: Sequence[Band], parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return a batch's rows (rows, n) from what each band has of them, (sentences, tokens, n)."""
+    out = parts[0].new_empty(sum(len(band.rows) for band in bands), parts[0].shape[-1])
+    for band, part in zip(bands, parts, strict=True):
+        out[band.rows] = band.gather(part)
     return out
 
 

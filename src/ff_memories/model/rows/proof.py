@@ -5,6 +5,7 @@ weights, each of ``EQUATIONS`` is computed anew in every layer. A row that names
 breaks one of them.
 """
 
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from ff_memories.model.transformer.parts import attention, layers_of, matrix
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  # several families sum in float32
+LENGTH = re.compile("position|window|chunk|length|context")  # in names of a config's keys
+LONGEST = {True: 8193, False: 1025}  # tokens of a sentence that is tried; masks of padded ones take their square
 PACKING = 5  # times as much between two ways of computing attention
 HINT = "the row of families.py is not this model's; ff-memories model-row FOLDER proposes one"
 
@@ -36,6 +39,7 @@ EQUATIONS = {
     "output": "o = r + y",
     "stream": "a layer reads the output of the layer below",
     "packing": "a layer gives the same for packed sentences",
+    "alone": "a sentence is given to the layers as if it were alone",
     "causal": "a token changes nothing before it",
     "readout": "logits = cap(head(norm(o)) + bias)",
 }
@@ -187,7 +191,7 @@ def coefficients(where: str, book: _Book, layer: nn.Module, family: Family, sour
 def _check_packing(book: _Book, model: Any, tokens: torch.Tensor, layers: list[nn.Module], calls: list[Call]) -> None:
     """Check every layer with the product's attention, each from the input that it had one sentence at a time."""
     positions = torch.arange(ROWS, device=tokens.device).repeat(SENTENCES)
-    batch = Batch(tokens.flatten(), positions, ((0, SENTENCES, ROWS),))
+    batch = Batch(tokens.flatten(), positions, ((0, SENTENCES, ROWS),), torch.full_like(positions, ROWS))
 
     def same_input(call: Call) -> Any:
         return lambda _, args, kwargs: (
@@ -216,6 +220,55 @@ def _check_causal(book: _Book, model: Any, tokens: torch.Tensor, logits: torch.T
     _, found = watch(model, other, {})
     before = lambda given: given.unflatten(0, (SENTENCES, ROWS))[:, :-1].flatten(0, 1)
     book.check("causal", "its layers", before(found), before(logits))
+
+
+def prove_lengths(reader: Any) -> float:
+    """Prove that what a model gives its layers for a sentence does not depend on the sentences beside it.
+
+    One batch has sentences on both sides of every length that the config names.
+
+    Args:
+        reader: a ``Transformer``.
+
+    Returns:
+        The largest error, in parts of the largest number.
+
+    Raises:
+        UserError: the numbers of a sentence depend on its batch.
+    """
+    lengths = named_lengths(reader)
+    rng, types = generator(1, "lengths"), len(reader.embedding)
+    texts = [rng.integers(0, types, rows - 1) for rows in lengths]
+    with torch.inference_mode():
+        batch, worst, first = reader.prepared(reader.pack(texts)), 0.0, 0
+        for rows, text in zip(lengths, texts, strict=True):
+            tokens = torch.tensor([[reader.start, *text.tolist()]], device=reader.device)
+            first += rows
+            for ours, theirs in zip(batch, reader.prepared_alone(tokens), strict=True):
+                off = error(ours[first - rows : first], theirs)
+                if not off <= TOLERANCES[torch.float32]:
+                    raise UserError(
+                        f"{type(reader.model).__name__}: what it reads of a sentence of {rows} tokens depends on "
+                        f"its batch: off by {off:.1g}",
+                        "use another model: no numbers of this one would be those of a sentence by itself",
+                    )
+                worst = max(worst, off)
+    return worst
+
+
+def named_lengths(reader: Any) -> list[int]:
+    """Return the numbers of tokens on both sides of every length in a model's config, and two short ones."""
+
+    def numbers(given: Any, named: bool) -> Iterator[int]:
+        if isinstance(given, Mapping):
+            for name, inner in given.items():
+                yield from numbers(inner, named or bool(LENGTH.search(str(name))))
+        elif named and type(given) is int:
+            yield from (given, given + 1)
+
+    longest = min(reader.description.max_positions, LONGEST[reader.forests])
+    named = numbers(reader.model.config.to_dict(), False)
+    return sorted({2, ROWS, *(n for n in named if 2 <= n <= longest)})
 
 
 def _check_readout(book: _Book, model: Any, family: Family, o: Any, logits: torch.Tensor) -> None:

@@ -94,6 +94,14 @@ def describe(
     )
 
 
+def longer_contexts(config: Any) -> tuple[int, ...]:
+    """Return the numbers of tokens above which a model computes a sentence with other rotary factors (LongRoPE)."""
+    named = getattr(config, "rope_parameters", None) or {}
+    kinds = [given for given in (named, *named.values()) if isinstance(given, dict)]
+    found = {kind["original_max_position_embeddings"] for kind in kinds if kind.get("rope_type") == "longrope"}
+    return tuple(sorted(found))
+
+
 def feed_forward(model: Any, family: Family) -> dict[str, Any]:
     """Return what decides how a claim is measured on a loaded model, for its ``info.json``.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -15,13 +16,13 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.hardware import arithmetic
 from ff_memories.base.precision import Precision
 from ff_memories.model.batches import packed
-from ff_memories.model.batches.padded import bands
+from ff_memories.model.batches.padded import bands, together
 from ff_memories.model.batches.prefix_tree import PrefixTree
 from ff_memories.model.decoder import Batch
 from ff_memories.model.products import linear
 from ff_memories.model.rows.families import Family
-from ff_memories.model.transformer.describe import TransformerDescription
-from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State
+from ff_memories.model.transformer.describe import TransformerDescription, longer_contexts
+from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State, joined
 from ff_memories.model.transformer.parts import attention, layers_of, matrix, scale_of
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -31,6 +32,7 @@ class Transformer:
 
     Attributes:
         forests: whether layers take forests of prefixes (``prefix_tree``), or plain batches alone.
+        limits: sentences of more rows than each of these are computed with other rotary factors.
 
     Args:
         model: the loaded model; where its family can, it computes with our attention until the loop is closed.
@@ -46,6 +48,7 @@ class Transformer:
     ):
         self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
         self.source, self.start, self.signs = "", description.start, description.signs
+        self.limits = longer_contexts(model.config)
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
         self.device = next(model.parameters()).device
         self.path, stack = layers_of(model, description.layers)
@@ -100,15 +103,49 @@ class Transformer:
         state = self._state
         state.rows = len(batch.tokens)
         if self.forests:
-            x, state.arguments = self._begin(batch.tokens[None], position_ids=batch.positions[None])
+            x, state.arguments = self._begin_rows(batch)
             return x.flatten(0, -2)
         assert isinstance(batch, Batch), "a family without packing runs no forest"
-        state.bands, parts = [], []
-        for band in bands(batch, self.description.max_positions):
-            x, arguments = self._begin(band.spread(batch.tokens))
+        cut, parts, state.bands = bands(batch, self.description.max_positions, self.limits), [], []
+        for band in cut:
+            positions = {"position_ids": band.positions.expand(band.shape)} if self.limits else {}
+            x, arguments = self._begin(band.spread(batch.tokens), **positions)
             state.bands.append((band, arguments))
-            parts.append(band.gather(x))
-        return torch.cat(parts)
+            parts.append(x)
+        return together(cut, parts)
+
+    def _begin_rows(self, batch: Batch | PrefixTree) -> tuple[torch.Tensor, list[Arguments]]:
+        """Return the input (1, rows, d) of the first layer, and what the model gives each layer besides.
+
+        The model chooses its rotary factors by the largest position that it is given, so sentences on two sides of a
+        limit are prepared apart; one more row tells how long those behind it are.
+        """
+        side = torch.bucketize(batch.wholes, torch.tensor(self.limits))
+        if not side.any():
+            return self._begin(batch.tokens[None], position_ids=batch.positions[None])
+        parts = []
+        for limit in side.unique().tolist():
+            rows = torch.nonzero(side == limit).flatten().to(self.device)
+            tokens, positions = batch.tokens[rows], batch.positions[rows]
+            if limit:
+                tokens, positions = F.pad(tokens, (0, 1)), F.pad(positions, (0, 1), value=self.limits[limit - 1])
+            parts.append((rows, self._begin(tokens[None], position_ids=positions[None])))
+        x, arguments = joined(parts, len(batch.tokens))
+        return x, list(arguments)
+
+    def prepared(self, batch: Batch) -> list[torch.Tensor]:
+        """Return what layers are given, (rows, n) each: the first one's input, and tensors such as rotary factors."""
+        x = self.embed(batch)
+        if self.forests:
+            return [x, *(part[0] for part in _by_token(self._state.arguments, len(x)))]
+        cut = [band for band, _ in self._state.bands]
+        given = [[p.expand(*b.shape, -1) for p in _by_token(a, b.shape[1])] for b, a in self._state.bands]
+        return [x, *(together(cut, parts) for parts in zip(*given, strict=True))]
+
+    def prepared_alone(self, tokens: torch.Tensor) -> list[torch.Tensor]:
+        """Return the same of one sentence (1, tokens), its start token in front, as the model itself prepares it."""
+        x, arguments = self._begin(tokens)
+        return [part[0] for part in (x, *_by_token(arguments, tokens.shape[1]))]
 
     def _begin(self, tokens: torch.Tensor, **more: torch.Tensor) -> tuple[torch.Tensor, list[Arguments]]:
         """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
@@ -122,6 +159,19 @@ class Transformer:
         for layer in self.layers:
             x = layer(x, batch).output
         return x
+
+
+def _by_token(arguments: list[Arguments], tokens: int) -> list[torch.Tensor]:
+    """Return the tensors (sentences or 1, tokens, n) among what a model gives its layers, each once."""
+
+    def inside(given: Any) -> Iterator[torch.Tensor]:
+        if isinstance(given, torch.Tensor) and given.dim() == 3 and given.shape[1] == tokens:
+            yield given
+        elif isinstance(given, tuple | list | dict):
+            for part in given.values() if isinstance(given, dict) else given:
+                yield from inside(part)
+
+    return list({id(part): part for part in inside(arguments)}.values())
 
 
 def vocabulary_of(model: Any, description: TransformerDescription, family: Family, precision: Precision) -> Vocabulary:
