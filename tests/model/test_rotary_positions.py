@@ -113,6 +113,20 @@ def test_the_best_coefficients_do_not_depend_on_how_sentences_are_packed(long, t
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-6)
 
 
+def test_two_sentences_that_begin_alike_keep_their_own_coefficients(long):
+    """Equal prefixes share a coefficient, but not where the model reads them otherwise."""
+    ours, _, _ = long
+    short, other = sentences([8])[0], sentences([40])[0]
+    texts = [short, np.concatenate([short[:4], other])]
+    best = triggers.trigger_examples(ours, corpus_of(texts), [(0, 2)], top=9, per_sentence="all")
+    listed = trigger_table.table(best, corpus_of(texts)).filter(position=3, layer=2)
+    pairs = listed.pivot("sentence", index="key", values="coefficient").drop_nulls()
+    assert len(pairs) > 9
+    assert (pairs["0"] != pairs["1"]).all()
+    with pytest.raises(UserError, match="in sentences of over 13 tokens"):
+        triggers.trigger_examples(ours, corpus_of(texts), [(0, 2)], top=9, duplicates="drop")
+
+
 def test_a_prefix_has_the_numbers_that_it_has_in_its_sentence(long):
     ours, corpus, truths = long
     at = [(sentence, j) for sentence in range(len(corpus)) for j in range(1, corpus.lengths[sentence] + 1)][::3]

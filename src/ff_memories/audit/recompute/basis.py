@@ -161,6 +161,11 @@ class Basis:
     def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
+    def read_as(self, row: TableRow) -> tuple[int, bytes]:
+        """Return what is equal for prefixes that a model reads alike: the side of its limits, and the tokens."""
+        side = np.searchsorted(self.oracle.limits, self.corpus.lengths[row["sentence"]] + 1)
+        return int(side), self.prefix(row).tobytes()
+
     def parts(self, row: TableRow) -> list[tuple[int, int]]:
         """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
         starts, length = np.arange(row["position"]), row["position"]

@@ -59,8 +59,8 @@ class Unlisted:
         rows = self.basis.lists.get((layer, key))
         if rows is None:
             return missing
-        text = self.basis.corpus.sentence(sentence)[:position].tobytes()
-        same = [row for row in rows.iter_rows(named=True) if self.basis.prefix(row).tobytes() == text]
+        text = self.basis.read_as({"sentence": sentence, "position": position})
+        same = [row for row in rows.iter_rows(named=True) if self.basis.read_as(row) == text]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
         if len(rows) < self.options.top:

@@ -54,6 +54,7 @@ class TransformersOracle:
         if drawn is None:
             self.model = load_folder(folder, plain, self.family.architecture, torch.float64)
         self.model = self.model.double()
+        self.limits = longer_contexts(self.model.config)
         self.head = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
@@ -156,7 +157,7 @@ class TransformersOracle:
 
     def _inputs(self, tokens: Collection[int]) -> dict[str, torch.Tensor]:
         ids, whole = [self.start, *map(int, tokens)], whole_length(tokens)
-        if len(tokens) == whole or not longer_contexts(self.model.config):
+        if len(tokens) == whole or not self.limits:
             return {"input_ids": torch.tensor([ids])}
         positions = [*range(len(ids)), whole]
         return {"input_ids": torch.tensor([[*ids, self.start]]), "position_ids": torch.tensor([positions])}

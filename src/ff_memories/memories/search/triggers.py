@@ -3,12 +3,13 @@
 One forward pass serves all layers and keys. No vocabulary projection is made, nor the last layer's second matrix.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 
 from ff_memories.base import seeds
+from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS
@@ -25,15 +26,19 @@ HITS = 4096  # looked at together, with the coefficients along their sentences: 
 _POWER_TABLE = torch.from_numpy(seeds.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
-def prefix_hashes(batch: Batch) -> torch.Tensor:
-    """Return (rows,) int64: equal for prefixes with the same tokens, different (to 2**-64) otherwise."""
+def prefix_hashes(batch: Batch, limits: Sequence[int] = ()) -> torch.Tensor:
+    """Return (rows,) int64: equal for prefixes with the same tokens, different (to 2**-64) otherwise.
+
+    ``limits``: of the model; prefixes of sentences on two sides of one have other coefficients, so they differ.
+    """
     device = batch.tokens.device
     powers = _POWER_TABLE[: int(batch.positions.max()) + 1].to(device)
     terms = (batch.tokens + 1) * powers[batch.positions]
     sums = terms.cumsum(0)  # modulo 2**64, as int64 arithmetic is
     first = torch.cat([start + torch.arange(n) * rows for start, n, rows in batch.groups]).to(device)
     rows = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(device)
-    return sums - torch.repeat_interleave(sums[first] - terms[first], rows)
+    sides = torch.bucketize(batch.wholes, torch.tensor(limits, dtype=torch.int64)).to(device)
+    return sums - torch.repeat_interleave(sums[first] - terms[first], rows) + sides * _POWER_TABLE[-1].to(device)
 
 
 def trigger_examples(
@@ -65,8 +70,13 @@ def trigger_examples(
         shard: of the batches; shards of blocks need no list of all batches.
 
     Raises:
-        UserError: coefficients that are not finite.
+        UserError: coefficients that are not finite; ``drop`` where a text may have two coefficients.
     """
+    if duplicates == "drop" and len(set(np.searchsorted(decoder.limits, corpus.lengths + 1).tolist())) > 1:
+        raise UserError(
+            f"triggers.duplicates: in sentences of over {decoder.limits[0]} tokens the model reads texts otherwise",
+            "set triggers.duplicates: keep",
+        )
     shape, prefixes = decoder.description, Prefixes.of(corpus)
     low, high = POSITIONS[positions]
     copies = 1 if duplicates == "drop" else top
@@ -131,7 +141,7 @@ def run_batch(
     depth = len(columns)
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
-    rows = BatchRows(part, prefixes, batch, low, decoder.signs)
+    rows = BatchRows(part, prefixes, batch, low, decoder.signs, decoder.limits)
     x, counts = decoder.embed(batch), torch.zeros_like(best.fired)
     for index, layer in enumerate(decoder.layers[:depth]):
         seen = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
@@ -198,7 +208,15 @@ class BatchRows:
     ``weights`` (rows,) float32: how many prefixes of the corpus each row is, 0 for a row that is none.
     """
 
-    def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int, signs: int = 1):
+    def __init__(
+        self,
+        part: batching.Plan,
+        prefixes: Prefixes,
+        batch: Batch,
+        low: int,
+        signs: int = 1,
+        limits: Sequence[int] = (),
+    ):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
         self.groups = batch.groups
@@ -211,7 +229,7 @@ class BatchRows:
         self.start = send(prefixes.starts[np.concatenate(part.copies)] + low)
         self.first, self.length = send(np.concatenate(first)), send(np.concatenate(length))
         self.steps = torch.arange(batch.groups[-1][2] - low, device=device)
-        self.low, self.text, self.signs = low, prefix_hashes(batch), signs
+        self.low, self.text, self.signs = low, prefix_hashes(batch, limits), signs
         copies = torch.repeat_interleave(self.count, self.length + low)
         self.weights = (copies * (batch.positions >= low)).to(torch.float32)
 
