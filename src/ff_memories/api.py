@@ -62,9 +62,9 @@ class Model:
     def encode(self, text: str) -> np.ndarray:
         """Return the token ids (tokens,) of a text."""
         tokens = np.array(self.dictionary.encode(text.split()), dtype=np.int32)
-        if len(tokens) > self.decoder.max_tokens:
+        if len(tokens) > self.decoder.longest:
             raise UserError(
-                f"the text has {len(tokens)} tokens, but the model takes at most {self.decoder.max_tokens}",
+                f"the text has {len(tokens)} tokens, but the model takes at most {self.decoder.longest}",
                 "shorten the text",
             )
         return tokens

@@ -12,6 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ff_memories.audit.references.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.inputs.models import proved_model
 from ff_memories.memories import causal, mutations
@@ -66,12 +67,37 @@ def test_every_type_of_transformers_is_tried():
     assert set(ROPES) == set(ROPE_INIT_FUNCTIONS) | {"default"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, kind", [pair for pair in product(ROTARY, ROPES) if pair not in UNKNOWN])
 def test_a_batch_gives_what_each_sentence_gives_alone(name, kind):
     made = rotary(name, kind)
+    assert tiny.analysed(made).limits == ((LIMIT,) if kind == "longrope" else ())
+    gives_what_each_sentence_gives_alone(name, made)
+
+
+WINDOWS = {"mistral": {}, "phi3": {}, "gemma2": {}, "gemma3": {}}
+WINDOWS |= {name: {"use_sliding_window": True, "max_window_layers": 1} for name in ("qwen2", "qwen3")}
+WINDOWS["smollm3"] = {"use_sliding_window": True, "no_rope_layers": [1, 0, 1],
+                      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}  # fmt: skip
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_sentences_longer_than_a_window_give_what_they_give_alone(name, portable, monkeypatch):
+    monkeypatch.setattr(arithmetic, "portable", lambda: portable)
+    made = tiny.model(name, change=WINDOWS[name] | {"sliding_window": 7})
+    proof.prove(made, tiny.family(name))
+    gives_what_each_sentence_gives_alone(name, made)
+    ours, texts = tiny.analysed(made), sentences()
+    nothing = lambda layer, here, m: m.new_zeros(len(here), tiny.MODEL)
+    with torch.inference_mode():
+        ends = causal.run_changed(ours, texts, np.arange(len(texts)), np.full(len(texts), 2), nothing)
+    assert largest_difference(ends.changed, ends.base) < 1e-5
+
+
+def gives_what_each_sentence_gives_alone(name, made):
     row, texts = tiny.family(name), sentences()
     ours = tiny.analysed(made, row)
-    assert ours.limits == ((LIMIT,) if kind == "longrope" else ())
     seen, output = tiny.run(ours, texts)
     logits = proof.readout(ours.model, ours.model.get_submodule(row.final_norm), output)
     start = 0

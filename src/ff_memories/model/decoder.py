@@ -167,8 +167,12 @@ class LanguageModel(Protocol):
         """d_m with both signs, which tables then tell from keys; else ``None``."""
 
     @property
+    def longest(self) -> int:
+        """The longest text the model takes, without the start token."""
+
+    @property
     def max_tokens(self) -> int:
-        """The longest sentence the model takes, without the start token."""
+        """The longest sentence of a run, without the start token."""
 
     def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
         """Return sentences, sorted by length and without the start token, as a batch."""
@@ -307,6 +311,8 @@ class Decoder:
     def max_tokens(self) -> int:
         """The longest sentence the model takes, without ``</s>``."""
         return self.description.max_positions - 1
+
+    longest = max_tokens
 
     def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
         """Return sentences, sorted by length and without the start token, as a batch on the model's device."""

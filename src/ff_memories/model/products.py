@@ -61,7 +61,12 @@ def _bfloat16_instructions() -> Iterator[None]:
 
 
 def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None = None, cap: float | None = None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: float | None = None,
+    cap: float | None = None,
+    window: int | None = None,
 ) -> torch.Tensor:
     """Return causal attention's output for queries, keys and values (sentences, heads, rows, d_head) each.
 
@@ -69,20 +74,22 @@ def attention(
         q, k, v: keys and values may have fewer heads, each shared by as many queries' heads (grouped-query attention).
         scale: of the scores; ``None``: one over the square root of d_head.
         cap: scores are ``cap * tanh(score / cap)`` (Gemma 2).
+        window: how many tokens a token looks at, itself included; ``None``: at all before it.
     """
-    kind = q.dtype
-    if cap is None and not _portable(q):
+    kind, rows = q.dtype, q.shape[2]
+    width = rows if window is None else min(window, rows)
+    if cap is None and width == rows and not _portable(q):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=k.shape[1] != q.shape[1])
     if kind == torch.bfloat16:
         q, k, v = q.float(), k.float(), v.float()
     if k.shape[1] != q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     multiply = _numpy_matmul if _portable(q) else torch.matmul
-    rows = q.shape[2]
     scores = multiply(q, k.transpose(2, 3)).mul_(q.shape[3] ** -0.5 if scale is None else scale)
     if cap is not None:
         scores = scores.div_(cap).tanh_().mul_(cap)
-    scores.masked_fill_(torch.ones(rows, rows, dtype=torch.bool, device=q.device).triu_(1), -torch.inf)
+    every = torch.ones(rows, rows, dtype=torch.bool, device=q.device)
+    scores.masked_fill_(every.triu(1) | every.tril(-width) if width < rows else every.triu_(1), -torch.inf)
     return multiply(torch.softmax(scores, -1).to(kind).to(v.dtype), v).to(kind)
 
 

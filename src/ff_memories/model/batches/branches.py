@@ -36,6 +36,7 @@ class Branches:
         before = torch.arange(int(lengths.max()) - 1, device=base.device)
         first = self.last - lengths + 1
         self._seen = before < (lengths - 1)[base, None]  # (branches, width)
+        self._behind = (lengths - 1)[base, None] - before  # how far a token is behind the branch
         self._rows = torch.where(self._seen, first[base, None] + before, 0)
 
     def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
@@ -46,14 +47,20 @@ class Branches:
         return torch.cat([self.batch.mix(qkv[:own], heads), branched.to(qkv.dtype)])
 
     def attention(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None = None, cap: float | None = None
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scale: float | None = None,
+        cap: float | None = None,
+        window: int | None = None,
     ) -> torch.Tensor:
         """Return attention's output (branches, heads, d_head) of branches.
 
         Args:
             q: (branches, heads, d_head), of the first branches.
             k, v: (rows, heads or fewer, d_head), of the prefixes' rows and then those of the same branches.
-            scale, cap: as of ``products.attention``.
+            scale, cap, window: as of ``products.attention``.
         """
         own, kind = len(self.batch.tokens), q.dtype
         q, k, v = (x.float() if x.dtype == torch.bfloat16 else x for x in (q, k, v))
@@ -62,7 +69,8 @@ class Branches:
         width, factor = self._rows.shape[1] + 1, q.shape[2] ** -0.5 if scale is None else scale
         for part in torch.arange(len(q), device=q.device).split(max(1, GATHERED // (width * k[0].numel()))):
             rows = torch.cat([self._rows[part], own + part[:, None]], 1)
-            seen = torch.cat([self._seen[part], self._seen.new_ones(len(part), 1)], 1)
+            near = self._behind[part] < (window or width)
+            seen = torch.cat([self._seen[part] & near, self._seen.new_ones(len(part), 1)], 1)
             scores = _product(shared[part], k[rows].permute(0, 2, 3, 1)) * factor
             if cap is not None:
                 scores = cap * torch.tanh(scores / cap)

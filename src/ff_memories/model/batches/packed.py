@@ -7,6 +7,7 @@ belong together is what the batch knows: ``over`` names it for the layers that r
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -51,26 +52,25 @@ def packed_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     softcap: float | None = None,
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return attention's output (1, rows, heads, d_head) for (1, heads, rows, d_head); one call per length.
-
-    No sentence is longer than a layer's sliding window: ``Transformer.max_tokens`` is at most that.
-    """
+    """Return attention's output (1, rows, heads, d_head) for (1, heads, rows, d_head); one call per length."""
     q, k, v = (x[0].transpose(0, 1).to(_now.factor or x.dtype) for x in (query, key, value))  # (rows, heads, d_head)
     out, rows = query.new_zeros(*q.shape[:2], v.shape[-1]), _now.rows
     if rows is None:
         raise RuntimeError("attention outside of `over`")
+    mix = partial(attention, scale=scaling, cap=softcap, window=sliding_window)
     if isinstance(rows, Batch):
         for start, n, t in rows.groups:
             part = slice(start, start + n * t)
             q_, k_, v_ = (x[part].unflatten(0, (n, t)).transpose(1, 2) for x in (q, k, v))
-            out[part].view(n, t, *out.shape[1:]).copy_(attention(q_, k_, v_, scaling, softcap).transpose(1, 2))
+            out[part].view(n, t, *out.shape[1:]).copy_(mix(q_, k_, v_).transpose(1, 2))
     else:
         for paths, place, row in rows.groups:
             along = (x.index_select(0, paths.flatten()).unflatten(0, paths.shape).transpose(1, 2) for x in (q, k, v))
             q_, k_, v_ = along
-            found = attention(q_, k_, v_, scaling, softcap).transpose(1, 2).flatten(0, 1)
+            found = mix(q_, k_, v_).transpose(1, 2).flatten(0, 1)
             out.index_copy_(0, row, found.index_select(0, place).to(out.dtype))
     return out[None], None
 

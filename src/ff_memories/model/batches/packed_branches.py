@@ -24,6 +24,7 @@ def branched_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     softcap: float | None = None,
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Return attention's output (1, rows, heads, d_head) for (1, heads, rows, d_head), as ``packed_attention``."""
@@ -33,10 +34,16 @@ def branched_attention(
     own, factor = len(rows.batch.tokens), packed._now.factor
     with packed.over(rows.batch, factor):
         whole, _none = packed.packed_attention(
-            module, *(x[:, :, :own] for x in (query, key, value)), attention_mask, scaling, dropout, softcap
+            module,
+            *(x[:, :, :own] for x in (query, key, value)),
+            attention_mask,
+            scaling,
+            dropout,
+            softcap,
+            sliding_window,
         )
     q, k, v = (x[0].transpose(0, 1).to(factor or x.dtype) for x in (query, key, value))
-    branched = rows.attention(q[own:], k, v, scaling, softcap).to(whole.dtype)
+    branched = rows.attention(q[own:], k, v, scaling, softcap, sliding_window).to(whole.dtype)
     return torch.cat([whole, branched[None]], 1), None
 
 

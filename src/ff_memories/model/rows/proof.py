@@ -117,7 +117,7 @@ def prove(model: Any, family: Family) -> Proof:
         modules |= {(index, name): _part(book, index, layer, name) for name in names}
         modules |= {(index, "." + name): child for name, child in layer.named_children()}
     tokens = some_tokens(model)
-    with full_precision(), attention(model, "eager" if family.packed else None):
+    with full_precision(), narrow_windows(model), attention(model, "eager" if family.packed else None):
         seen, logits = watch(model, tokens, modules)
     below = None
     for index, layer in enumerate(layers):
@@ -128,13 +128,27 @@ def prove(model: Any, family: Family) -> Proof:
             book.check("stream", f"layer {index + 1}", calls[""].given, below)
         below = calls[""].made
     if family.packed:
-        with full_precision(), attention(model, packed.NAME):
+        with full_precision(), narrow_windows(model), attention(model, packed.NAME):
             _check_packing(book, model, tokens, layers, [seen[index, ""][0] for index in range(len(layers))])
     else:
-        with full_precision():
+        with full_precision(), narrow_windows(model):
             _check_causal(book, model, tokens, logits)
     _check_readout(book, model, family, below, logits)
     return Proof(book.name, len(layers), tokens.numel(), str(dtype).removeprefix("torch."), book.tolerance, book.errors)
+
+
+@contextmanager
+def narrow_windows(model: Any) -> Iterator[None]:
+    """Make windows of attention so narrow that a short sentence is longer."""
+    parts = [part for part in (model.config, *model.modules()) if type(getattr(part, "sliding_window", None)) is int]
+    before = [part.sliding_window for part in parts]
+    for part, window in zip(parts, before, strict=True):
+        part.sliding_window = min(window, ROWS // 2)
+    try:
+        yield
+    finally:
+        for part, window in zip(parts, before, strict=True):
+            part.sliding_window = window
 
 
 def _check_layer(

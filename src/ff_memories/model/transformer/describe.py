@@ -67,8 +67,7 @@ def describe(
             "set triggers.signs: positive",
         )
     window = getattr(made, "sliding_window", None) if getattr(made, "use_sliding_window", True) else None
-    limits = [getattr(made, name, None) for name in ("max_position_embeddings", "seq_length")]
-    positions = min([n for n in (*limits, window, longest) if n])
+    positions = min([n for n in (positions_of(made), window, longest) if n])
     unique = {p.data_ptr(): p.numel() for p in model.parameters()}
     return TransformerDescription(
         layers=len(layers),
@@ -92,6 +91,12 @@ def describe(
         signs=2 if both else 1,
         config=config,
     )
+
+
+def positions_of(config: Any) -> int:
+    """Return how many positions a model has; 0 where its config does not say."""
+    named = [getattr(config, name, None) for name in ("max_position_embeddings", "seq_length")]
+    return min([n for n in named if n], default=0)
 
 
 def longer_contexts(config: Any) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from ff_memories.model.batches.prefix_tree import PrefixTree
 from ff_memories.model.decoder import Batch
 from ff_memories.model.products import linear
 from ff_memories.model.rows.families import Family
-from ff_memories.model.transformer.describe import TransformerDescription, longer_contexts
+from ff_memories.model.transformer.describe import TransformerDescription, longer_contexts, positions_of
 from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State, joined
 from ff_memories.model.transformer.parts import attention, layers_of, matrix, scale_of
 from ff_memories.model.vocabulary import Vocabulary
@@ -86,14 +86,19 @@ class Transformer:
         return self.description.keys if self.signs == 2 else None
 
     @property
+    def longest(self) -> int:
+        """The longest text the model takes, without the start token."""
+        return max(self.description.max_positions, positions_of(self.model.config)) - 1
+
+    @property
     def max_tokens(self) -> int:
-        """The longest sentence the model takes, without the start token."""
+        """The longest sentence of a run, without the start token: no longer than a layer's window of attention."""
         return self.description.max_positions - 1
 
     def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
         """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
-        if len(sentences) and len(sentences[-1]) > self.max_tokens:
-            raise UserError(f"a sentence of {len(sentences[-1])} tokens; the model takes {self.max_tokens}")
+        if len(sentences) and len(sentences[-1]) > self.longest:
+            raise UserError(f"a sentence of {len(sentences[-1])} tokens; the model takes {self.longest}")
         return Batch.pack(sentences, self.device, self.start)
 
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
@@ -106,7 +111,7 @@ class Transformer:
             x, state.arguments = self._begin_rows(batch)
             return x.flatten(0, -2)
         assert isinstance(batch, Batch), "a family without packing runs no forest"
-        cut, parts, state.bands = bands(batch, self.description.max_positions, self.limits), [], []
+        cut, parts, state.bands = bands(batch, self.longest + 1, self.limits), [], []
         for band in cut:
             positions = {"position_ids": band.positions.expand(band.shape)} if self.limits else {}
             x, arguments = self._begin(band.spread(batch.tokens), **positions)
