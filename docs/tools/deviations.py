@@ -171,7 +171,7 @@ def _measured(frame: pl.DataFrame | None, path: str, value: str) -> list[dict[st
 
 
 def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
-    """Return a choice's effect: how many claims moved, those that moved most, and the verdicts that flipped.
+    """Return a choice's effect: how many claims moved, those that moved most, and the verdicts that changed.
 
     Args:
         frame: from ``sensitivity.table.changes``.
@@ -192,9 +192,11 @@ def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
             for r in farthest
         )
         parts.append(("most: " if len(moved) > len(farthest) else "") + ", ".join(shown))
-    flips = [f"{r['claim']} {r['was'].replace('_', ' ')} → {r['verdict'].replace('_', ' ')}" for r in rows if r["flip"]]
+    changed = [
+        f"{r['claim']} {r['was'].replace('_', ' ')} → {r['verdict'].replace('_', ' ')}" for r in rows if r["changed"]
+    ]
     if any(row["was"] not in NOT_JUDGED for row in rows):
-        parts.append("verdicts: " + ", ".join(flips) if flips else "no verdict flips")
+        parts.append("verdicts: " + ", ".join(changed) if changed else "no verdict changes")
     return "; ".join(parts)
 
 

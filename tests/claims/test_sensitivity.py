@@ -171,6 +171,10 @@ TABLE = pl.DataFrame(
         row("K10", "baseline", "", 0.0, "fails"),
         row("K10", "values.target", "last", 1.0, "holds"),
         row("K10", "values.projection", "flat", None, "not_applicable"),
+        row("K12", "baseline", "", 5.0, "fails"),
+        row("K12", "values.target", "last", 9.0, "undecided"),
+        row("K12", "values.projection", "flat", 6.0, "too_small"),
+        row("K2", "corpus.segmenter", "line", None, "not_applicable"),
     ],
     schema=tables.TABLES["sensitivity"].columns,
 )
@@ -178,27 +182,37 @@ TABLE = pl.DataFrame(
 
 def test_changes_are_relative_and_beyond_the_interval_or_not():
     found = {(r["claim"], r["value"]): r for r in changes(TABLE).iter_rows(named=True)}
-    assert [claim for claim, _ in found] == ["K2", "K2", "K10", "K10"]
+    assert [claim for claim, _ in found] == ["K2", "K2", "K2", "K10", "K10", "K12", "K12"]
     assert found["K2", "last"]["change"] == pytest.approx(0.05) and not found["K2", "last"]["beyond"]
-    assert found["K2", "flat"]["change"] == pytest.approx(-0.5) and found["K2", "flat"]["flip"] == "to fails"
+    assert found["K2", "flat"]["change"] == pytest.approx(-0.5)
     assert found["K10", "last"]["change"] is None and found["K10", "last"]["beyond"]
-    assert found["K10", "last"]["flip"] == "to holds"
-    assert not found["K10", "flat"]["beyond"] and found["K10", "flat"]["flip"] == ""
+    assert not found["K10", "flat"]["beyond"] and found["K2", "line"]["refused"]
+    changed = [key for key, r in found.items() if r["changed"]]
+    assert changed == [("K2", "flat"), ("K10", "flat"), ("K10", "last"), ("K12", "flat"), ("K12", "last")]
 
 
-def test_the_reports_section_counts_choices_that_move_a_claim_and_verdicts_that_flip():
+def test_the_reports_section_counts_choices_that_move_a_claim_and_names_verdicts_that_change():
     shown = choices_section(TABLE, None)
-    assert (shown["tried"], shown["moving"], len(shown["flips"])) == (2, 2, 2)
-    assert [(r["claim"], r["value"]) for r in shown["farthest"]] == [("K2", "flat")]
+    assert (shown["tried"], shown["moving"], len(shown["changed"])) == (3, 2, 5)
+    assert [(r["claim"], r["value"]) for r in shown["farthest"]] == [("K2", "flat"), ("K12", "last")]
+    said = "the verdict on K12 changes from “does not hold” to “smaller than stated” with values.projection: flat; the "
+    assert said in shown["changing"] and "to “undecided” with values.target: last; a run with " in shown["changing"]
+    assert shown["changing"].endswith("a run with corpus.segmenter: line is refused, so it has no verdicts.")
+    assert choices_section(TABLE.filter(pl.col("value").is_in(["", "line"])), None)["changing"].startswith(
+        "No verdict changes; a run"
+    )
 
 
-def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_flips():
+def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_changed_verdicts():
     look = FigureContext("sensitivity", 16, 64, "surrogate", FigureOptions())
     frame = draw.data({"sensitivity": TABLE}, Settings({}), look)
     made = render.spec(draw.chart(frame, look))
-    cells, flips = (layer["data"]["values"] for layer in made["layer"])
-    assert len(cells) == 3 and {cell["choice"] for cell in cells} == {"values.target: last", "values.projection: flat"}
-    assert [(flip["claim"], flip["flip"]) for flip in flips] == [("K2", "to fails"), ("K10", "to holds")]
+    cells, changed = (layer["data"]["values"] for layer in made["layer"])
+    assert len(cells) == 7 and {"values.target: last", "values.projection: flat"} < {cell["choice"] for cell in cells}
+    assert [mark["verdict"] for mark in changed] == ["fails", "not_applicable", "holds", "too_small", "undecided"]
+    assert draw.module("sensitivity").headline(frame, look) == (
+        "3 of 3 verdicts change under some choice (K2, K10, K12); 3 of 3 numbers move; 1 of the choices cannot be run"
+    )
     drawing = render.svg(made, "sensitivity")
     assert MARKS["surrogate"] in drawing and made["width"] > 400 and render.pdf(drawing)
 
@@ -209,7 +223,7 @@ def test_the_report_has_the_section_only_where_choices_were_measured(tmp_path):
     code, path = made_report(tmp_path, beside=[f"{tmp_path}/sensitivity.parquet"])
     html = path.read_text()
     assert code == 0 and 'id="choices"' not in without and 'id="choices"' in html and not Tags(html).open
-    assert "2 alternative choices, one at a time. 2 of them move" in html and "values.projection: flat" in html
+    assert "3 alternative choices, one at a time. 2 of them move" in html and "values.projection: flat" in html
 
 
 def test_a_part_that_there_is_not_is_refused_by_name(planted_run):

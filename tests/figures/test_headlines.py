@@ -124,8 +124,13 @@ def test_kinds():
 
 
 def test_our_own_figures():
-    assert "1 of 2 verdicts flips" in said("sensitivity", claim=["K1", "K2"], flip=["to holds", ""])
-    assert said("sensitivity", claim=["K1"], flip=[""]) == "No verdict flips under any choice"
+    still = {"choice": ["a", "b"], "claim": ["K1", "K2"], "beyond": [False, True], "refused": [False] * 2}
+    assert said("sensitivity", **still, changed=[True, False]) == (
+        "1 of 2 verdicts changes under some choice (K1); 1 of 2 numbers moves"
+    )
+    assert said("sensitivity", **still, changed=[False] * 2) == (
+        "No verdict changes under any choice; 1 of 2 numbers moves"
+    )
     seeds = {"layer": [1, 2], "low": [1.0, 1.0], "high": [3.0, 3.0]}
     assert said("projection_seeds", **seeds, trained=[2.0, 9.0]).endswith("in 1 of 2 layers")
 

@@ -182,7 +182,7 @@ def test_on_the_papers_model_claims_are_reproduced_or_not():
     assert "measured" not in answer("3.2", rows("paper", K1="reproduced"))
 
 
-def test_how_sure_it_is_counts_intervals_tests_and_flips():
+def test_how_sure_it_is_counts_intervals_tests_and_changed_verdicts():
     columns = known(
         low={"K1": 0.1, "K24": 0.1},
         high={"K1": 0.3, "K24": 0.3},
@@ -198,7 +198,9 @@ def test_how_sure_it_is_counts_intervals_tests_and_flips():
     other = sensitivity.rows(claims_table(K1="fails").filter(claim="K1"), "values.target", "last")
     table = pl.concat([sensitivity.rows(own), other])
     said = verdicts(shown, choices_section(table, None))[2]
-    assert said.endswith("1 verdict (K1) flips under at least one of 1 alternative analysis choice.")
+    assert said.endswith(
+        "1 verdict (K1 to “does not hold”) changes under at least one of 1 alternative analysis choice."
+    )
     assert "test" not in verdicts(rows(K1="holds"))[2] and verdicts(rows())[2].endswith("Nothing was measured.")
 
 

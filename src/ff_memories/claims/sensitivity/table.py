@@ -6,7 +6,6 @@ from ff_memories.claims.order import PAPERS, natural
 from ff_memories.tables import TABLES
 
 BASELINE = "baseline"  # the choice of the run's own claims
-HOLDING, FAILING = ("holds", "reproduced"), ("too_small", "fails", "not_reproduced")
 
 
 def rows(claims: pl.DataFrame, choice: str = BASELINE, value: str = "") -> pl.DataFrame:
@@ -28,20 +27,14 @@ def changes(table: pl.DataFrame) -> pl.DataFrame:
 
     Columns: ``claim``, ``choice``, ``value``, ``measured``, ``baseline``, ``change`` (relative to the baseline's size;
     null if either is missing), ``beyond`` (outside the baseline's 95 % interval; without an interval, whether it
-    differs at all), ``verdict``, ``was``, ``flip`` (``to holds``, ``to fails``, or nothing).
+    differs at all), ``verdict``, ``was``, ``refused`` (whether a run with the choice has no number at all), ``changed``
+    (whether the verdicts differ, whatever their words, under a choice that is not refused).
     """
     own = table.filter(pl.col("choice") == BASELINE).select(
         "claim", baseline="measured", below="low", above="high", was="verdict"
     )
     measured, baseline = pl.col("measured"), pl.col("baseline")
     inside = measured.is_between(pl.col("below"), pl.col("above"))
-    to = (
-        pl.when(pl.col("was").is_in(HOLDING) & pl.col("verdict").is_in(FAILING))
-        .then(pl.lit("to fails"))
-        .when(pl.col("was").is_in(FAILING) & pl.col("verdict").is_in(HOLDING))
-        .then(pl.lit("to holds"))
-        .otherwise(pl.lit(""))
-    )
     return (
         table.filter(pl.col("choice") != BASELINE)
         .join(own, on="claim", maintain_order="left")
@@ -51,9 +44,10 @@ def changes(table: pl.DataFrame) -> pl.DataFrame:
             .when(baseline != 0)
             .then((measured - baseline) / baseline.abs()),
             beyond=(~inside).fill_null(measured != baseline).fill_null(False),
-            flip=to,
+            refused=measured.is_null().all().over("choice", "value"),
             order=pl.col("claim").map_elements(lambda claim: natural(claim)[2], return_dtype=pl.Int64),
         )
+        .with_columns(changed=(pl.col("verdict") != pl.col("was")) & ~pl.col("refused"))
         .sort("order", "choice", "value", maintain_order=True)
-        .select("claim", "choice", "value", "measured", "baseline", "change", "beyond", "verdict", "was", "flip")
+        .drop("low", "high", "below", "above", "order")
     )

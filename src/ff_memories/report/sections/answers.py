@@ -98,11 +98,11 @@ def _how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
     if choices is None:
         said.append("this run tried no alternative analysis choices")
     else:
-        flips = list(dict.fromkeys(row["claim"] for row in choices["flips"]))
-        which = f" ({listed(flips)})" if flips else ""
+        changed = {row["claim"] for row in choices["changed"]}
+        which = f" ({listed(choices['becomes'])})" if changed else ""
         tried = counted(choices["tried"], "alternative analysis choice", "alternative analysis choices")
         said.append(
-            f"{counted(len(flips), 'verdict', 'verdicts')}{which} {'flips' if len(flips) == 1 else 'flip'} "
+            f"{counted(len(changed), 'verdict', 'verdicts')}{which} {'changes' if len(changed) == 1 else 'change'} "
             f"under at least one of {tried}"
         )
     return f"How sure is this? {sentence('; '.join(said))}"
