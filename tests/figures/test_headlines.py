@@ -57,10 +57,12 @@ def test_mutations():
 def test_agreement():
     layers = {"layer": [1, 2], "mean": [0.01, 0.024]}
     assert said("figure4", **layers, chance=[0.0, 0.002]) == (
-        "Values predict the next token most often in layer 2: 2.4 %, above chance (0.2 %)"
+        "Values predict the next token most often in layer 2: 2.4 %, above other keys' triggers (0.2 %)"
     )
-    assert "not above chance (3 %)" in said("figure4", **layers, chance=[0.0, 0.03])
-    assert "chance" not in said("figure4", **layers, chance=pl.Series([None, None], dtype=pl.Float64))
+    assert "not above other keys' triggers (3 %)" in said("figure4", **layers, chance=[0.0, 0.03])
+    best = said("figure4", **layers, chance=[0.0, 0.002], guess=[0.1, 0.0742])
+    assert best.endswith("above other keys' triggers (0.2 %), not above always guessing one token (7.4 %)")
+    assert "triggers" not in said("figure4", **layers, chance=pl.Series([None, None], dtype=pl.Float64))
     assert said("figure4", layer=[1], mean=[0.0], chance=[0.0]) == "No value predicts its top trigger's next token"
     last = FigureContext("figure4", 4, KEYS, "surrogate", FOUR.options, target="last")
     assert "last token" in said("figure4", last, **layers, chance=[0.0, 0.0])
@@ -83,6 +85,7 @@ def test_probabilities():
         == "Values with a top probability above 0.1 agree more often: 25 %, against 1 % for the rest"
     )
     assert "no more often" in said("figure6", **bins, mean=[0.5, 0.2, 0.4])
+    assert "agree more often, but in 1 of 2 bins: " in said("figure6", **bins, mean=[0.01, 0.2, 0.0])
     assert said("figure6", left=[0.0], bin=[0.1], n=[1], mean=[0.5]) == "Values agree in 50 % of cases"
 
 

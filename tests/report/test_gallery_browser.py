@@ -406,14 +406,42 @@ def test_similar_memories_are_links_with_their_cosine(site):
     assert gallery.address == expected[0]
 
 
-def test_a_key_says_how_to_trace_a_text_with_and_without_it(site):
-    _, gallery = site
-    gallery.go("#/2/5")
+@pytest.mark.parametrize(("configfile", "named"), [(None, "my.yaml"), ("runs of/a.yaml", "'runs of/a.yaml'")])
+def test_a_key_says_how_to_trace_a_text_with_and_without_it(opened, tmp_path, configfile, named):
+    build(tmp_path / "named", configfile=configfile)
+    gallery = Gallery(opened[1].driver, tmp_path / "named")
+    gallery.open("#/2/5")
     commands = gallery("return [...document.querySelectorAll('.trace code')].map((code) => code.innerText)")
     assert commands == [
-        f'ff-memories trace --configfile my.yaml --layer 2{more} --out trace.html "your text"'
+        f'ff-memories trace --configfile {named} --layer 2{more} --out trace.html "your text"'
         for more in ("", " --set 2:5=0")
     ]
+    assert ("Replace my.yaml" in gallery.text) == (configfile is None)
+
+
+def test_a_key_without_triggers_says_why_and_leads_to_one_that_has_some(site):
+    _, gallery = site
+    gallery.go("#/2/0")
+    assert "above zero nowhere in the training text" in gallery.text
+    assert gallery("return document.querySelector('.empty a').getAttribute('href')") == "#/2/1"
+
+
+def test_a_key_that_lists_a_part_of_its_triggers_says_of_how_many(opened, tmp_path):
+    made = material()
+    halved = made.values.with_columns(agreeing_triggers=pl.lit(12, pl.UInt16), triggers=pl.lit(12, pl.UInt16))
+    build(tmp_path / "halved", replace(made, values=halved.cast(dict(made.values.schema))))
+    gallery = Gallery(opened[1].driver, tmp_path / "halved")
+    gallery.open("#/2/5")
+    said = gallery("return document.querySelector('.gist').innerText")
+    assert "of its top 6 triggers, of 12, end" in said and said.endswith("which follows 12 of all 12.")
+
+
+def test_a_layers_number_is_its_address(site):
+    _, gallery = site
+    gallery.go("#/2")
+    assert gallery.count() == 70 and set(gallery.keys) <= {f"#/2/{key}" for key in range(70)}
+    gallery.go("#/3")
+    assert "This model has layers 1 to 2" in gallery.text
 
 
 def test_a_gallery_of_an_old_run_leaves_out_what_it_lacks(opened, tmp_path):

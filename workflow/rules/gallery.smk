@@ -88,5 +88,6 @@ rule gallery:
             "mutations",
             *run_.sampling,
         ),
+        configfile=run_.file,
     shell:
         command("gallery")

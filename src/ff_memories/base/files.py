@@ -90,6 +90,11 @@ def write_whole(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
+def in_project(path: Path) -> str:
+    """Return a file's path in the project; for a path outside, which differs between machines, only its name."""
+    return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold a lock on a folder, which is made if needed: a second run waits here, and then finds what the first made."""

@@ -34,12 +34,16 @@ def script() -> str:
     return _enclosed(f"{vega()}\n{_ours('report/interactive.js')}")
 
 
-def figure_page(title: str, caption: str, specification: dict[str, Any], version: str) -> str:
-    """Return a self-contained page with one figure that fills its window, using this version of Vega-Lite."""
+def figure_page(name: str, title: str, caption: str, specification: dict[str, Any], version: str) -> str:
+    """Return a self-contained page with one figure that fills its window, using this version of Vega-Lite.
+
+    ``name``: the figure's place in the report of its run, to which the page leads back.
+    """
     held = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(held)};\n{_ours('report/figure.js')}")
     return render(
         "report/figure.html.j2",
+        name=name,
         title=title,
         caption=caption,
         face=Markup(face()),

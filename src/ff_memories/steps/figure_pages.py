@@ -36,4 +36,5 @@ def interactive(spec: Path) -> str:
         caption = drawn["description"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"{spec}: not readable ({error})", rebuild_hint(str(spec))) from None
-    return figure_page(title(spec.name.removesuffix(".vl.json")), caption, drawn, version)
+    name = spec.name.removesuffix(".vl.json")
+    return figure_page(name, title(name), caption, drawn, version)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import in_project, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
 from ff_memories.config import Settings
 from ff_memories.figures.registry import DRAWN
@@ -65,12 +65,12 @@ def run(
             {name: _text(path) for name, path in fragments.items()},
             config,
             described,
-            {name: _target(path) for name, path in {**drawn, **fragments, "claims": claims}.items()},
+            {name: in_project(path) for name, path in {**drawn, **fragments, "claims": claims}.items()},
             Path(os.path.relpath(folders.pop(), html.parent)).as_posix(),
             more.get("sensitivity"),
             more.get("annotation_scores"),
             {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
-            configfile and _target(Path(configfile)),
+            configfile and in_project(Path(configfile)),
             more.get("baselines"),
         )
     except ValueError as error:
@@ -94,8 +94,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not readable ({error})", rebuild_hint(path)) from None
-
-
-def _target(path: Path) -> str:
-    """Return a file's path in the project; for a path outside, which differs between machines, only its name."""
-    return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()

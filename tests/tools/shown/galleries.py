@@ -173,8 +173,8 @@ def similar(rng, layers, keys, neurons, n=2):
     })  # fmt: skip
 
 
-def build(folder, made=None, card=CARD):
+def build(folder, made=None, card=CARD, configfile=None):
     """Write a made-up gallery; return what it is made of."""
     made = made or material()
-    site.build(folder, made, Settings(CONFIG), card)
+    site.build(folder, made, Settings(CONFIG), card, configfile)
     return made

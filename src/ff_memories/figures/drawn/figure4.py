@@ -30,9 +30,16 @@ FIGURE = Figure(
 
 
 def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers."""
-    rates = measures.agreement(tables["values"], settings.seed)
-    rates = controls.with_chance(rates, tables["values"].drop_nulls("agrees"), "top_token", "next_token")
+    """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers.
+
+    ``guess`` is the rate of the one token that most of a layer's triggers are followed by.
+    """
+    cases = tables["values"].drop_nulls("agrees")
+    guess = cases.group_by("layer").agg(guess=pl.col("next_token").unique_counts().max() / pl.len())
+    rates = measures.agreement(tables["values"], settings.seed).join(
+        guess, on="layer", how="left", maintain_order="left"
+    )
+    rates = controls.with_chance(rates, cases, "top_token", "next_token")
     return beside.with_other(
         rates, tables["values"], "agrees", "mean", lambda values: measures.agreement(values, settings.seed)
     )
@@ -46,7 +53,7 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 4: the layer whose values agree most with their top triggers, and whether that is above chance."""
+    """Figure 4: the layer whose values agree most with their top triggers, and whether that is above two controls."""
     peak = frame.sort("mean", "layer", descending=[True, False]).row(0, named=True)
     if not peak["mean"]:
         return f"No value predicts its top trigger's {context.target} token"
@@ -55,7 +62,7 @@ def headline(frame: pl.DataFrame, context: FigureContext) -> str:
     )
     if context.layers == 1:
         said = f"Values predict the {context.target} token in {percent(peak['mean'])} of cases"
-    if peak["chance"] is None:
-        return said
-    rank = "above" if peak["mean"] > peak["chance"] else "not above"
-    return f"{said}, {rank} chance ({percent(peak['chance'])})"
+    for name, control in (("chance", "other keys' triggers"), ("guess", "always guessing one token")):
+        if peak.get(name) is not None:
+            said += f", {'above' if peak['mean'] > peak[name] else 'not above'} {control} ({percent(peak[name])})"
+    return said

@@ -132,14 +132,16 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 
 
 def headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 6: whether values above the lowest probability bin agree more often than those in it."""
+    """Figure 6: whether values above the lowest probability bin agree more often, and in how many bins."""
     known = frame.drop_nulls("mean").sort("bin")
     lowest, others = known.row(0, named=True), known[1:]
     if others.is_empty():
         return f"Values agree in {percent(lowest['mean'])} of cases"
     above = float((others["mean"] * others["n"]).sum()) / int(others["n"].sum())
     said = "more often" if above > lowest["mean"] else "no more often"
+    higher = others.filter(pl.col("mean") > lowest["mean"]).height
+    bins = f", but in {higher} of {others.height} bins" if said == "more often" and higher < others.height else ""
     return (
-        f"Values with a top probability above {lowest['bin']:.2g} agree {said}: "
+        f"Values with a top probability above {lowest['bin']:.2g} agree {said}{bins}: "
         f"{percent(above)}, against {percent(lowest['mean'])} for the rest"
     )

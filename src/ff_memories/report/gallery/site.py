@@ -1,5 +1,6 @@
 """Write the gallery's folder: the page, its scripts, and the parts made from a run."""
 
+import shlex
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -39,10 +40,12 @@ SCRIPTS = (
 )  # in load order
 
 
-def build(folder: Path, material: Material, config: Settings, info: dict[str, Any]) -> None:
+def build(
+    folder: Path, material: Material, config: Settings, info: dict[str, Any], configfile: str | None = None
+) -> None:
     """Write a whole gallery, and replace the old one only when the new one is complete.
 
-    Raises ``UserError`` if the folder contains something other than a gallery.
+    ``configfile``: the run's, for commands. Raises ``UserError`` if the folder contains something other than a gallery.
     """
     if folder.exists() and not (folder / "data" / f"{MANIFEST}.js").is_file():
         others = [path for path in folder.iterdir()] if folder.is_dir() else [folder]
@@ -51,7 +54,7 @@ def build(folder: Path, material: Material, config: Settings, info: dict[str, An
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        _write(partial, material, config, info)
+        _write(partial, material, config, info, configfile)
         if folder.exists():
             shutil.rmtree(folder)
         partial.replace(folder)
@@ -60,7 +63,7 @@ def build(folder: Path, material: Material, config: Settings, info: dict[str, An
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any]) -> None:
+def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any], configfile: str | None) -> None:
     own = files("ff_memories.report.gallery")
     for source in sorted(own.joinpath("static").iterdir(), key=lambda path: path.name):
         write_whole(folder / source.name, source.read_text(encoding="utf-8"))
@@ -80,7 +83,8 @@ def _write(folder: Path, material: Material, config: Settings, info: dict[str, A
             parts.write(folder, f"keys-{number}", records)
             progress.step(len(records))
     starts = {name: [start for start, _ in index_] for name, index_ in indices.items()}
-    parts.write(folder, MANIFEST, manifest(material, config, info) | starts)
+    named = {"configfile": shlex.quote(configfile)} if configfile else {}
+    parts.write(folder, MANIFEST, manifest(material, config, info) | named | starts)
 
 
 def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict[str, Any]:

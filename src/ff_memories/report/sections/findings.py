@@ -7,7 +7,9 @@ from typing import Any
 import polars as pl
 
 from ff_memories.claims import own_text
+from ff_memories.claims.layers import between
 from ff_memories.claims.numbers import measured, number
+from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.model.info import quantised
 from ff_memories.report.sections.answers import (
@@ -74,7 +76,11 @@ def first_lines(
     """
     found = {row["claim"]: row for row in rows if row["measured"] is not None}
     paper = [row for row in rows if not row["beyond"]]
-    findings = [(lead, sentence("; ".join(filter(None, told)))) for lead, told in _found(found) if lead and any(told)]
+    findings = [
+        (lead, sentence("; ".join(filter(None, told))))
+        for lead, told in _found(found, info["layers"])
+        if lead and any(told)
+    ]
     return FirstLines(
         _what_was_run(paper, counts, config, info), findings, _training(rows, models), _open(paper, info["scope"])
     )
@@ -109,11 +115,11 @@ def _what_was_run(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, i
     return said + (f" It looks at the triggers of {some}." if some else "")
 
 
-def _found(found: Found) -> list[tuple[str, list[str]]]:
+def _found(found: Found, layers: int) -> list[tuple[str, list[str]]]:
     """Return each finding: its words follow from the numbers of the claims in it."""
     value = lambda claim: found[claim]["measured"]
     tell = lambda claim, text, how=("", ""): clause(found, claim, text, how, paper=True)
-    keys = values = predictive = residual = ""
+    keys = values = predictive = upper = residual = ""
     if {"K1", "K2"} <= found.keys():
         mostly = "mostly" if value("K1") < 0 and value("K2") < 0 else "not mostly"
         keys = f"Keys respond {mostly} to the last token of a prefix{alike(found, 'K1', 'K2')}"
@@ -121,8 +127,14 @@ def _found(found: Found) -> list[tuple[str, list[str]]]:
         values = f"Values {often.replace(',', ' predict the token after their keys’ triggers,', 1)}"
         values += "" if "," in often else " predict the token after their keys’ triggers"
     if "K16" in found:
+        bounds = next(claim.parameters["layers"] for claim in register() if claim.id == "K16")
+        evenly = len(between(bounds, layers)) / layers
         where = next((word for least, word in WHERE.items() if value("K16") >= least), WHERE[0])
-        predictive = f"The most predictive values are {where} in the upper layers{alike(found, 'K16')}"
+        where = (
+            f"{where} in the upper layers" if value("K16") > evenly else "no more often in the upper layers than below"
+        )
+        predictive = f"The most predictive values are {where}{alike(found, 'K16')}"
+        upper = f", which are {measured(evenly, 'share')} of all" if layers > 1 else ""
     alone = degree(found, "K20", *(f"In {where}" for where in MAKES))
     if "K24" in found:
         settles = "for most examples" if value("K24") >= HALF else "for few examples"
@@ -135,7 +147,7 @@ def _found(found: Found) -> list[tuple[str, list[str]]]:
             tell("K10", "in the lower layer where they do so most, {value}"),
         ]),
         (predictive, [
-            tell("K16", "{value} of the 100 values with the highest top probability"),
+            tell("K16", f"{{value}} of the 100 values with the highest top probability are in the upper layers{upper}"),
             tell("K17", "{value} of them agree with at least one of their key's triggers"),
         ]),
         (alone, [tell("K20", NONE_PREDICTS)]),

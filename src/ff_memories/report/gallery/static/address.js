@@ -1,5 +1,5 @@
 "use strict";
-// Addresses: #/16/1935 is a key, #/?layer=16&agrees=1&sort=probability a list. docs/gallery.md describes them.
+// Addresses: #/16/1935 is a key, #/16 a layer's keys, #/?layer=16&agrees=1&sort=probability a list. docs/gallery.md describes them.
 
 // Names of memories. Where a model counts both signs of a coefficient, memory d_m + i is key i's negative coefficients,
 // with the value -v: readers see "12−".
@@ -43,6 +43,9 @@ const Address = {
     const path = hash.replace(/^#/, "") || "/";
     const key = /^\/(\d+)\/(\d+)(-|−|%E2%88%92)?$/i.exec(path);
     if (key) return { page: "key", layer: Number(key[1]), key: Memory.read(Number(key[2]), key[3]) };
+    const layer = /^\/(\d+)\/?$/.exec(path);
+    if (layer && !Layers.all().includes(Number(layer[1]))) return { page: "key", layer: Number(layer[1]), key: Infinity };
+    if (layer) return { page: "list", query: { layer: layer[1] }, number: 1, faults: [] };
     if (path !== "/" && !path.startsWith("/?")) return { page: "none" };
     const query = {}, faults = [];
     let number = 1;

@@ -42,11 +42,11 @@ const Key = {
   },
 
   gist(row) {
-    const following = `${row.agreeing || "none"} of ${row.measured > row.triggers ? `its ${row.measured} triggers` : "them"}`;
+    const more = row.measured > row.triggers, following = `${row.agreeing || "none"} of ${more ? `all ${row.measured}` : "them"}`;
     if (!row.triggers) return row.fired ? "The run lists no triggers of this key." : "No prefix of the training text makes this key fire.";
     const one = row.same === 1;
     const end = row.end === "" ? [one ? "is empty" : "are empty"] : [one ? "ends in " : "end in ", token(row.end, { class: "word last" })];
-    return [`${row.same} of its ${row.triggers > 1 ? `top ${row.triggers} triggers` : "triggers"} `, ...end, ". Its value promotes ", token(row.top, { class: "word" }),
+    return [`${row.same} of its ${row.triggers > 1 ? `top ${row.triggers} triggers` : "triggers"}${more ? `, of ${row.measured},` : ""} `, ...end, ". Its value promotes ", token(row.top, { class: "word" }),
       `, which ${manifest.target === "next" ? "follows" : "ends"} ${following}.`];
   },
 
@@ -58,7 +58,7 @@ const Key = {
   },
 
   triggers(row, record) {
-    if (!record.t.length) return make("p", { class: "empty" }, "None.");
+    if (!record.t.length) return this.none(row);
     const labels = new Map();
     for (const [who, pairs] of Object.entries(record.b ?? {})) {
       for (const [rank, label] of pairs) labels.set(rank, [...(labels.get(rank) ?? []), [who, label]]);
@@ -68,6 +68,13 @@ const Key = {
     const notes = (i) => this.notes(record.m?.[i + 1], labels.get(i + 1) ?? []);
     return make("ol", { class: "triggers" }, record.t.map((_, i) => record.e?.[i] ? null
       : this.prefix(record, i, row, String(i + 1), notes(i), folded.has(i) ? this.same(record, folded.get(i), row, notes) : null)));
+  },
+
+  // Say what a key without triggers lacks, and lead to the next one of its layer that has some.
+  none(row) {
+    const next = Layers.of(row.layer).find((other) => other > row.ordinal && Layers.row(other).triggers);
+    return make("p", { class: "empty" }, row.fired ? "None are listed. " : "None: its coefficient is above zero nowhere in the training text, so nothing agrees or disagrees with its value. What the value promotes follows from the weights alone. ",
+      next === undefined ? null : make("a", { href: Address.ofKey(...Layers.place(next)) }, "Next key with triggers"));
   },
 
   // Return the section of prefixes on which the key fires less.
@@ -175,7 +182,7 @@ const Key = {
   // Say how to see a text of one's own, and what the model predicts after it without the key's memory.
   trace(layer, key) {
     const shown = (more) => {
-      const command = `ff-memories trace --configfile my.yaml --layer ${layer}${more} --out trace.html "your text"`;
+      const command = `ff-memories trace --configfile ${manifest.configfile ?? "my.yaml"} --layer ${layer}${more} --out trace.html "your text"`;
       const copy = navigator.clipboard ? make("button", { type: "button" }, "Copy") : null;
       if (copy) copy.onclick = () => navigator.clipboard.writeText(command).then(() => say("Copied"), () => say("Not copied"));
       return [make("p", {}, make("code", {}, command)), copy];
@@ -183,7 +190,7 @@ const Key = {
     const memory = `${layer}:${Memory.key(key)}${Memory.negative(key) ? "-" : ""}`;
     return make("section", { class: "trace", "aria-labelledby": "trace" }, make("h2", { id: "trace" }, "Trace your own text"),
       ...shown(""),
-      make("p", { class: "quiet" }, "Replace my.yaml with this run's config file. The page shows which memories act after each token of your text, and links to them here. See docs/trace.md."),
+      make("p", { class: "quiet" }, `${manifest.configfile ? "Run it in the folder that you started the run in." : "Replace my.yaml with this run's config file."} The page shows which memories act after each token of your text, and links to them here. See docs/trace.md.`),
       make("h3", {}, "Your text without this memory"), ...shown(` --set ${memory}=0`),
       make("p", { class: "quiet" }, "The page then has two predictions: the model's own, and the one with this coefficient at zero."));
   },

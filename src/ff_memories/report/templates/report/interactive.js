@@ -37,10 +37,12 @@ function hatch(old, drawn) {
   drawn.prepend(defs);
 }
 
-// Open the folded element that a link points to, for browsers that do not.
+// Open the folded element that a link points to, for browsers that do not, and what a claim's row folds.
 function unfold() {
-  for (let part = document.getElementById(location.hash.slice(1)); part; part = part.parentElement)
+  const target = document.getElementById(location.hash.slice(1));
+  for (let part = target?.querySelector(":scope > td > details") ?? target; part; part = part.parentElement)
     if (part.matches("details")) part.open = true;
+  target?.scrollIntoView();
 }
 addEventListener("hashchange", unfold);
 unfold();
