@@ -324,12 +324,14 @@ def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):
     other = row | {"baseline": "same_sample", "runs": 1}
     schema = tables.TABLES["baselines"]
     tables.write(pl.DataFrame([row, other], schema=schema.columns), tmp_path / "baselines.parquet")
-    judged = claims_table(K1="holds").with_columns(**known(baseline={"K1": 0.1}, p={"K1": 0.01}, p_holm={"K1": 0.03}))
+    beside = {"sample": {"K1": 0.2}, "sample_low": {"K1": 0.1}, "sample_high": {"K1": 0.3}, "baseline": {"K1": 0.1}}
+    judged = claims_table(K1="holds").with_columns(**known(**beside, p={"K1": 0.01}, p_holm={"K1": 0.03}))
     html = made_report(tmp_path, judged=judged, beside=[f"{tmp_path}/baselines.parquet"])[1].read_text()
     assert (
         "10 points (5 to 15) over 5 seeds; the claim holds in 4" in html
         and "This model, on the untrained models&#39; text sample" in html
     )
+    assert "<small>10 to 30</small>" in html and not re.search(r"\w<small", html), "read without styles, or on a phone"
     assert "0.03 after Holm's correction" in html and "with Holm's correction over" in html.replace("&#39;", "'")
     without = made_report(tmp_path, judged=claims_table(K1="holds"))[1].read_text()
     assert "Untrained" not in without and "Holm" not in without

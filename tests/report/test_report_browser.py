@@ -173,11 +173,13 @@ def test_it_is_printed_with_its_tables_and_all_claims(report, driver):
 def test_a_claim_in_a_finding_leads_to_its_row_whole(report, driver, small):
     if small:
         browsing.phone(driver)
-    for claim in ("K20", "K24"):
+    driver.get(report.as_uri())
+    links = "return [...document.querySelectorAll('.answers a')].map((link) => link.getAttribute('href').slice(1))"
+    for claim in {*driver.execute_script(links)[::5]}:
         driver.get(report.as_uri())
         driver.execute_script(f"document.querySelector('.answers a[href=\"#{claim}\"]').click()")
         row = "return document.getElementById(arguments[0])"
         shown = f"{row}.querySelector('dl').checkVisibility({{contentVisibilityAuto: true}})"
         browsing.until(lambda: driver.execute_script(shown, claim))  # noqa: B023
-        top = f"{row}.querySelector('th').getBoundingClientRect().top"
+        top = f"{row}.closest('tr').querySelector('th').getBoundingClientRect().top"
         browsing.until(lambda: 0 <= driver.execute_script(top, claim) < 400)  # noqa: B023

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import yaml
-from projects import RESULTS, configure, due, files, run, size, steps
+from projects import RESULTS, configure, due, files, git, restored, run, size, steps
 from running import ROOT
 
 from ff_memories.base.errors import UserError
@@ -30,6 +30,20 @@ def test_on_a_clone_pull_and_restore_leave_nothing_to_do(fresh, published):
     assert {"report/report.html", "report/table1.csv", "corpus/corpus.safetensors", "gallery/index.html"} <= rebuilt
     assert {"figures/figure4.svg", "figures/figure4.csv", "figures/figure4.html"} <= rebuilt
     assert all(mine[name] == theirs[name] for name in rebuilt)
+
+
+def test_a_recorded_clone_stays_clean_though_a_comment_changed_since_the_record(published, tmp_path):
+    project = tmp_path / "project"
+    shutil.copytree(published, project, symlinks=True)
+    with open(project / "src/ff_memories/steps/corpus.py", "a", encoding="utf-8") as file:
+        file.write("# a comment\n")
+    run(project, "ff-memories", "dvc-yaml")
+    git(project, "commit", "-qam", "a comment")
+    folder = restored(project, tmp_path / "clone")
+    assert "up to date" in run(folder, "dvc", "status").stdout
+    assert "Running stage" not in run(folder, "dvc", "repro").stdout
+    git(folder, "diff", "--exit-code")
+    assert git(folder, "status", "--porcelain") == ""
 
 
 def test_no_artefact_that_is_pushed_shows_the_text(published):

@@ -12,6 +12,7 @@ from running import ROOT, change, command, snakemake
 
 from ff_memories import tables
 from ff_memories.figures.registry import FIGURES, title
+from ff_memories.workflow.engines import lock
 from ff_memories.workflow.meaning.reached import reached
 
 PROFILES = ("profiles/default", "workflow/profiles/slurm")
@@ -180,6 +181,16 @@ RECORDED = sorted(path.name for path in (ROOT / "runs").iterdir() if path.is_dir
 @pytest.mark.parametrize("run", [None, *(pytest.param(name, marks=pytest.mark.more) for name in RECORDED)])
 def test_dvc_yaml_follows_from_the_snakefile(run):
     command("ff-memories", "dvc-yaml", "--check", *([] if run is None else ["--configfile", f"config/{run}.yaml"]))
+
+
+@pytest.mark.parametrize("folder", ["workflow", *(f"runs/{name}" for name in RECORDED)])
+def test_what_is_recorded_of_the_sources_is_of_this_code(folder, tmp_path):
+    (stage,) = yaml.safe_load((ROOT / folder / "sources/dvc.lock").read_text(encoding="utf-8"))["stages"].values()
+    for number, dep in enumerate(stage["deps"]):
+        source, here = ROOT / dep["folder"], tmp_path / str(number)
+        copied = shutil.copytree if source.is_dir() else shutil.copy
+        copied(source, here, **({"ignore": shutil.ignore_patterns("__pycache__")} if source.is_dir() else {}))
+        assert lock.content(here) == dep["md5"], f"{dep['path']} changed: run make generated"
 
 
 @pytest.mark.more

@@ -1,6 +1,7 @@
 """Write dvc.yaml from the Snakefile, or check that the two agree."""
 
 import argparse
+from pathlib import Path
 
 from ff_memories.workflow.engines import dvc, stages
 from ff_memories.workflow.runs import opening
@@ -18,3 +19,8 @@ def run(args: argparse.Namespace) -> None:
     else:
         dvc.look_at(run_)
         print(stages.write(run_))
+        stage = stages.stage_of_sources(run_)
+        if (
+            Path(".dvc").is_dir() and stage.with_suffix(".lock").is_file()
+        ):  # else `dvc repro` in a clone of the record would rewrite it
+            dvc.call("commit", "--force", "--quiet", str(stage))
