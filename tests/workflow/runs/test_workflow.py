@@ -187,7 +187,7 @@ def test_dvc_yaml_follows_from_the_snakefile(run):
 def test_what_is_recorded_of_the_sources_is_of_this_code(folder, tmp_path):
     (stage,) = yaml.safe_load((ROOT / folder / "sources/dvc.lock").read_text(encoding="utf-8"))["stages"].values()
     for number, dep in enumerate(stage["deps"]):
-        source, here = ROOT / dep["folder"], tmp_path / str(number)
+        source, here = ROOT / dep["path"], tmp_path / str(number)
         copied = shutil.copytree if source.is_dir() else shutil.copy
         copied(source, here, **({"ignore": shutil.ignore_patterns("__pycache__")} if source.is_dir() else {}))
         assert lock.content(here) == dep["md5"], f"{dep['path']} changed: run make generated"
