@@ -37,4 +37,15 @@ def test_a_smaller_sample_is_told_beside_the_verdict(tables, says, monkeypatch):
     assert certificate.verdict(parts(**tables), 10) == f"VERIFIED{says} in 10.0 s"
     monkeypatch.setattr(lock, "digest", lambda *_: "")
     made = certificate.certificate(parts(**tables), 10, Run(config()), "surrogate")
-    assert made["verdict"] == f"verified{says}"
+    assert made["verdict"] == f"verified{says}" and made["last_line"].startswith(f"VERIFIED{says} in ")
+
+
+def test_a_check_of_some_parts_and_one_that_was_ended_say_the_sample_and_what_they_lack(monkeypatch):
+    some = [part for part in parts(triggers=(400_000, 4)) if part.name in ("record", "files", "audit")]
+    says, lacks = FEW.format("4 rows"), "; not checked: rebuilt, verdicts"
+    assert certificate.verdict(some, 10) == f"NO FAULT FOUND in 10.0 s{says}, but not all was checked{lacks}"
+    ended = f"NOT VERIFIED: ended after 10.0 s{says}, no fault until then{lacks}"
+    assert certificate.verdict(some, 10, ended=True) == ended
+    monkeypatch.setattr(lock, "digest", lambda *_: "")
+    made = certificate.certificate(parts(triggers=(400_000, 398)), 10, Run(config()), "surrogate", ended=True)
+    assert made["verdict"] == "not verified" and not made["complete"] and made["last_line"].startswith("NOT VERIFIED")

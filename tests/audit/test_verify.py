@@ -260,21 +260,29 @@ def test_something_wrong_ends_with_status_1(here, capsys):
     assert f"! {table('composition')}: differs from dvc.lock" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_check_that_is_killed_leaves_nothing_running(here, how):
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGXCPU, signal.SIGKILL])
+def test_a_check_that_is_killed_leaves_nothing_running_and_says_what_it_checked_until_then(here, how):
     temporary = here.parent / "temporary"
     temporary.mkdir()
     check = subprocess.Popen(
-        [BIN / "ff-memories", "verify", "--only", "rebuilt"], env={**os.environ, "TMPDIR": str(temporary)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [BIN / "ff-memories", "verify", "--only", "record", "rebuilt", "--certificate", "certificate.json"],
+        env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     left = []
     while check.poll() is None and len(left) < 3:  # what holds Snakemake, Snakemake, a job of it
         time.sleep(0.1)
         left = psutil.Process(check.pid).children(recursive=True)
-    check.send_signal(how)
-    assert check.wait() == {signal.SIGTERM: 143, signal.SIGKILL: -9}[how]
-    assert len(left) >= 3
+    for _ in range(3):  # `timeout` signals the command and its group
+        check.send_signal(how)
+        time.sleep(0.05)
+    shown, errors = check.communicate()
+    assert check.returncode == (-9 if how == signal.SIGKILL else 128 + how)
+    made = json.loads((here / "certificate.json").read_text())
+    assert (list(made["parts"]), made["verdict"], made["complete"]) == (["record"], "not verified", False)
+    assert made["last_line"].startswith("NOT VERIFIED: ended after ")
+    assert made["last_line"].endswith("no fault until then; not checked: files, rebuilt, audit, verdicts")
+    assert how == signal.SIGKILL or shown.splitlines()[-1] == made["last_line"]
+    assert len(left) >= 3 and "leaked" not in errors
     assert psutil.wait_procs(left, timeout=10)[1] == []
     assert how == signal.SIGKILL or list(temporary.iterdir()) == []
 

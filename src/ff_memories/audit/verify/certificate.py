@@ -29,13 +29,15 @@ def page(part: CheckedPart) -> Iterator[str]:
         yield f"{'':16}{sign} and {len(part.faults) - SHOWN} more"
 
 
-def verdict(parts: list[CheckedPart], seconds: float) -> str:
-    """Return the last line for the terminal."""
+def verdict(parts: list[CheckedPart], seconds: float, ended: bool = False) -> str:
+    """Return the last line for the terminal; ``ended``: something ended the check before it was complete."""
     lacking = "".join(f"; {said}" for said in unchecked(parts))
     if not faultless(parts):
         return f"NOT VERIFIED in {duration(seconds)}{lacking}"
+    if ended:
+        return f"NOT VERIFIED: ended after {duration(seconds)}{_with_few(parts)}, no fault until then{lacking}"
     if lacking:
-        return f"NO FAULT FOUND in {duration(seconds)}, but not all was checked{lacking}"
+        return f"NO FAULT FOUND in {duration(seconds)}{_with_few(parts)}, but not all was checked{lacking}"
     again = next((part for part in parts if part.name == "recomputed"), None)
     said = f", recomputed: {'; '.join([again.line, again.data['summary']])}," if again else ""
     return f"VERIFIED{_with_few(parts)}{said} in {duration(seconds)}"
@@ -48,12 +50,14 @@ def _with_few(parts: list[CheckedPart]) -> str:
     return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {Aim().rows})"
 
 
-def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str) -> dict[str, Any]:
-    """Return all findings as data."""
+def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str, ended: bool = False) -> dict[str, Any]:
+    """Return all findings as data; ``ended``: until something ended the check before it was complete."""
     return {
         "certificate": "ff-memories verify",
         "version": 2,
-        "verdict": f"verified{_with_few(parts)}" if verified(parts) else "not verified",
+        "verdict": f"verified{_with_few(parts)}" if verified(parts) and not ended else "not verified",
+        "last_line": verdict(parts, seconds, ended),
+        "complete": not ended,
         "faultless": faultless(parts),
         "not_checked": unchecked(parts),
         "run": run.config.run,

@@ -5,7 +5,8 @@
 
 The first form checks the run of this project; the second checks one that somebody shared (`ff-memories share`), in any
 folder. It fetches model and text by name to data/, or takes those that you give, if they have the run's digests.
-The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked, or not all of it.
+The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked, or not all of it. The
+certificate is written after each part, so if a limit ends the command, it says what was checked until then.
 docs/verify.md lists the checks and explains the certificate.
 """
 
@@ -19,7 +20,8 @@ import tempfile
 import time
 from contextlib import chdir
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.base.options import threads, whole
@@ -67,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
     given = [f"--{name}" for name in ("model", "text") if getattr(args, name)]
     if given and args.archive is None:
         raise UserError(f"{given[0]}: without an archive, the run's config names its files", f"leave out {given[0]}")
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # raises, so temporary files go
+    for limit in (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):
+        if signal.getsignal(limit) is not signal.SIG_IGN:  # as below nohup
+            signal.signal(limit, leave)
     if args.archive is None:
         return _checked(args, opening.opened(args.configfile), aim, {})
     from ff_memories.workflow.engines import stages
@@ -84,20 +88,39 @@ def run(args: argparse.Namespace) -> int:
             return _checked(args, run_, aim, {"archive": received.data})
 
 
+def leave(number: int, _: FrameType | None) -> NoReturn:
+    """End the command when a limit does: by raising, so temporary files go, and once, so nothing interrupts that."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]) -> int:
     """Check a run and print the findings; return the exit status. ``more``: what else the certificate says."""
-    from ff_memories.audit.verify.certificate import certificate, page, verdict
-    from ff_memories.audit.verify.verify import PARTS, faultless, verified, verify
+    from ff_memories.audit.verify.certificate import certificate, page
+    from ff_memories.audit.verify.verify import PARTS, CheckedPart, faultless, verified, verify
     from ff_memories.base.files import write_whole
     from ff_memories.model.info import read_info
 
     scope = read_info(run_.path("model", "info.json"))["scope"]
     print(f"{run_.results}, {ABOUT[scope]}", flush=True)
-    begun = time.monotonic()
-    parts = verify(run_, aim, args.cores, args.only or list(PARTS), lambda p: print(*page(p), sep="\n", flush=True))
-    seconds = time.monotonic() - begun
-    print(verdict(parts, seconds))
-    if args.certificate:
-        made = certificate(parts, seconds, run_, scope) | more
-        write_whole(args.certificate, json.dumps(made, indent=1) + "\n")
+    begun, parts = time.monotonic(), list[CheckedPart]()
+
+    def keep(ended: bool) -> str:
+        """Write the certificate, and return its last line."""
+        made = certificate(parts, time.monotonic() - begun, run_, scope, ended) | more
+        if args.certificate:
+            write_whole(args.certificate, json.dumps(made, indent=1) + "\n")
+        return str(made["last_line"])
+
+    def say(part: CheckedPart) -> None:
+        parts.append(part)
+        print(*page(part), sep="\n", flush=True)
+        keep(ended=True)
+
+    try:
+        verify(run_, aim, args.cores, args.only or list(PARTS), say)
+    except (KeyboardInterrupt, SystemExit):
+        print(keep(ended=True), flush=True)
+        raise
+    print(keep(ended=False))
     return 1 if not faultless(parts) else 2 if not args.only and not verified(parts) else 0
