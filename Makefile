@@ -53,12 +53,13 @@ test: .venv/.tests models
 test-all: .venv/.tests models
 	$(PYTEST) -m "(more or browser or slurm) and not long"
 
-# get a run's published results, and rebuild figures and the files that show text, in a minute; then all of the run is
+# get a run's published results, and rebuild figures and the files that show text, in minutes; then all of the run is
 # up to date
 pull: $(READY)
 	$(LOOK)
-	$(BIN)/dvc pull $(PIPELINE) $(INPUTS)
-	$(BIN)/ff-memories restore $(CONFIG)
+	@echo "Fetching the results of $(RUN) to results/$(RUN)/, then rebuilding what is not kept: about two minutes on two cores"
+	@$(BIN)/dvc pull --quiet $(PIPELINE) $(INPUTS)
+	@$(BIN)/ff-memories restore $(CONFIG)
 
 # record a finished run, and keep the last record of each run in artefacts/, unless that adds too much to the
 # repository's history; then commit artefacts/ and the run's dvc.lock
