@@ -31,6 +31,7 @@ from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.commands import GROUPS
 from ff_memories.model.info import NEEDED
+from ff_memories.workflow.engines import lock
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
 
@@ -295,6 +296,14 @@ def test_a_page_is_written_and_an_old_one_named(tmp_path):
 
 def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():
     assert (ROOT / "docs" / "rehearsal.md").read_text(encoding="utf-8") == rehearsal.page()
+
+
+def test_the_output_of_verify_is_that_of_the_record():
+    page = (ROOT / "docs/verify.md").read_text(encoding="utf-8")
+    stages = lock.parsed((ROOT / "dvc.lock").read_text(encoding="utf-8"))["stages"]
+    files = sum(len(stage["outs"]) for stage in stages.values())
+    assert f"dvc.lock: {len(stages)} stages, all made" in page
+    assert f"{files} of {files} files have the recorded content" in page
 
 
 def test_the_table_of_faults_follows_from_what_was_recorded():

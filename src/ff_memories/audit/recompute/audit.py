@@ -7,15 +7,17 @@ which recomputing existing rows cannot find. What follows from other tables is c
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import cache, partial
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process, util
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
+from typing import NoReturn
 
 import numpy as np
 import polars as pl
@@ -44,6 +46,7 @@ LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the tab
 STRUCTURE, SPREAD, OF_SPREAD = "structure", "histogram", "samples"
 AT_ONCE = 100  # rows of one piece of work
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
+PATIENCE = 5  # seconds for a process to end by itself
 OF_BASELINES = "baselines"
 # what reading tables may raise that name what does not exist, or numbers that cannot be
 BROKEN = (LookupError, ArithmeticError, ValueError, TypeError, pl.exceptions.PolarsError)
@@ -269,7 +272,10 @@ def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> 
                 for done in as_completed(todo):
                     yield todo[done], done.result()
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
-                for process in active_children():
+                for process in (others := active_children()):
+                    process.terminate()
+                for process in others:
+                    process.join(PATIENCE)
                     process.kill()
                 raise
     except BrokenProcessPool:
@@ -281,12 +287,19 @@ def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> 
 def _begin() -> None:
     """Prepare a process: one thread of arithmetic; it ends when the command that started it ends."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, _end)
     if command := parent_process():
         Thread(target=_end_with, args=(command,), daemon=True).start()
 
 
 def _end_with(command: BaseProcess) -> None:
     command.join()
+    _end()
+
+
+def _end(*_: object) -> NoReturn:
+    """End this process at once, but give its semaphores back to the system: fairseq makes one."""
+    util._exit_function()  # type: ignore[attr-defined]
     os._exit(1)
 
 
