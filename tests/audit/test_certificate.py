@@ -46,6 +46,9 @@ def test_a_check_of_some_parts_and_one_that_was_ended_say_the_sample_and_what_th
     assert certificate.verdict(some, 10) == f"NO FAULT FOUND in 10.0 s{says}, but not all was checked{lacks}"
     ended = f"NOT VERIFIED: ended after 10.0 s{says}, no fault until then{lacks}"
     assert certificate.verdict(some, 10, ended=True) == ended
+    wrong = CheckedPart("record", "2 mismatches", faults=["one", "two"])
+    ended = "NOT VERIFIED: ended after 10.0 s, faults until then; not checked: files, rebuilt, audit, verdicts"
+    assert certificate.verdict([wrong], 10, ended=True) == ended
     monkeypatch.setattr(lock, "digest", lambda *_: "")
     made = certificate.certificate(parts(triggers=(400_000, 398)), 10, Run(config()), "surrogate", ended=True)
     assert made["verdict"] == "not verified" and not made["complete"] and made["last_line"].startswith("NOT VERIFIED")

@@ -309,10 +309,11 @@ def test_an_audit_that_is_ended_leaks_no_semaphore(tmp_path):
     (tmp_path / "side_by_side.py").write_text(SIDE_BY_SIDE)
     (tmp_path / "begun").mkdir()
     script = [sys.executable, tmp_path / "side_by_side.py", tmp_path / "begun"]
-    audit = subprocess.Popen(script, stderr=subprocess.PIPE, text=True)
+    audit = subprocess.Popen(script, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while audit.poll() is None and len(list((tmp_path / "begun").iterdir())) < 2:
         time.sleep(0.1)
     audit.send_signal(signal.SIGTERM)
+    os.killpg(audit.pid, signal.SIGTERM)  # as `timeout` does
     errors = audit.communicate()[1]
     assert audit.returncode == 143 and "leaked" not in errors
 

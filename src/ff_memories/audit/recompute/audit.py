@@ -16,7 +16,7 @@ from functools import cache, partial
 from multiprocessing import active_children, get_context, parent_process, util
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import NoReturn
 
 import numpy as np
@@ -299,6 +299,8 @@ def _end_with(command: BaseProcess) -> None:
 
 def _end(*_: object) -> NoReturn:
     """End this process at once, but give its semaphores back to the system: fairseq makes one."""
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a limit signals the command and its group
     util._exit_function()  # type: ignore[attr-defined]
     os._exit(1)
 

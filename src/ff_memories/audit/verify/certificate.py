@@ -32,10 +32,11 @@ def page(part: CheckedPart) -> Iterator[str]:
 def verdict(parts: list[CheckedPart], seconds: float, ended: bool = False) -> str:
     """Return the last line for the terminal; ``ended``: something ended the check before it was complete."""
     lacking = "".join(f"; {said}" for said in unchecked(parts))
+    if ended:
+        found = "no fault" if faultless(parts) else "faults"
+        return f"NOT VERIFIED: ended after {duration(seconds)}{_with_few(parts)}, {found} until then{lacking}"
     if not faultless(parts):
         return f"NOT VERIFIED in {duration(seconds)}{lacking}"
-    if ended:
-        return f"NOT VERIFIED: ended after {duration(seconds)}{_with_few(parts)}, no fault until then{lacking}"
     if lacking:
         return f"NO FAULT FOUND in {duration(seconds)}{_with_few(parts)}, but not all was checked{lacking}"
     again = next((part for part in parts if part.name == "recomputed"), None)
