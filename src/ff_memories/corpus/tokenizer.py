@@ -16,11 +16,13 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from tokenizers import Tokenizer as Fast
 
 BLANK = "␣"  # how a token's leading blank is shown
 BLANKS = ("Ġ", "▁")  # what tokenizers write for a blank
 _UNREADABLE = "\ufffd"
+PATTERNS = "give a tokenizer whose patterns (Regex in tokenizer.json) have no repetition within a repetition"
 
 # How byte-level tokenizers write bytes: printable ones as themselves, the others by the characters from U+0100 on.
 _PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -119,7 +121,27 @@ class Tokenizer:
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the token ids of a sentence, given its words."""
-        return self.fast.encode(" ".join(words), add_special_tokens=False).ids
+        return self._encoded(" ".join(words)).ids
+
+    def _encoded(self, text: str) -> "Encoding":
+        """Return a text's encoding.
+
+        Raises:
+            UserError: a pattern of the tokenizer has too many ways to match the text, or the text has a token that the
+                tokenizer adds to the model's types.
+        """
+        try:
+            found = self.fast.encode(text, add_special_tokens=False)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # the library's own, and no Exception
+                raise
+            raise UserError(f"the tokenizer fails on {text[:60]!r} ({error})", PATTERNS) from None
+        if self._vocab is not None and max(found.ids, default=0) >= self._vocab:
+            token = self.fast.id_to_token(max(found.ids))
+            raise UserError(
+                f"the text has {token!r}, a token that the model has no vector for", "remove it from the text"
+            )
+        return found
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[bool]]:
         """Return the token ids of a sentence and, of each token, whether a word begins with it.
@@ -130,7 +152,7 @@ class Tokenizer:
         Args:
             words: the sentence's words, without blanks in them.
         """
-        found = self.fast.encode(" ".join(words), add_special_tokens=False)
+        found = self._encoded(" ".join(words))
         start, end = np.array(found.offsets, dtype=np.int64).reshape(-1, 2).T
         blanks = np.cumsum([len(word) + 1 for word in words]) - 1  # the place behind each word
         first = np.minimum(np.searchsorted(blanks, start, side="right"), len(words) - 1)  # number of a token's word
@@ -174,6 +196,12 @@ class Tokenizer:
             fast = Fast.from_str(text)
         except Exception as error:  # the library raises plain Exception
             raise UserError(f"{path}: not a readable tokenizer ({str(error)[:200]})", "fetch the file again") from None
+        for key in ("dropout", "alpha"):
+            if drawn := getattr(fast.model, key, None):
+                raise UserError(
+                    f"{path}: {key} of its model is {drawn}: the tokens of a text would be drawn anew each time",
+                    f'set "{key}" to null in that file, as for inference',
+                )
         fast.no_padding()
         fast.no_truncation()
         named = cls(fast)
@@ -211,7 +239,8 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
         if names[0] is None and isinstance(number, int) and 0 <= number < len(tokenizer):
             return number
     for name in names:
-        if isinstance(name, str) and (found := tokenizer.fast.token_to_id(name)) is not None:
+        found = tokenizer.fast.token_to_id(name) if isinstance(name, str) else None
+        if found is not None and found < len(tokenizer):
             return found
     what = "names no token that a text begins with" if given == "auto" else f"has no token {given!r}"
     raise UserError(f"{where}: the tokenizer {what}", "set model.start to a token of the tokenizer")

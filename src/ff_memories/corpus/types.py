@@ -26,9 +26,9 @@ def read_types(path: str | Path) -> Types:
         raise UserError(f"{path}: not the types of a model ({error})", rebuild_hint(path)) from None
 
 
-def write_types(tokenizer: Path, vocab: int, path: Path) -> None:
-    """Write a tokenizer.json with the number of types that its model has."""
-    held = {"vocab": vocab, "tokenizer": json.loads(tokenizer.read_text(encoding="utf-8"))}
+def write_types(tokenizer: Tokenizer, path: Path) -> None:
+    """Write a tokenizer as tokenizer.json has it, with the number of types that its model has."""
+    held = {"vocab": len(tokenizer), "tokenizer": json.loads(tokenizer.fast.to_str())}
     write_whole(path, json.dumps(held, ensure_ascii=False) + "\n")
 
 

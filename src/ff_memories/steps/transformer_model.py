@@ -57,7 +57,7 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     with atomic_write(weights) as partial:
         save_file(found.state, partial, metadata={"format": "pt"})
     write_whole(description, json.dumps(asdict(shape), indent=1) + "\n")
-    write_types(folder / model_folder.TOKENIZER, shape.vocab, types)
+    write_types(found.tokenizer, types)
     write_whole(info, json.dumps(told, indent=1, sort_keys=True) + "\n")
 
 

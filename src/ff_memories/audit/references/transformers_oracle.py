@@ -19,8 +19,8 @@ from torch import nn
 from ff_memories.audit.references.activations import Activations, Changed, Enough, held, stop
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import whole_length
-from ff_memories.corpus.tokenizer import Tokenizer, start_of
-from ff_memories.inputs.models import model_folder
+from ff_memories.corpus.tokenizer import start_of
+from ff_memories.inputs.models import model_folder, saved_tokenizer
 from ff_memories.model.files import config_file
 from ff_memories.model.files.original import load_folder
 from ff_memories.model.rows import families
@@ -58,7 +58,7 @@ class TransformersOracle:
         self.head = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
-        tokenizer = Tokenizer.read(folder / model_folder.TOKENIZER, self.head.weight.shape[0])
+        tokenizer = saved_tokenizer.read(folder, self.head.weight.shape[0])
         self.start = start_of(folder, plain, tokenizer, start, str(folder))
         self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
         self.beside = residual == "read" and self.family.wiring == "parallel"

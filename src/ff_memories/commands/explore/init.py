@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,20 @@ from ff_memories import config
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.hardware import arithmetic
+from ff_memories.corpus.splitting import segment
+from ff_memories.corpus.text import paragraphs
 from ff_memories.figures.registry import FIGURES
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.fetching import hub
-from ff_memories.inputs.models import from_gguf, model_folder
+from ff_memories.inputs.models import from_gguf, model_folder, saved_tokenizer
 from ff_memories.inputs.texts import one_text
 from ff_memories.model.files import config_file, gguf_file
 from ff_memories.model.info import quantised
 from ff_memories.workflow.runs import run_names
 from ff_memories.workflow.runs.run import Run
+
+COMPARED = 100  # sentences of a text on which a model's tokenizer is tried
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +156,19 @@ def configured(args: argparse.Namespace) -> str:
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
     run_names.refuse_named(run_.config, run_.file)
+    if run_.model_folder is not None:
+        hub_config = run_.pinned_on_hub if not run_.gguf else None
+        folder = hub.small_file(hub_config, model_folder.CONFIG).parent if hub_config else Path(run_.model_folder)
+        saved_tokenizer.compare(folder, list(islice(_sentences(run_.texts("train")), COMPARED)))
     return text
+
+
+def _sentences(texts: list[str]) -> Iterator[str]:
+    """Yield the sentences of the texts that are here already."""
+    for path in texts:
+        for _, words, _ in paragraphs(Path(path)) if Path(path).is_file() else ():
+            starts = segment.raw_rule(words)
+            yield from (" ".join(words[a:b])[:2000] for a, b in pairwise([*starts, len(words)]))
 
 
 def _follow(data: dict[str, Any], given: set[str]) -> None:
@@ -275,12 +292,21 @@ def _set(data: dict[str, Any], setting: str) -> None:
     if not equals or not all(path.split(".")):
         raise UserError(f"--set {setting}: expected KEY=VALUE")
     *sections, key = path.split(".")
-    place = data
+    place, fields = data, config.Config.model_fields
     for section in sections:
         place = place.setdefault(section, {})
         if not isinstance(place, dict):
             raise UserError(f"--set {setting}: {section} is a key, not a section")
-    place[key] = config.yaml_of(value, f"--set {setting}")
+        fields = config.keys_of(fields.get(section))
+    is_text = key in fields and fields[key].annotation is str  # a token such as [CLS] is a list or an error in YAML
+    try:
+        place[key] = config.yaml_of(value, f"--set {setting}")
+    except UserError:
+        if not is_text:
+            raise
+        place[key] = value
+    if is_text and not isinstance(place[key], str):
+        place[key] = value
 
 
 def render(data: dict[str, Any]) -> str:

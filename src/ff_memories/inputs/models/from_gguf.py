@@ -74,6 +74,8 @@ def model(header: Header) -> Model:
     special = {
         f"{word}_token": types[number] for word in ("bos", "eos") if (number := _special(header, word)) is not None
     }
+    if header.architecture != "llama":  # else `transformers` builds it anew as that family's class does
+        special["tokenizer_class"] = "PreTrainedTokenizerFast"
     return Model(
         config(header),
         list(names),

@@ -9,14 +9,20 @@ from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.corpus.tokenizer import Tokenizer, start_of
+from ff_memories.corpus.tokenizer import start_of
+from ff_memories.inputs.models import saved_tokenizer
 from ff_memories.model.files import config_file, headers
 from ff_memories.model.rows import families
 
-CONFIG, TOKENIZER, PICKLED = "config.json", "tokenizer.json", "pytorch_model.bin"
+CONFIG, TOKENIZER, PICKLED = "config.json", saved_tokenizer.FILE, "pytorch_model.bin"
 SINGLE, INDEX = headers.SINGLE, headers.INDEX
 MADE_FROM = "made_from.json"  # of a model that was converted from another format
-OTHERS = ("tokenizer_config.json", "special_tokens_map.json", MADE_FROM)  # read where they are there
+OTHERS = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    MADE_FROM,
+)  # read where they are there
 CONVERTED = (CONFIG, SINGLE, TOKENIZER, OTHERS[0])  # what a converted model consists of, besides MADE_FROM
 PLACE = Path("data/converted")  # outside the results
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
@@ -89,7 +95,7 @@ def check(folder: Path, start: str, where: str) -> None:
         plain = config_file.read(folder)
         families.row(plain, str(folder / CONFIG))
         types = plain.get("vocab_size")
-        tokenizer = Tokenizer.read(folder / TOKENIZER, types if isinstance(types, int) and types > 0 else None)
+        tokenizer = saved_tokenizer.read(folder, types if isinstance(types, int) and types > 0 else None)
         start_of(folder, plain, tokenizer, start, str(folder))
         headers.refuse_odd_numbers(headers.check(folder, plain, str(folder)))
     except UserError as error:

@@ -1,0 +1,109 @@
+"""The tokenizer that the installed `transformers` makes of a folder: what a run reads text with.
+
+Its class may build it anew and use only some of tokenizer.json, and tokenizer_config.json may change it further. Code
+that the folder names is never run.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
+from ff_memories.corpus.tokenizer import PATTERNS, Tokenizer
+
+FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
+SAVE = "save it with `transformers`: tokenizer.save_pretrained(folder)"
+LONGEST = 20.0  # seconds for the texts of a trial, which take milliseconds
+SAMPLES = (
+    *(3000 * sign + "~" for sign in "a0. 河"),
+    "It's 7.30: naïve file_name.py, 𝔘 🙂 at 1234567!",
+    "  a",
+    "\ta  b ",
+)
+_TRIAL = """
+import json, sys, tokenizers
+text, sentences = json.load(sys.stdin)
+made = tokenizers.Tokenizer.from_str(text)
+found = [made.encode(sentence, add_special_tokens=False).ids for sentence in sentences]
+for ids in found:
+    made.decode(ids)
+print(json.dumps(found))
+"""
+
+
+def read(folder: Path, vocab: int | None = None) -> Tokenizer:
+    """Return a folder's tokenizer.
+
+    Args:
+        vocab: how many types the model has.
+
+    Raises:
+        UserError: a file is damaged or names more types than the model, tokens are drawn, or ``transformers`` reads no
+            fast tokenizer, or one that tokenizer.json cannot hold.
+    """
+    return _read(folder, vocab)[0]
+
+
+def compare(folder: Path, sentences: Sequence[str] = ()) -> None:
+    """Refuse a folder whose tokenizer does not give a text the ids that ``transformers`` gives, or takes too long.
+
+    A process that can be stopped tries it on the text and on long words.
+
+    Raises:
+        UserError: the ids differ, or there are none in ``LONGEST`` seconds; errors as of ``read`` as well.
+    """
+    tokenizer, theirs = _read(folder)
+    texts = [*sentences, *SAMPLES]
+    try:
+        trial = subprocess.run(
+            [sys.executable, "-P", "-c", _TRIAL],
+            input=json.dumps([tokenizer.fast.to_str(), texts]),
+            capture_output=True,
+            timeout=LONGEST,
+            check=True,
+            text=True,
+        )
+    except subprocess.SubprocessError as error:
+        what = f"takes more than {LONGEST:.0f} s" if isinstance(error, subprocess.TimeoutExpired) else "fails"
+        raise UserError(f"{folder / FILE}: the tokenizer {what} on {len(texts)} texts for a trial", PATTERNS) from None
+    _refuse_others(folder, theirs, texts, json.loads(trial.stdout))
+
+
+def _read(folder: Path, vocab: int | None = None) -> tuple[Tokenizer, Any]:
+    """Return a folder's tokenizer as a run reads it and as ``transformers`` has it."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers.utils import logging
+
+    Tokenizer.read(folder / FILE, vocab)
+    for path in (*folder.glob("*.json"), *folder.glob("**/*.jinja")):
+        require_file(path)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if not isinstance(theirs, PreTrainedTokenizerFast):
+            raise TypeError(f"{type(theirs).__name__} is no fast tokenizer")
+    except Exception as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise UserError(f"{folder}: `transformers` makes no tokenizer of {FILE} and {CONFIG} ({said})", SAVE) from None
+    finally:
+        logging.set_verbosity(verbosity)
+    tokenizer = Tokenizer.of(theirs.backend_tokenizer.to_str(), str(folder / FILE))
+    added = [str(token.content) for token in tokenizer.fast.get_added_tokens_decoder().values()]
+    texts = ["The cat", *(f"a {token}b" for token in added[:20])]
+    _refuse_others(folder, theirs, texts, [tokenizer.encode([text]) for text in texts])
+    return Tokenizer(tokenizer.fast, vocab), theirs
+
+
+def _refuse_others(folder: Path, theirs: Any, texts: Sequence[str], ids: Sequence[list[int]]) -> None:
+    """Raise ``UserError`` for a text of which ``transformers`` makes other ids."""
+    for text, ours in zip(texts, ids, strict=True):
+        if (wanted := theirs(text, add_special_tokens=False)["input_ids"]) != ours:
+            split = f"remove split_special_tokens from {CONFIG}" if theirs.split_special_tokens else SAVE
+            raise UserError(
+                f"{folder}: {FILE} gives {text[:40]!r} the ids {ours[:12]}, `transformers` {wanted[:12]}", split
+            )
