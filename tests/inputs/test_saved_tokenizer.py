@@ -6,7 +6,7 @@ import socket
 import pytest
 import tiny
 import yaml
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from ff_memories.base.errors import UserError
@@ -14,8 +14,8 @@ from ff_memories.cli import main
 from ff_memories.corpus.types import read_types, write_types
 from ff_memories.inputs.models import saved_tokenizer
 
-AWKWARD = ("The cat", "A dog sings to 12345 birds, 7.30!", "🙂 naïve 河川 ＡＢ", "a <|endoftext|> b<s></s>", "<bos>x[CLS]",
-           "e\u0301 ½", "a", "it's we'LL")  # fmt: skip
+AWKWARD = ("The cat", "A dog sings to 12345 birds, 7.30!", "🙂 naïve 河川 ＡＢ", "a <|endoftext|> b<s></s>",
+           "<bos>x[CLS]", "e\u0301 ½", "a", "it's we'LL")  # fmt: skip
 BLANKS = (" The cat", "  two  blanks ", "a\tb\n", "")
 
 
@@ -116,7 +116,7 @@ def test_a_tokenizer_without_settled_ids_is_refused(settings, change, said, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["(a+)+$", "a*a*a*a*b"])
+@pytest.mark.parametrize("pattern", ["(a+)+$", r"\w*\w*\w*[xyz]"])
 @pytest.mark.parametrize("where", ["normalizer", "pre_tokenizer"])
 def test_a_pattern_that_runs_for_ever_is_refused(pattern, where, tmp_path, monkeypatch):
     monkeypatch.setattr(saved_tokenizer, "LONGEST", 3.0)
@@ -162,5 +162,6 @@ def test_a_start_token_needs_no_quotes(token, tmp_path, monkeypatch):
         text = (tmp_path / "m" / "tokenizer.json").read_text().replace("<|endoftext|>", wanted)
         (tmp_path / "m" / "tokenizer.json").write_text(text)
     (tmp_path / "t.txt").write_text(tiny.WORDS)
-    main(["init", "my.yaml", "--model", "./m", "--text", "t.txt", "--set", f"model.start={token}"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["init", "my.yaml", "--model", "./m", "--text", "t.txt", "--set", f"model.start={token}"])
     assert yaml.safe_load((tmp_path / "my.yaml").read_text())["model"]["start"] == wanted
