@@ -116,7 +116,7 @@ def test_a_tokenizer_without_settled_ids_is_refused(settings, change, said, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["(a+)+$", r"\w*\w*\w*[xyz]"])
+@pytest.mark.parametrize("pattern", ["(a+)+$", r"\w*\w*(?!\w|~)"])
 @pytest.mark.parametrize("where", ["normalizer", "pre_tokenizer"])
 def test_a_pattern_that_runs_for_ever_is_refused(pattern, where, tmp_path, monkeypatch):
     monkeypatch.setattr(saved_tokenizer, "LONGEST", 3.0)

@@ -94,10 +94,10 @@ def check(folder: Path, start: str, where: str) -> None:
     try:
         plain = config_file.read(folder)
         families.row(plain, str(folder / CONFIG))
+        headers.refuse_odd_numbers(headers.check(folder, plain, str(folder)))
         types = plain.get("vocab_size")
         tokenizer = saved_tokenizer.read(folder, types if isinstance(types, int) and types > 0 else None)
         start_of(folder, plain, tokenizer, start, str(folder))
-        headers.refuse_odd_numbers(headers.check(folder, plain, str(folder)))
     except UserError as error:
         raise UserError(str(error).replace(str(folder), where)) from None
 
