@@ -9,7 +9,7 @@ from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.corpus.tokenizer import start_of
+from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import saved_tokenizer
 from ff_memories.model.files import config_file, headers
 from ff_memories.model.rows import families
@@ -94,9 +94,11 @@ def check(folder: Path, start: str, where: str) -> None:
     try:
         plain = config_file.read(folder)
         families.row(plain, str(folder / CONFIG))
-        headers.refuse_odd_numbers(headers.check(folder, plain, str(folder)))
         types = plain.get("vocab_size")
-        tokenizer = saved_tokenizer.read(folder, types if isinstance(types, int) and types > 0 else None)
+        vocab = types if isinstance(types, int) and types > 0 else None
+        Tokenizer.read(folder / TOKENIZER, vocab)
+        headers.refuse_odd_numbers(headers.check(folder, plain, str(folder)))
+        tokenizer = saved_tokenizer.read(folder, vocab)
         start_of(folder, plain, tokenizer, start, str(folder))
     except UserError as error:
         raise UserError(str(error).replace(str(folder), where)) from None
