@@ -12,7 +12,8 @@ import polars as pl
 class Sentences:
     """The sentences of one split: flat token ids, the start of each sentence, and its place in the files.
 
-    ``begins`` has a 1 for each token that begins a word; it is empty where tokens are words.
+    ``begins`` has a 1 for each token that begins a word; it is empty where tokens are words. ``inside`` has, of each
+    sentence that begins or ends inside a word, how many characters of that word are before it, and its own number.
     """
 
     tokens: "array[int]" = field(default_factory=lambda: array("i"))
@@ -21,6 +22,7 @@ class Sentences:
     file: list[str] = field(default_factory=list)
     line: "array[int]" = field(default_factory=lambda: array("I"))
     first_token: "array[int]" = field(default_factory=lambda: array("I"))
+    inside: dict[int, tuple[int, int]] = field(default_factory=dict)
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
             ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad"), 0
@@ -41,7 +43,7 @@ class Sentences:
     def frame(self, split: str, first_sentence: int) -> pl.DataFrame:
         """Return the split's rows of the ``sentences`` table, numbered from ``first_sentence``."""
         lengths = np.diff(np.frombuffer(self.offsets, dtype=np.int64))
-        return pl.DataFrame(
+        frame = pl.DataFrame(
             {
                 "sentence": np.arange(first_sentence, first_sentence + len(self), dtype=np.uint32),
                 "split": [split] * len(self),
@@ -51,3 +53,8 @@ class Sentences:
                 "tokens": lengths,
             }
         )
+        if self.inside:
+            spans = [self.inside.get(number, (None, None)) for number in range(len(self))]
+            columns = {"first_character": pl.UInt32, "characters": pl.UInt32}
+            frame = frame.hstack(pl.DataFrame(spans, schema=columns, orient="row"))
+        return frame

@@ -2,35 +2,45 @@
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, REMOVE_MARK, UNK, Dictionary
+from ff_memories.corpus import forms
+from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.sentences import Sentences
-from ff_memories.corpus.splitting.segment import Segmenter
+from ff_memories.corpus.splitting.segment import Segmenter, inside, raw_rule
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.corpus.types import Types
 
+BOUNDARY = "\x1e"  # stands where a mark of a document's end or beginning stood, character by character: a blank
+_MARK = re.compile(r"<\|(?:end|begin|start)_?of_?text\|>|^\s*(?:</?s>|<[be]os>)[ \t\r]*$")
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
+AT_ONCE = 10_000  # words, or characters of a word, that are encoded at once where a sentence is cut
+Piece = tuple[int, int, list[str], list[int], list[bool]]  # word, character in it, text, ids, which begin a word
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number, text) of a file's lines. Raises ``UserError``, naming file and line, if it is not UTF-8."""
+    """Yield (number, text) of a file's lines, without a byte order mark, and ``BOUNDARY`` in the place of marks.
+
+    Raises ``UserError``, naming file and line, if it is not UTF-8 or a line is longer than ``forms.LONGEST`` bytes.
+    """
     require_file(path)
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
+            for number, raw in enumerate(iter(lambda: file.readline(forms.LONGEST + 1), b""), 1):
+                if len(raw) > forms.LONGEST:
+                    raise forms.too_long(path, number)
                 try:
                     text = raw.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    raise UserError(
-                        f"{path}, line {number}: not UTF-8 at byte {error.start} of the line",
-                        "convert the file to UTF-8, for example with iconv -f latin1 -t utf-8",
-                    ) from None
-                if number == 1 and text.startswith(BYTE_ORDER_MARK):
-                    raise UserError(f"{path}: begins with a byte order mark", REMOVE_MARK)
+                    raise forms.not_utf8(path, number, error.start) from None
+                if number == 1:
+                    text = text.removeprefix(forms.BYTE_ORDER_MARK)
+                if "<" in text:
+                    text = _MARK.sub(lambda mark: BOUNDARY * len(mark[0]), text)
                 yield number, text
     except FileNotFoundError:
         raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
@@ -42,10 +52,14 @@ def is_heading(text: str) -> bool:
 
 
 def paragraphs(path: Path) -> Iterator[tuple[int, list[str], bool]]:
-    """Yield (line number, words, whether it is a heading) for each line that is not blank."""
+    """Yield (line number, words, whether it is a heading) for each line that is not blank.
+
+    A line with documents' boundaries in it is several paragraphs.
+    """
     for number, text in lines(path):
-        if words := text.split():
-            yield number, words, is_heading(text)
+        for part in text.split(BOUNDARY) if BOUNDARY in text else (text,):
+            if words := part.split():
+                yield number, words, is_heading(part)
 
 
 def sentences(
@@ -68,7 +82,7 @@ def sentences(
         max_tokens: the longest sentence that the model takes, without its start token.
         headings: ``keep`` WikiText headings as sentences, or ``drop`` them.
         too_long: ``refuse`` a longer sentence, or ``split`` it into pieces of ``max_tokens``; with a tokenizer, into
-            pieces of whole words.
+            pieces of whole words, or of whole characters where a word is longer than a piece.
         max_sentences: stop after this many sentences.
         tokenize: maps a sentence's text to its tokens; ``None``: split at spaces (as in the paper).
 
@@ -77,15 +91,22 @@ def sentences(
     """
     out = Sentences()
     for path in files:
-        before = len(out)
+        before, line, after = len(out), 0, 0
         for number, words, heading in paragraphs(path):
+            base = after if number == line else 0  # words of the line's earlier paragraphs
+            line, after = number, base + len(words)
             starts = segmenter(words)  # also for a dropped heading: recorded cuts have one entry per paragraph
             if headings == "drop" and heading:
                 out.counts["headings_dropped"] += 1
                 continue
             out.counts["paragraphs"] += 1
-            for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
-                piece = words[start:end]
+            places = [(start, 0) for start in starts]
+            if segmenter is raw_rule and not isinstance(dictionary, Dictionary):
+                places = sorted(places + inside(words))
+            for (start, first), (end, stop) in zip(places, [*places[1:], (len(words), 0)], strict=True):
+                piece = words[start : end + (stop > 0)]
+                piece[-1] = piece[-1][: stop or None]
+                piece[0] = piece[0][first:]
                 begins: list[bool] = []
                 if isinstance(dictionary, Dictionary):
                     ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))
@@ -103,14 +124,19 @@ def sentences(
                             "set corpus.too_long: split, or shorten the sentence",
                         )
                     out.counts["sentences_split"] += 1
+                pieces: list[Piece]
                 if isinstance(dictionary, Dictionary):
-                    pieces = [(n, ids[n : n + max_tokens], begins) for n in range(0, len(ids), max_tokens)]
+                    pieces = [(n, 0, [], ids[n : n + max_tokens], begins) for n in range(0, len(ids), max_tokens)]
                 elif len(ids) <= max_tokens:
-                    pieces = [(0, ids, begins)] if ids else []
+                    pieces = [(0, 0, piece, ids, begins)] if ids else []
                 else:
-                    pieces = list(_whole_words(piece, dictionary, max_tokens, f"{path}, line {number}"))
-                for first, own, starts_word in pieces:
-                    out.add(own, path.as_posix(), number, start + first, starts_word)
+                    pieces = list(_pieces(piece, dictionary, max_tokens, f"{path}, line {number}"))
+                    if cut := len({word for word, at, *_ in pieces if at}):
+                        out.counts["words_cut"] = out.counts.get("words_cut", 0) + cut
+                for word, at, part, own, starts_word in pieces:
+                    if part != words[start + word : start + word + len(part)]:  # it begins or ends inside a word
+                        out.inside[len(out)] = (at + (0 if word else first), len(" ".join(part)))
+                    out.add(own, path.as_posix(), number, base + start + word, starts_word)
                     if len(out) == max_sentences:
                         return out
         if len(out) == before:
@@ -118,24 +144,40 @@ def sentences(
     return out
 
 
-def _whole_words(
-    words: list[str], tokenizer: Tokenizer, most: int, where: str
-) -> Iterator[tuple[int, list[int], list[bool]]]:
-    """Cut a sentence into pieces of whole words with at most ``most`` tokens.
-
-    Yields the first word of each, its token ids, and which tokens begin a word.
-    """
-    first = 0
+def _pieces(words: list[str], tokenizer: Tokenizer, most: int, where: str) -> Iterator[Piece]:
+    """Cut a sentence into pieces of whole words with at most ``most`` tokens; a longer word, between characters."""
+    words, first, at = [*words], 0, 0
     while first < len(words):
-        end = len(words)
+        end = min(len(words), first + AT_ONCE)
         while len(ids := tokenizer.encode(words[first:end])) > most:
             end = max(first + (end - first) * most // len(ids), first) if end - first > 1 else first
             if end == first:
-                if len(ids := tokenizer.encode(words[first : first + 1])) > most:
-                    raise UserError(f"{where}: a word of {len(ids)} tokens; the model takes {most}", "shorten the text")
                 end = first + 1
-        yield first, *tokenizer.encode_words(words[first:end])
-        first = end
+                if len(words[first]) > AT_ONCE or len(tokenizer.encode(words[first:end])) > most:
+                    part = _beginning(words[first], tokenizer, most, where)
+                    yield first, at, [part], *tokenizer.encode_words([part])
+                    at, words[first] = at + len(part), words[first][len(part) :]
+                    end = first
+                break
+        if end > first:
+            yield first, at, words[first:end], *tokenizer.encode_words(words[first:end])
+            first, at = end, 0
+
+
+def _beginning(word: str, tokenizer: Tokenizer, most: int, where: str) -> str:
+    """Return as much of a word as has at most ``most`` tokens, cut behind a character and what combines with it."""
+    size = min(len(word) - 1, 16 * most)
+    while size and (len(ids := tokenizer.encode([word[:size]])) > most or _combines(word[size - 1 : size + 1])):
+        size = min(size - 1, max(size * most // len(ids), 1)) if len(ids) > most else size - 1
+    if not size:
+        raise UserError(f"{where}: a character of more than {most} tokens, which the model takes", "leave it out")
+    return word[:size]
+
+
+def _combines(pair: str) -> bool:
+    """Return whether the second of two characters is drawn with the first."""
+    joined = unicodedata.category(pair[-1]).startswith("M") or "\U0001f3fb" <= pair[-1] <= "\U0001f3ff"
+    return joined or "\u200d" in pair
 
 
 def sha256(files: list[Path]) -> str:

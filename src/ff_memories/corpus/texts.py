@@ -40,21 +40,29 @@ def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[in
 def _read(sentences: pl.DataFrame, tokenize: Callable[[str], Sized]) -> Iterator[tuple[int, str]]:
     last = set(sentences.group_by("split").agg(pl.col("sentence").max())["sentence"])
     for (_, file), rows in sentences.sort("sentence").group_by("split", "file", maintain_order=True):
-        wanted: dict[int, list[tuple[int, int, int]]] = {}
-        for number, line, first, tokens in rows.select("sentence", "line", "first_token", "tokens").iter_rows():
-            wanted.setdefault(line, []).append((first, number, tokens))
+        wanted: dict[int, list[tuple[int, int, int, int | None, int | None]]] = {}
+        inside = [name for name in ("first_character", "characters") if name in rows.columns] or [pl.lit(None)] * 2
+        for row in rows.select("sentence", "line", "first_token", "tokens", *inside).iter_rows():
+            number, line, first, tokens, before, characters = row
+            wanted.setdefault(line, []).append((first, number, tokens, before, characters))
         for line, content in lines(Path(str(file))):
             if starts := wanted.pop(line, None):
                 words = list(re.finditer(r"\S+", content))
-                following = dict(pairwise([*sorted({first for first, _, _ in starts}), len(words)]))
-                for first, number, tokens in starts:
+                following = dict(pairwise([*sorted({first for first, *_ in starts}), len(words)]))
+                for first, number, tokens, before, characters in starts:
+                    if before is not None and characters is not None:
+                        text = " ".join(content[words[first].start() :].split())[before : before + characters]
+                        if len(tokenize(text)) != tokens:
+                            raise _changed(file, line, first)
+                        yield number, text
+                        continue
                     own = words[first : following[first]]
                     # with corpus.train.max_sentences, a split can end within a line
                     cut = number in last and following[first] == len(words)
                     if not (end := _end([word[0] for word in own], tokens, cut, tokenize)):
                         raise _changed(file, line, first)
                     yield number, re.sub(" +", " ", content[own[0].start() : own[end - 1].end()])
-        for line, ((first, _, _), *_) in wanted.items():
+        for line, ((first, *_), *_) in wanted.items():
             raise _changed(file, line, first)
 
 

@@ -8,7 +8,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
 from ff_memories.config import CorpusSection, Settings
-from ff_memories.corpus import store, text
+from ff_memories.corpus import forms, store, text
 from ff_memories.corpus.splitting import cuts as recorded
 from ff_memories.corpus.splitting import moses
 from ff_memories.corpus.splitting.segment import Segmenter, segmenter
@@ -43,6 +43,8 @@ def run(
         raise UserError(
             _changed(keys, files, found), "if you meant to change the text, set corpus.sha256 to the new value"
         )
+    for path in files:
+        forms.check(path, lines_are_sentences=keys.segmenter == "line")
     options = {
         "dictionary": read_types(dictionary),
         "max_tokens": described["max_positions"] - 1,

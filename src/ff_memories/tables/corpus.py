@@ -17,6 +17,9 @@ TABLES = {
             "line": Column(pl.UInt32),
             "first_token": Column(pl.UInt32),
             "tokens": Column(pl.UInt16),
+            # of sentences that begin or end inside a word: characters of it before the sentence, and of the sentence
+            "first_character": Column(pl.UInt32, null=True, optional=True),
+            "characters": Column(pl.UInt32, null=True, optional=True),
         },
     ),
 }

@@ -15,6 +15,7 @@ from ff_memories import config
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.hardware import arithmetic
+from ff_memories.corpus import forms
 from ff_memories.corpus.splitting import segment
 from ff_memories.corpus.text import paragraphs
 from ff_memories.figures.registry import FIGURES
@@ -128,6 +129,10 @@ def configured(args: argparse.Namespace) -> str:
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder")
     train, validation = args.train, args.validation
+    lines_are_sentences = "corpus.segmenter=line" in args.set
+    for path in (*train, *validation, *([own] if own else [])):
+        if note := forms.check(Path(path), lines_are_sentences):
+            print(f"{path}: {note}")
     if own is not None:
         parts = one_text.split(Path(own), data["seed"])
         train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]

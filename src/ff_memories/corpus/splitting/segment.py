@@ -1,6 +1,7 @@
 """Split paragraphs into sentences (section 3.1, footnote 3). A segmenter does not tokenise; it returns where to cut."""
 
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from ff_memories.base.errors import UserError, with_extra
 
 Segmenter = Callable[[list[str]], list[int]]  # tokens of a paragraph -> index of each sentence's first token
 
-_ENDS = {".", "!", "?"}
-_CLOSERS = {'"', "'", "''", ")", "]", "}", "”", "’"}
+_MARKS = "。！？｡．‼⁇⁈⁉؟۔।॥։።፧၊။។៕"  # each ends sentences, and nothing else, in its script
+_ENDS = {".", "!", "?", *_MARKS}
+_CLOSERS = {'"', "'", "''", *")]}”’»›」』）】》〉"}
 
 
 def rule(words: list[str]) -> list[int]:
@@ -35,7 +37,9 @@ def rule(words: list[str]) -> list[int]:
     return starts if words else []
 
 
-_END_OF_WORD = re.compile(r"[.!?]+[\"')\]}”’]*$")
+_END_OF_WORD = re.compile(r"[.!?]+[\"')\]}”’“»]*$")
+_END_IN_ANY_SCRIPT = re.compile(rf"(?P<marks>[.!?…{_MARKS}]+)(?P<closers>[\"')\]}}”’“»›」』）】》〉]*)")
+_OPENERS = "\"'([{“‘`«„‚‹¿¡「『（【《〈"
 _ABBREVIATION = re.compile(
     r"^[(\[\"'“‘]*(?:[A-Za-z]|(?:[A-Za-z]\.)+[A-Za-z]?|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[Vv]s|[Cc]f|[Ee]tc|al|[Ff]igs?"
     r"|[Ee]qs?|[Ss]ecs?|[Nn]os?|pp?|vol|approx|resp|Inc|Ltd|Jr|Sr)\.$"
@@ -45,18 +49,61 @@ _ABBREVIATION = re.compile(
 def raw_rule(words: list[str]) -> list[int]:
     """Cut raw text, given its blank-separated words: after ``. ! ?`` and what closes, before a capital or a digit.
 
-    An abbreviation or a single letter ends no sentence.
+    An abbreviation or a single letter ends no sentence. In a paragraph without capitals, or of a script without case, a
+    sentence begins with any letter, and ends at the script's own marks as well (``inside``: without a blank too).
 
     >>> raw_rule('He said: "Yes!" Then Dr. Who left, i.e. Not here.'.split())
     [0, 3]
     """
     starts = [0] if words else []
+    text = " ".join(words)
+    any_letter = text.islower() or _caseless(text)
     for index in range(1, len(words)):
-        before, word = words[index - 1], words[index].lstrip("\"'([{“‘`")
-        opens = bool(word) and (word[0].isupper() or word[0].isdigit())
-        if opens and _END_OF_WORD.search(before) and not _ABBREVIATION.match(before):
+        before, word = words[index - 1], words[index].lstrip(_OPENERS)
+        opens = bool(word) and (word[0].isupper() or word[0].isdigit() or (any_letter and word[0].isalpha()))
+        if any_letter and (end := re.search(f"{_END_IN_ANY_SCRIPT.pattern}$", before)):
+            ends = bool(set(end["marks"]) & set(_MARKS)) or (opens and not _ABBREVIATION.match(before.capitalize()))
+        else:
+            ends = opens and _END_OF_WORD.search(before) is not None
+        if ends and not _ABBREVIATION.match(before):
             starts.append(index)
     return starts
+
+
+def inside(words: list[str]) -> list[tuple[int, int]]:
+    """Return the sentences that begin inside words, as (word, character), in scripts that put no blank between them.
+
+    >>> inside(["今天很好。我们走吧！", "（好？）走。"])
+    [(0, 5), (1, 4)]
+    """
+    if not _caseless("".join(words)):
+        return []
+    ends = ((index, word, end) for index, word in enumerate(words) for end in _END_IN_ANY_SCRIPT.finditer(word))
+    return [(index, end.end()) for index, word, end in ends if _parts(word, end)]
+
+
+def _parts(word: str, end: re.Match[str]) -> bool:
+    """Return whether a sentence ends at these marks and another begins behind them."""
+    if not end.start() or end.end() == len(word):
+        return False
+    before, after = word[end.start() - 1], word[end.end()]
+    if set(end["marks"]) <= set(".!?…．"):
+        return "…" not in end["marks"] and before.isalpha() and after.isalpha() and not _cased(before + after)
+    if end["closers"][-1:] in ("」", "』") and "HIRAGANA" in unicodedata.name(after, ""):  # as in 「はい。」と言った
+        return False
+    return after in _OPENERS or after.isalnum()
+
+
+def _cased(text: str) -> bool:
+    return text.lower() != text.upper()
+
+
+def _caseless(text: str) -> bool:
+    """Return whether at least a third of a text's letters have no case."""
+    if text.isascii():
+        return False
+    letters = [char for char in text if char.isalpha()]
+    return 3 * sum(not _cased(char) for char in letters) >= len(letters) > 0
 
 
 def line(words: list[str]) -> list[int]:

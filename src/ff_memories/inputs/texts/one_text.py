@@ -1,7 +1,8 @@
 """Split one text into a training and a validation part, by document.
 
-Documents are articles, if the text has WikiText headings of the first level (`` = Title = ``); else blocks between
-blank lines; else lines. A seeded sample of whole documents becomes the validation part, so no document is in both.
+Documents are texts between marks such as ``<|endoftext|>``; else articles, if the text has WikiText headings of the
+first level (`` = Title = ``); else blocks between blank lines; else lines. A seeded sample of whole documents becomes
+the validation part, so no document is in both.
 """
 
 import filecmp
@@ -13,13 +14,15 @@ from pathlib import Path
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.base.seeds import generator
-from ff_memories.corpus.text import lines
+from ff_memories.corpus import forms
+from ff_memories.corpus.text import BOUNDARY, lines
 
 PLACE = Path("data/text")  # outside the results
 SHARE = 0.1  # of the characters, for validation
 FEWEST = 10  # documents
 TITLE = re.compile(r"^\s*=\s[^=].*\s=\s*$")
-BY = {"articles": TITLE, "blocks between blank lines": re.compile(r"^\s*$"), "lines": re.compile("")}
+MARKED = "texts between marks of an end"
+BY = {MARKED: None, "articles": TITLE, "blocks between blank lines": re.compile(r"^\s*$"), "lines": re.compile("")}
 
 
 @dataclass(frozen=True)
@@ -29,17 +32,20 @@ class Split:
     Attributes:
         by: what a document is, a key of ``BY``.
         documents: the numbers of documents in both parts.
+        larger: documents of a larger kind, too few to be split by; one may be in both parts.
     """
 
     train: Path
     validation: Path
     by: str
     documents: tuple[int, int]
+    larger: str = ""
 
     def __str__(self) -> str:
         return (
             f"{self.by}: {self.documents[0]:,} for training ({self.train}), {self.documents[1]:,} drawn for "
             f"validation ({self.validation})"
+            + (f"; it has only {self.larger}, of which one may be in both parts" if self.larger else "")
         )
 
 
@@ -53,11 +59,16 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
     Raises:
         UserError: no such file, not UTF-8, too few documents, or parts of another text are there.
     """
-    by, sizes = next(((by, found) for by in BY if len(found := _sizes(text, by)) >= FEWEST), ("lines", []))
-    if not sizes:
+    larger = ""
+    for by in BY:
+        if len(sizes := _sizes(text, by)) >= FEWEST:
+            break
+        larger = larger or (f"{len(sizes)} {by}" if len(sizes) > 1 else "")
+    else:
+        longer = "give a longer text, with a paragraph per line, or a text for each part with --train and --validation"
         raise UserError(
             f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank",
-            "give a longer text, with a paragraph per line, or a text for each part with --train and --validation",
+            forms.command(text, forms.BREAK) if sum(sizes) > FEWEST * forms.LINE else longer,
         )
     chosen: set[int] = set()
     characters, wanted = 0, SHARE * sum(sizes)
@@ -77,19 +88,19 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
                     f"{part}: is of another text, or of {text} before that changed; a run may need it",
                     f"rename {text}, or remove {part}",
                 )
-    return Split(parts[0], parts[1], by, (len(sizes) - len(chosen), len(chosen)))
+    return Split(parts[0], parts[1], by, (len(sizes) - len(chosen), len(chosen)), larger)
 
 
 def _documents(text: Path, by: str) -> Iterator[tuple[int, str]]:
     """Yield (document, line) of a text's lines that are not blank. What is before the first title is a document."""
     document, begun, begins = -1, False, BY[by]
     for _, line in lines(text):
-        boundary = begins.match(line) is not None
-        begun = boundary or begun
-        if line.strip():
-            if begun or document < 0:
-                document, begun = document + 1, False
-            yield document, line if line.endswith("\n") else f"{line}\n"
+        for number, part in enumerate(line.split(BOUNDARY)):
+            begun = begun or (number > 0 if begins is None else begins.match(part) is not None)
+            if part.strip():
+                if begun or document < 0:
+                    document, begun = document + 1, False
+                yield document, part if part.endswith("\n") else f"{part}\n"
 
 
 def _sizes(text: Path, by: str) -> list[int]:

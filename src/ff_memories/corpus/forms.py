@@ -1,0 +1,288 @@
+"""Which files are no plain text by their content, and the one command that makes each plain text.
+
+Plain text is UTF-8 with a paragraph on every line. Nothing here converts: a run reads the file that its config names.
+"""
+
+import csv
+import io
+import json
+import re
+import shlex
+import sys
+import zipfile
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
+
+BYTE_ORDER_MARK = "\ufeff"
+SAMPLE = 1 << 20  # bytes that are looked at
+LONGEST = 1 << 21  # bytes of a line
+LINE = 1000  # characters of a line that ``BREAK`` writes, at most
+NUL_SHARE = 0.01  # more NULs are no text
+WRAPPED = range(30, 121)  # widths, in characters, at which editors and mail break lines
+END = "<|endoftext|>"
+
+BY_BEGINNING = {  # how files begin: what they are, and the command that reads one and writes text
+    rb"\x1f[\x8b\x9d]": ("compressed by gzip", "gzip -dc"),
+    rb"BZh[1-9]1AY&SY": ("compressed by bzip2", "bzip2 -dc"),
+    rb"\xfd7zXZ\0": ("compressed by xz", "xz -dc"),
+    rb"\x28\xb5\x2f\xfd": ("compressed by zstd", "zstd -dc"),
+    rb"\x04\x22\x4d\x18": ("compressed by lz4", "lz4 -dc"),
+    rb"7z\xbc\xaf\x27\x1c": ("a 7-zip archive", "bsdtar -xOf -"),
+    rb"(?s).{257}ustar": ("a tar archive", "tar -xOf -"),
+    rb"\s*%PDF-": ("a PDF", "pdftotext - -"),
+    rb"\{\\rtf": ("rich text (RTF)", "pandoc -f rtf -t plain --wrap=none"),
+    rb"\xd0\xcf\x11\xe0": ("a Word document of before 2007", "catdoc -w"),
+    rb"\xff\xfe\0\0|\0\0\xfe\xff": ("UTF-32", "iconv -f UTF-32 -t UTF-8"),
+    rb"\xff\xfe|\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8"),
+}
+HTML = (
+    r't = re.sub(r"(?is)<(script|style|head|title)\b.*?</\1>|<!--.*?-->", "", t); t = " ".join(t.split()); '
+    r't = re.sub(r"(?i)</?(p|div|br|li|[ou]l|h[1-6]|tr|table|section|article|blockquote)\b[^>]*>", "\n", t); '
+    r'print(html.unescape(re.sub("<[^>]*>", "", t)))'
+)
+CODE = re.compile(
+    r"[;{}]\s*$|^\s*(?:(?:def|class|import|from|return|if|for|while|elif|else|try)\b.*[:;({,]?$|#|//|\*)|\w\(.*\)|[^=]=[^=]"
+)
+
+
+def check(path: Path, lines_are_sentences: bool = False) -> str | None:
+    """Return what a reader of the results should know of a text file; ``None``: nothing.
+
+    Args:
+        path: the file; its first ``SAMPLE`` bytes are looked at.
+        lines_are_sentences: whether every line is a sentence, however long (``corpus.segmenter: line``).
+
+    Raises:
+        UserError: the file is missing or empty, or it is no plain text; then the fix is the command that converts it.
+    """
+    require_file(path)
+    try:
+        with path.open("rb") as file:
+            sample = file.read(SAMPLE)
+            whole = not file.read(1)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
+    if not sample.strip():
+        raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
+    _refuse_bytes(path, sample)
+    if not whole:
+        sample = sample[: sample.rfind(b"\n") + 1] or sample[: -(len(sample) % 4) - 4]
+    try:
+        text = sample.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
+    except UnicodeDecodeError as error:
+        if whole or error.start < len(sample) - 8:
+            before = sample[: error.start]
+            raise not_utf8(path, before.count(b"\n") + 1, error.start - before.rfind(b"\n") - 1) from None
+        text = sample[: error.start].decode("utf-8")
+    text = text.replace("\r\n", "\n")
+    if text.count("\r") > text.count("\n"):
+        raise _refusal(path, "its lines end as on old Macs, with a carriage return alone", r"tr '\r' '\n'")
+    _refuse_markup(path, text)
+    _refuse_tables(path, text)
+    lines = [line for line in text.split("\n") if line.strip()]
+    if not lines_are_sentences:
+        _refuse_wrapped(path, text)
+    indented = sum(line[0] in " \t" for line in lines) / len(lines)
+    if indented > 0.15 and sum(CODE.search(line) is not None for line in lines) / len(lines) > 0.5:
+        return "looks like code: every line is a paragraph by itself; indentation and line breaks are not read"
+    return None
+
+
+def not_utf8(path: Path, line: int, byte: int) -> UserError:
+    """Return the error for a text that is not UTF-8 at a byte of a line."""
+    with path.open("rb") as file:
+        sample = file.read(SAMPLE)
+    read = sample.decode("utf-8", errors="replace")
+    other = sum(char > "\x7f" for char in read) - (wrong := read.count("\ufffd"))
+    encoding = "CP1252"
+    if other > wrong:
+        what, command = "; the rest is, so the file is damaged", "iconv -c -f UTF-8 -t UTF-8"
+    else:
+        if sum(byte > 0x7F for byte in sample) > 0.2 * len(sample):  # no Western language
+            from charset_normalizer import from_bytes
+
+            guess = from_bytes(sample[:50_000]).best()
+            encoding = guess.encoding.replace("_", "-").upper() if guess is not None else encoding
+        what, command = f"; it looks like {encoding}", f"iconv -f {encoding} -t UTF-8"
+    return _refusal(path, f"not UTF-8 at byte {byte} of the line{what}", command, f", line {line}")
+
+
+def too_long(path: Path, line: int) -> UserError:
+    """Return the error for a line that is too long to be a paragraph."""
+    return _refusal(path, f"has more than {LONGEST:,} bytes, too many for a paragraph", BREAK, f", line {line}")
+
+
+def _python(code: str, *modules: str) -> str:
+    return shlex.join([sys.executable, "-X", "utf8", "-c", f"import {', '.join(sorted({'sys', *modules}))}; {code}"])
+
+
+BREAK = _python(
+    rf'[print(part) for line in sys.stdin for part in re.findall(r".{{1,{LINE}}}[.!?।؟۔]\s+|.{{1,{LINE}}}[。！？]|'
+    rf'.{{1,{LINE}}}\s|.{{1,{LINE}}}", line)]',
+    "re",
+)
+
+
+def command(path: Path, convert: str) -> str:
+    """Return the hint that names the converted file and the command line that writes it."""
+    made = f"{path.stem}.plain.txt"
+    return f"give {made}, which this makes: {convert} < {shlex.quote(str(path))} > {shlex.quote(made)}"
+
+
+def _refusal(path: Path, what: str, convert: str, where: str = "") -> UserError:
+    return UserError(f"{path}{where}: {what}", command(path, convert))
+
+
+def _refuse_bytes(path: Path, sample: bytes) -> None:
+    """Raise ``UserError`` for a file that is no text at all, or text of another encoding with NULs in it."""
+    for beginning, (what, convert) in BY_BEGINNING.items():
+        if re.match(beginning, sample):
+            raise _refusal(path, f"{what}, not plain text", convert)
+    if sample.startswith(b"PK\3\4"):
+        raise _refusal(path, *_zipped(path))
+    if sample.startswith((b"PAR1", b"ARROW1")):
+        raise _refusal(path, *_columns(path, "parquet" if sample.startswith(b"PAR1") else "ipc"))
+    if sample.count(0) > NUL_SHARE * len(sample):
+        high, low = sample[::2].count(0), sample[1::2].count(0)
+        if max(high, low) < 0.9 * (high + low):
+            raise UserError(f"{path}: holds NULs, so it is no text", "give a text file in UTF-8")
+        encoding = "UTF-16LE" if low > high else "UTF-16BE"
+        raise _refusal(path, f"{encoding} without a byte order mark, not UTF-8", f"iconv -f {encoding} -t UTF-8")
+
+
+def _zipped(path: Path) -> tuple[str, str]:
+    """Return what a zip file is, and the command that writes its text."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise UserError(f"{path}: a damaged zip archive ({error})", "fetch the file again") from None
+    for member, ends in (("word/document.xml", "w:p"), ("content.xml", "text:[ph]")):
+        if member in names:
+            code = (
+                f't = zipfile.ZipFile(sys.stdin.buffer).read("{member}").decode(); '
+                rf't = re.sub("</{ends}>", "\n", t); print(html.unescape(re.sub("<[^>]*>", "", t)))'
+            )
+            return "a document of a word processor, not plain text", _python(code, "html", "re", "zipfile")
+    z = "z = zipfile.ZipFile(sys.stdin.buffer); "
+    if "META-INF/container.xml" in names:
+        pages = 't = "".join(z.read(n).decode() for n in z.namelist() if n.endswith("html")); '
+        return "an e-book (EPUB), not plain text", _python(z + pages + HTML, "html", "re", "zipfile")
+    code = z + "[sys.stdout.buffer.write(z.read(n)) for n in z.namelist()]"
+    return "a zip archive, not plain text", _python(code, "zipfile")
+
+
+def _columns(path: Path, form: str) -> tuple[str, str]:
+    """Return what a file of columns is, and the command that writes the column of text."""
+    import polars as pl
+
+    try:
+        rows = (pl.scan_parquet(path) if form == "parquet" else pl.scan_ipc(path)).head(50).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UserError(f"{path}: a damaged {form} file ({str(error)[:100]})", "fetch the file again") from None
+    sizes = {c: sum(map(len, rows[c].drop_nulls())) for c in rows.columns if rows[c].dtype == pl.String}
+    if not sizes:
+        raise UserError(f"{path}: a {form} file without a column of text", "give a text file in UTF-8")
+    name = _column(sizes)
+    code = f'[print(text + "\\n{END}") for text in polars.read_{form}(sys.stdin.buffer)[{json.dumps(name)}] if text]'
+    return f"a {form} file, not plain text; its text is in the column {name}", _python(code, "polars")
+
+
+def _column(sizes: dict[str, int]) -> str:
+    """Return the column with the text: ``text`` where there is one, else that with most characters."""
+    return "text" if "text" in sizes else max(sizes, key=lambda name: sizes[name])
+
+
+def _refuse_markup(path: Path, text: str) -> None:
+    """Raise ``UserError`` for JSON, HTML and XML."""
+    if re.match(r'\s*(?:\{\s*"|\[\s*["{\[])', text):
+        sizes: Counter[str] = Counter()
+        for name, value in re.findall(r'"(\w+)"\s*:\s*"((?:[^"\\]|\\.)*)"', text):
+            sizes[name] += len(value)
+        by_line = all(map(_is_json, [line for line in text.splitlines() if line.strip()][:20]))
+        what = "JSON lines" if by_line and text.count("\n") > 1 else "JSON"
+        name = json.dumps(_column(dict(sizes))) if sizes else ""
+        shown = f'print(s + "\\n{END}")'
+        code = f"[{shown} for s in json.load(sys.stdin) if isinstance(s, str)]"
+        if sizes:
+            hook = f"of = lambda o: isinstance(s := o.get({name}), str) and {shown}; "
+            code = f"{hook}[json.loads(line, object_hook=of) for line in sys.stdin if line.strip()]"
+            code = code if what == "JSON lines" else f"{hook}json.load(sys.stdin, object_hook=of)"
+        where = f"; its text is in {name}" if sizes else ""
+        raise _refusal(path, f"{what}, not plain text{where}", _python(code, "json"))
+    first = re.match(r"\s*<(!doctype\s+\w+|[!?\w][\w:.-]*)[^>]*>", text, re.I)
+    closing = Counter(map(str.lower, re.findall(r"</([\w:.-]+)\s*>", text)))
+    lines = text.count("\n") + 1
+    if not closing or (first is None and closing.total() < 0.2 * lines):
+        return
+    if re.search(r"(?i)<!doctype html|<html\b", text[:5000]) or closing["p"] + closing["div"] > 0.3 * closing.total():
+        raise _refusal(path, "HTML, not plain text", _python("t = sys.stdin.read(); " + HTML, "html", "re"))
+    inside: Counter[str] = Counter()
+    for name, content in re.findall(r"<([\w:.-]+)(?:\s[^<>]*)?>([^<>]+)", text):
+        inside[name] += len(content.strip())
+    name = max(inside, key=lambda tag: inside[tag], default="text")
+    code = (
+        rf'[print(html.unescape(re.sub("<[^>]*>", "", t)) + "\n{END}") for t in '
+        rf're.findall(r"(?s)<{name}\b[^>]*>(.*?)</{name}>", sys.stdin.read())]'
+    )
+    raise _refusal(path, f"XML, not plain text; its text is in <{name}>", _python(code, "html", "re"))
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse_tables(path: Path, text: str) -> None:
+    """Raise ``UserError`` for rows with as many cells each, which commas, semicolons or tabs part."""
+    for mark, what in ((",", "CSV"), (";", "CSV"), ("\t", "tab-separated")):
+        if mark != "\t" and len(re.findall(f"{mark}\\s", text)) > 0.5 * text.count(mark):  # as in prose
+            continue
+        try:
+            rows = [row for row in csv.reader(io.StringIO(text), delimiter=mark) if row]
+        except csv.Error:
+            continue
+        width, same = Counter(map(len, rows)).most_common(1)[0]
+        if width < 2 or len(rows) < 4 or same < 0.98 * len(rows) or sum(not row[0] for row in rows) > 0.5 * len(rows):
+            continue
+        sizes = [sum(len(row[place]) for row in rows if len(row) == width) for place in range(width)]
+        place = max(range(width), key=lambda n: sizes[n])
+        named = len(rows[0]) == width and len(rows[0][place]) < sizes[place] / len(rows) / 3
+        code = (
+            f'csv.field_size_limit(sys.maxsize); [print(row[{place}] + "\\n{END}") for row in '
+            f"list(csv.reader(sys.stdin, delimiter={json.dumps(mark)}))[{int(named)}:] if len(row) > {place}]"
+        )
+        where = f"column {place + 1}" + (f", {rows[0][place]}" if named else "")
+        raise _refusal(path, f"{what}, not plain text; its text is in {where}", _python(code, "csv"))
+
+
+def _refuse_wrapped(path: Path, text: str) -> None:
+    """Raise ``UserError`` for paragraphs that are broken into lines of one width.
+
+    Such a line has no room for the next line's first word, and it seldom ends as a sentence does.
+    """
+    lines = [line.rstrip() for line in text.split("\n")]
+    widths = sorted(len(line) for line in lines if line)
+    width = widths[int(0.97 * (len(widths) - 1))]
+    pairs = [(line, after) for line, after in pairwise(lines) if line and after]
+    if width not in WRAPPED or len(pairs) < 8:
+        return
+    full = [line for line, after in pairs if len(line) + 1 + min(len(after.split()[0]), width // 4) > width]
+    ends = sum(re.search(r"[.!?。！？؟।۔][\"')\]”’»」』]*$", line) is not None for line in full)
+    if len(full) < 0.6 * len(pairs) or ends > 0.5 * len(full):
+        return
+    blank = " " if sum(" " in line.strip() for line in full) > 0.5 * len(full) else ""
+    code = (
+        rf'print(re.sub(r"(?<=[^\n]{{{width * 2 // 3}}})[ \t]*\n[ \t]*(?=\S)", "{blank}", '
+        r"textwrap.dedent(sys.stdin.read())))"
+    )
+    raise UserError(
+        f"{path}: its lines are wrapped at {width} characters, and every line is read as a paragraph",
+        command(path, _python(code, "re", "textwrap")) + "; or set corpus.segmenter: line, if lines are sentences",
+    )
