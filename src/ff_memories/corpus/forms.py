@@ -66,8 +66,6 @@ def check(path: Path, lines_are_sentences: bool = False) -> str | None:
             whole = not file.read(1)
     except FileNotFoundError:
         raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
-    if not sample.strip():
-        raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
     _refuse_bytes(path, sample)
     if not whole:
         sample = sample[: sample.rfind(b"\n") + 1] or sample[: -(len(sample) % 4) - 4]
@@ -78,6 +76,8 @@ def check(path: Path, lines_are_sentences: bool = False) -> str | None:
             before = sample[: error.start]
             raise not_utf8(path, before.count(b"\n") + 1, error.start - before.rfind(b"\n") - 1) from None
         text = sample[: error.start].decode("utf-8")
+    if not text.strip():
+        raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
     text = text.replace("\r\n", "\n")
     if text.count("\r") > text.count("\n"):
         raise _refusal(path, "its lines end as on old Macs, with a carriage return alone", r"tr '\r' '\n'")
@@ -147,11 +147,17 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
     if sample.startswith((b"PAR1", b"ARROW1")):
         raise _refusal(path, *_columns(path, "parquet" if sample.startswith(b"PAR1") else "ipc"))
     if sample.count(0) > NUL_SHARE * len(sample):
+        read = sample.decode("utf-8", errors="replace")
+        how = "" if sample.isascii() or "\ufffd" in read[:-1] else " read as Latin-1"
+        if how:
+            sample = read.encode("latin1", errors="replace")
         high, low = sample[::2].count(0), sample[1::2].count(0)
-        if max(high, low) < 0.9 * (high + low):
-            raise UserError(f"{path}: holds NULs, so it is no text", "give a text file in UTF-8")
         encoding = "UTF-16LE" if low > high else "UTF-16BE"
-        raise _refusal(path, f"{encoding} without a byte order mark, not UTF-8", f"iconv -f {encoding} -t UTF-8")
+        if max(high, low) > 0.9 * (high + low):
+            code = f'sys.stdout.write(sys.stdin.read().encode("latin1").decode("{encoding}").lstrip("\\ufeff"))'
+            convert = _python(code) if how else f"iconv -f {encoding} -t UTF-8"
+            raise _refusal(path, f"{encoding} without a byte order mark{how}, not UTF-8", convert)
+        raise UserError(f"{path}: holds NULs, so it is no text", "give a text file in UTF-8")
 
 
 def _zipped(path: Path) -> tuple[str, str]:
@@ -242,14 +248,15 @@ def _is_json(line: str) -> bool:
 def _refuse_tables(path: Path, text: str) -> None:
     """Raise ``UserError`` for rows with as many cells each, which commas, semicolons or tabs part."""
     for mark, what in ((",", "CSV"), (";", "CSV"), ("\t", "tab-separated")):
-        if mark != "\t" and len(re.findall(f"{mark}\\s", text)) > 0.5 * text.count(mark):  # as in prose
-            continue
         try:
             rows = [row for row in csv.reader(io.StringIO(text), delimiter=mark) if row]
         except csv.Error:
             continue
         width, same = Counter(map(len, rows)).most_common(1)[0]
         if width < 2 or len(rows) < 4 or same < 0.98 * len(rows) or sum(not row[0] for row in rows) > 0.5 * len(rows):
+            continue
+        cells = [cell for row in rows for cell in row[1:]]
+        if sum(cell.startswith(" ") for cell in cells) > 0.5 * len(cells):  # as in prose
             continue
         sizes = [sum(len(row[place]) for row in rows if len(row) == width) for place in range(width)]
         place = max(range(width), key=lambda n: sizes[n])

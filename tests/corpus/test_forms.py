@@ -1,0 +1,200 @@
+"""Kinds of files that people give as text: each is read, or refused by its name with a command that makes it plain."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import re
+import shutil
+import subprocess
+import textwrap
+import zipfile
+
+import polars as pl
+import pytest
+
+from ff_memories.base.errors import UserError
+from ff_memories.corpus import forms
+from ff_memories.corpus.text import lines, paragraphs
+from ff_memories.inputs.texts.one_text import split
+
+TELLERS = ["The miller", "Her aunt", "A tall sailor", "My cousin Ruth", "The café's owner", "Old Mr. Bell"]
+PARAGRAPHS = [
+    f"{TELLERS[n % 6]} walked {n} miles to the market, where the bread was warm. Rain fell on the roofs of the town, "
+    f"and nobody minded much. {TELLERS[(n * n + 1) % 6]} sold the last of {n + 7} apples before the bell rang."
+    for n in range(24)
+]
+PLAIN = "".join(f"{paragraph}\n" for paragraph in PARAGRAPHS)
+RECORDS = [{"id": f"a-{n}", "url": f"http://x.org/{n}", "text": text} for n, text in enumerate(PARAGRAPHS)]
+WRAPPED = "\n\n".join(textwrap.fill(text, 70) for text in PARAGRAPHS) + "\n"
+PYTHON = 'def add(a, b):\n    if a > b:\n        return a + b\n    return b\n\n\nclass Box:\n    """A box."""\n\n' * 9
+HTML = "<!DOCTYPE html><html><head><title>No</title><style>p {{}}</style></head><body>{}</body></html>"
+
+
+def table(mark):
+    out = io.StringIO()
+    csv.writer(out, delimiter=mark).writerows([["id", "text"], *([r["id"], r["text"]] for r in RECORDS)])
+    return out.getvalue()
+
+
+def parquet(write):
+    out = io.BytesIO()
+    getattr(pl.DataFrame(RECORDS), write)(out)
+    return out.getvalue()
+
+
+def zipped(**members):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), text)
+    return out.getvalue()
+
+
+def tagged(tag, between="\n"):
+    return between.join(f"<{tag}>{text.replace('&', '&amp;')}</{tag}>" for text in PARAGRAPHS)
+
+
+def run(*command):
+    if not shutil.which(command[0]):
+        pytest.skip(f"no {command[0]} here")
+    return subprocess.run(command, input=PLAIN.encode(), stdout=subprocess.PIPE, check=True).stdout
+
+
+REFUSED = {
+    "gzip": (lambda: gzip.compress(PLAIN.encode()), "compressed by gzip"),
+    "bzip2": (lambda: bz2.compress(PLAIN.encode()), "compressed by bzip2"),
+    "xz": (lambda: lzma.compress(PLAIN.encode()), "compressed by xz"),
+    "zstd": (lambda: run("zstd", "-c"), "compressed by zstd"),
+    "zip": (lambda: zipped(my_txt=PLAIN), "a zip archive"),
+    "docx": (lambda: zipped(word__document_xml=f"<w:b>{tagged('w:p')}</w:b>"), "a document of a word processor"),
+    "odt": (lambda: zipped(content_xml=f"<office>{tagged('text:p')}</office>"), "a document of a word processor"),
+    "epub": (lambda: zipped(**{"META-INF__container_xml": "", "a_xhtml": HTML.format(tagged("p"))}), "an e-book"),
+    "parquet": (lambda: parquet("write_parquet"), "a parquet file, not plain text; its text is in the column text"),
+    "arrow": (lambda: parquet("write_ipc"), "its text is in the column text"),
+    "UTF-16 with a mark": (lambda: PLAIN.encode("utf-16"), "UTF-16, not plain text"),
+    "UTF-16LE": (lambda: PLAIN.encode("utf-16-le"), "UTF-16LE without a byte order mark"),
+    "UTF-16BE": (lambda: PLAIN.encode("utf-16-be"), "UTF-16BE without a byte order mark"),
+    "UTF-32": (lambda: PLAIN.encode("utf-32"), "UTF-32"),
+    "UTF-16 read as Latin-1": (lambda: PLAIN.encode("utf-16-le").decode("latin1").encode(), "read as Latin-1"),
+    "Latin-1": (lambda: PLAIN.encode("latin1"), "line 4: not UTF-8 at byte .* of the line; it looks like CP1252"),
+    "JSON lines": (lambda: "".join(json.dumps(r) + "\n" for r in RECORDS), 'JSON lines, .* its text is in "text"'),
+    "JSON": (lambda: json.dumps({"rows": RECORDS}, indent=1), 'JSON, not plain text; its text is in "text"'),
+    "JSON of strings": (lambda: json.dumps(PARAGRAPHS), "JSON, not plain text"),
+    "CSV": (lambda: table(","), "CSV, not plain text; its text is in column 2, text"),
+    "semicolons": (lambda: table(";"), "CSV, not plain text"),
+    "tabs": (lambda: table("\t"), "tab-separated, not plain text"),
+    "HTML": (lambda: HTML.format(tagged("p")), "HTML, not plain text"),
+    "part of a page": (lambda: tagged("p"), "HTML, not plain text"),
+    "XML": (lambda: f"<?xml version='1.0'?>\n<a><id>1</id>{tagged('body')}</a>", "XML, .* its text is in <body>"),
+    "WikiExtractor": (lambda: "".join(f'<doc id="{n}">\n{p}\n</doc>\n' for n, p in enumerate(PARAGRAPHS)), "in <doc>"),
+    "wrapped": (lambda: WRAPPED, "its lines are wrapped at 70 characters"),
+    "wrapped, no blank lines": (lambda: WRAPPED.replace("\n\n", "\n"), "its lines are wrapped at 70"),
+    "wrapped, CRLF": (lambda: WRAPPED.replace("\n", "\r\n"), "its lines are wrapped at 70"),
+    "wrapped and indented": (lambda: textwrap.indent(WRAPPED, "  "), "its lines are wrapped at 7"),
+    "old Mac": (lambda: PLAIN.replace("\n", "\r"), "a carriage return alone"),
+}  # fmt: skip
+
+
+def fix(error):
+    """Return the command of a hint, and the file that it makes."""
+    said = re.search(r"give (.+?), which this makes: (.*?)(; or set .*)?$", str(error.value))
+    return said[2], said[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_kind_of_file_is_refused_by_its_name_and_its_command_makes_the_same_text(tmp_path, kind):
+    content, says = REFUSED[kind]
+    content = content()
+    path = tmp_path / "it's my file.txt"  # names say nothing
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=says) as error:
+        forms.check(path)
+    command, made = fix(error)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    plain = tmp_path / made
+    assert forms.check(plain) is None
+    read = [" ".join(words) for _, words, _ in paragraphs(plain)]
+    assert read == PARAGRAPHS if kind != "wrapped, no blank lines" else " ".join(read) == " ".join(PARAGRAPHS)
+
+
+NAMED = {
+    "PDF": (b"%PDF-1.7\n%\xe2\xe3", "a PDF"),
+    "tar": (b"my.txt".ljust(257, b"\0") + b"ustar\0" + b"\0" * 400, "a tar archive"),
+    "rich text": (rb"{\rtf1\ansi Hello.}", "rich text"),
+    "Word of 1997": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" * 9, "a Word document"),
+    "picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0\1\0" * 9, "holds NULs, so it is no text"),
+    "damaged zip": (b"PK\3\4" + b"x" * 99, "a damaged zip archive"),
+    "damaged parquet": (b"PAR1" + b"x" * 99, "a damaged parquet file"),
+    "empty": (b"", "the file has no text"),
+    "blank": (b"\xef\xbb\xbf \n\t\r\n", "the file has no text"),
+    "damaged UTF-8": ("Über Käse. Schön.\n".encode() * 9 + b"gr\xfcn\n", "line 10: .*damaged\n.* iconv -c -f UTF-8"),
+    "Russian": ("Он медленно шёл по улице. Потом пошёл дождь.\n".encode("cp1251") * 20, "looks like CP1251"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_file_that_is_no_text_is_named(tmp_path, kind):
+    content, says = NAMED[kind]
+    (tmp_path / "my.txt").write_bytes(content)
+    with pytest.raises(UserError, match=says):
+        forms.check(tmp_path / "my.txt")
+
+
+READ = {
+    "paragraphs": PLAIN,
+    "CRLF": PLAIN.replace("\n", "\r\n"),
+    "a byte order mark": "\ufeff" + PLAIN,
+    "sentences": PLAIN.replace(". ", ".\n"),
+    "blocks": PLAIN.replace("\n", "\n\n"),
+    "an odd NUL": PLAIN.replace("town", "to\0wn", 1),
+    "headings": "".join(f" = Title {n} = \n\n {text} \n\n" for n, text in enumerate(PARAGRAPHS)),
+    "marks": PLAIN.replace("\n", "\n<|endoftext|>\n"),
+    "verses": "".join(f"The wind is {'so ' * (n % 5)}high,\n{'and ' * (n % 3)}still it sings.\n" for n in range(30)),
+    "Chinese": "今天天气很好，我们去公园吧。\n你想一起去吗？好！\n" * 20,
+    "unknown words": "the <unk> sat on the <unk> .\n" * 30,
+    "dialogue": '"Yes, I do," he said.\n"No," she said, "you don\'t."\n' * 30,
+    "one comma each": "Once, there was a fox.\n" * 30,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_plain_text_is_read_without_a_word(tmp_path, kind):
+    (tmp_path / "my.txt").write_bytes(READ[kind].encode())
+    assert forms.check(tmp_path / "my.txt") is None
+
+
+def test_code_is_read_with_a_note_and_wrapped_lines_where_lines_are_sentences(tmp_path):
+    (tmp_path / "my.py").write_text(PYTHON)
+    assert "indentation and line breaks are not read" in forms.check(tmp_path / "my.py")
+    (tmp_path / "my.txt").write_text(WRAPPED)
+    assert forms.check(tmp_path / "my.txt", lines_are_sentences=True) is None
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
+    (tmp_path / "my.txt").write_bytes(b"\xef\xbb\xbf = Title = \nA line.\n")
+    assert [text for _, text in lines(tmp_path / "my.txt")] == [" = Title = \n", "A line.\n"]
+
+
+@pytest.mark.parametrize("blank", [" ", ""])
+def test_an_endless_line_is_refused_with_a_command_that_breaks_it(tmp_path, blank):
+    path = tmp_path / "my.txt"
+    path.write_text(
+        (" ".join(PARAGRAPHS) + " ") * 4 if blank else "河边的柳树很美。我们走吧！" * 2000, encoding="utf-8"
+    )
+    with pytest.raises(UserError, match="too short to be split") as error:
+        split(path, 1, tmp_path / "made")
+    command, made = fix(error)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    assert split(tmp_path / made, 1, tmp_path / "made").by == "lines"
+    assert (
+        "".join(text for _, text in lines(tmp_path / made)).split() == path.read_text(encoding="utf-8").split()
+        or not blank
+    )
+    path.write_text("a word " * 400_000)
+    with pytest.raises(UserError, match="line 1: has more than 2,097,152 bytes") as error:
+        next(lines(path))
+    assert "re.findall" in fix(error)[0]
