@@ -18,7 +18,6 @@ from ff_memories.corpus.types import Types
 BOUNDARY = "\x1e"  # stands where a mark of a document's end or beginning stood, character by character: a blank
 _MARK = re.compile(r"<\|(?:end|begin|start)_?of_?text\|>|^\s*(?:</?s>|<[be]os>)[ \t\r]*$")
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
-AT_ONCE = 10_000  # words, or characters of a word, that are encoded at once where a sentence is cut
 Piece = tuple[int, int, list[str], list[int], list[bool]]  # word, character in it, text, ids, which begin a word
 
 
@@ -146,19 +145,18 @@ def sentences(
 
 def _pieces(words: list[str], tokenizer: Tokenizer, most: int, where: str) -> Iterator[Piece]:
     """Cut a sentence into pieces of whole words with at most ``most`` tokens; a longer word, between characters."""
-    words, first, at = [*words], 0, 0
+    words, first, at, at_once = [*words], 0, 0, 16 * most  # more is not encoded at a time
     while first < len(words):
-        end = min(len(words), first + AT_ONCE)
-        while len(ids := tokenizer.encode(words[first:end])) > most:
-            end = max(first + (end - first) * most // len(ids), first) if end - first > 1 else first
-            if end == first:
-                end = first + 1
-                if len(words[first]) > AT_ONCE or len(tokenizer.encode(words[first:end])) > most:
-                    part = _beginning(words[first], tokenizer, most, where)
-                    yield first, at, [part], *tokenizer.encode_words([part])
-                    at, words[first] = at + len(part), words[first][len(part) :]
-                    end = first
-                break
+        end = min(len(words), first + at_once)
+        while len(words[first]) > at_once or len(ids := tokenizer.encode(words[first:end])) > most:
+            if len(words[first]) <= at_once and end - first > 1:
+                end = max(first + (end - first) * most // len(ids), first + 1)
+                continue
+            part = _beginning(words[first], tokenizer, most, where)
+            yield first, at, [part], *tokenizer.encode_words([part])
+            at, words[first] = at + len(part), words[first][len(part) :]
+            end = first
+            break
         if end > first:
             yield first, at, words[first:end], *tokenizer.encode_words(words[first:end])
             first, at = end, 0
