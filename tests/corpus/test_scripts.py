@@ -1,6 +1,5 @@
 """Sentences of texts in many scripts: where they end, and how words longer than a model's window are cut."""
 
-import polars as pl
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -43,8 +42,6 @@ def read(path, content, most=10_000, segmenter=raw_rule, **options):
     assert max(map(len, ids)) <= most
     rows = split.frame("train", 0)
     placed = texts.of_sentences(rows, BYTES)
-    some = texts.of_sentences(rows.filter(pl.col("sentence") % 2 == 0), BYTES) if split.inside else {}
-    assert some.items() <= placed.items()
     return [BYTES.fast.decode(list(part)) for part in ids], list(placed.values()), split
 
 
@@ -102,6 +99,7 @@ def test_a_mark_between_documents_is_no_sentence_and_ends_one(tmp_path, mark):
     assert split.counts["paragraphs"] == 2
 
 
-def test_a_long_word_of_a_megabyte_takes_time_in_proportion(tmp_path):
+@pytest.mark.slow
+def test_a_long_word_of_200_000_letters_takes_time_in_proportion(tmp_path):
     *_, split = read(tmp_path / "my.txt", "ACGT" * 50_000, 255, too_long="split")
     assert len(split) == 785 and split.counts["tokens"] == 200_000

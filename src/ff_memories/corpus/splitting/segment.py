@@ -37,7 +37,7 @@ def rule(words: list[str]) -> list[int]:
     return starts if words else []
 
 
-_END_OF_WORD = re.compile(r"[.!?]+[\"')\]}”’“»]*$")
+_END_OF_WORD = re.compile(r"[.!?։]+[\"')\]}”’“»]*$")
 _END_IN_ANY_SCRIPT = re.compile(rf"(?P<marks>[.!?…{_MARKS}]+)(?P<closers>[\"')\]}}”’“»›」』）】》〉]*)")
 _OPENERS = "\"'([{“‘`«„‚‹¿¡「『（【《〈"
 _ABBREVIATION = re.compile(
@@ -62,7 +62,9 @@ def raw_rule(words: list[str]) -> list[int]:
         before, word = words[index - 1], words[index].lstrip(_OPENERS)
         opens = bool(word) and (word[0].isupper() or word[0].isdigit() or (any_letter and word[0].isalpha()))
         if any_letter and (end := re.search(f"{_END_IN_ANY_SCRIPT.pattern}$", before)):
-            ends = bool(set(end["marks"]) & set(_MARKS)) or (opens and not _ABBREVIATION.match(before.capitalize()))
+            ends = bool(set(end["marks"]) & set(_MARKS)) or (
+                opens and any(map(str.isalpha, before)) and not _ABBREVIATION.match(before.capitalize())
+            )
         else:
             ends = opens and _END_OF_WORD.search(before) is not None
         if ends and not _ABBREVIATION.match(before):
