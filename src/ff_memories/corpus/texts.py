@@ -41,10 +41,9 @@ def _read(sentences: pl.DataFrame, tokenize: Callable[[str], Sized]) -> Iterator
     last = set(sentences.group_by("split").agg(pl.col("sentence").max())["sentence"])
     for (_, file), rows in sentences.sort("sentence").group_by("split", "file", maintain_order=True):
         wanted: dict[int, list[tuple[int, int, int, int | None, int | None]]] = {}
-        inside = [name for name in ("first_character", "characters") if name in rows.columns] or [
-            pl.lit(None).alias("before"),
-            pl.lit(None),
-        ]
+        for name in ("first_character", "characters"):
+            rows = rows if name in rows.columns else rows.with_columns(pl.lit(None).alias(name))
+        inside = ("first_character", "characters")
         for row in rows.select("sentence", "line", "first_token", "tokens", *inside).iter_rows():
             number, line, first, tokens, before, characters = row
             wanted.setdefault(line, []).append((first, number, tokens, before, characters))
