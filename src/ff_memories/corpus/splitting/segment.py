@@ -60,13 +60,12 @@ def raw_rule(words: list[str]) -> list[int]:
     any_letter = text.islower() or _caseless(text)
     for index in range(1, len(words)):
         before, word = words[index - 1], words[index].lstrip(_OPENERS)
-        opens = bool(word) and (word[0].isupper() or word[0].isdigit() or (any_letter and word[0].isalpha()))
-        if any_letter and (end := re.search(f"{_END_IN_ANY_SCRIPT.pattern}$", before)):
-            ends = bool(set(end["marks"]) & set(_MARKS)) or (
-                opens and any(map(str.isalpha, before)) and not _ABBREVIATION.match(before.capitalize())
-            )
-        else:
-            ends = opens and _END_OF_WORD.search(before) is not None
+        opens = bool(word) and (word[0].isupper() or word[0].isdigit())
+        ends = opens and _END_OF_WORD.search(before) is not None
+        if not ends and any_letter and (end := re.search(f"{_END_IN_ANY_SCRIPT.pattern}$", before)):
+            own_mark = not set(end["marks"]).isdisjoint(_MARKS)
+            letters = word[:1].isalpha() and any(map(str.isalpha, before))
+            ends = own_mark or (letters and not _ABBREVIATION.match(before.capitalize()))
         if ends and not _ABBREVIATION.match(before):
             starts.append(index)
     return starts
