@@ -21,7 +21,7 @@ from ff_memories.base import files
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.hardware import arithmetic, heap
 from ff_memories.base.hardware.machine import MACHINE, MADE, hardware
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text.escaping import Shown
 from ff_memories.commands import GROUPS
 from ff_memories.workflow.engines.processes import STARTED_BY, end_with
 
@@ -73,6 +73,9 @@ def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
 def main(argv: list[str] | None = None) -> None:
     """Run one command. On bad input, print a message to stderr and exit with status 2; no partial file remains."""
     argv = sys.argv[1:] if argv is None else argv
+    for name in ("stdout", "stderr"):  # whatever a message quotes
+        if not isinstance(stream := getattr(sys, name), Shown):
+            setattr(sys, name, Shown(stream))
     snakemake = os.environ.get(STARTED_BY)
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
         arithmetic.use(chosen_arithmetic[-1])
@@ -203,8 +206,7 @@ def _write_no_more() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    shown = "\n".join(map(escape_invisible, message.split("\n")))  # it may quote control characters from a file
-    print(f"error: {shown}", file=sys.stderr)
+    print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
 

@@ -1,6 +1,5 @@
 """Keep the runs of an atlas in its ``summary.json`` and read them back, to draw them again without their tables."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,8 +11,8 @@ from ff_memories.atlas import match
 from ff_memories.atlas.member import PATTERNS, Member
 from ff_memories.atlas.panels import NUMBERS, PANELS
 from ff_memories.atlas.text import Text
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
 from ff_memories.claims.register import register
 from ff_memories.exports.published import without_folders
 from ff_memories.model.info import NEEDED
@@ -21,6 +20,7 @@ from ff_memories.model.scope import SCOPES
 from ff_memories.tables import VERDICTS
 
 FILE, VERSION = "summary.json", 2
+LARGEST = 32 << 20  # bytes of it
 JUDGED_OTHERWISE = 1  # an atlas of this version has verdicts by other limits: of those, only the numbers are read
 
 
@@ -69,10 +69,9 @@ def read(folder: Path) -> list[Member]:
     """
     path = folder / FILE
     again = "draw that atlas again from its runs, or fetch the file again"
-    require_file(path)
+    data = foreign.read_json(path, dict[str, Any], again, largest=LARGEST)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or data.get("version") not in (JUDGED_OTHERWISE, VERSION):
+        if data.get("version") not in (JUDGED_OTHERWISE, VERSION):
             raise UserError(f"{path}: was not written by this version of the atlas", again)
         if data["version"] == JUDGED_OTHERWISE:
             for row in (row for run in data["runs"] for row in run["claims"].values()):

@@ -1,6 +1,5 @@
 """Read the runs of an atlas: model info, tables, untrained baselines, verdicts and settings."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import BaseModel
 
 from ff_memories import tables as schemas
 from ff_memories.atlas import recorded, settings
 from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
 from ff_memories.atlas.text import Text
+from ff_memories.base import foreign
 from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.files import require_file
 from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.claims import own_text
 from ff_memories.claims.register import register
@@ -24,6 +24,13 @@ from ff_memories.model.info import read_info
 from ff_memories.workflow.engines import lock
 
 OWN_TEXT = " (text sampled from the model)"  # behind a run's label: agreement there is of the model's own draws
+
+
+class Verdict(BaseModel):
+    """What claims.json says of a claim."""
+
+    measured: float | None
+    verdict: str
 
 
 def members(
@@ -207,12 +214,8 @@ def _claims(folder: Path) -> dict[str, dict[str, Any]]:
     if table.is_file():
         rows = {row["claim"]: row for row in schemas.read(table).iter_rows(named=True)}
     else:
-        require_file(plain)
-        try:
-            rows = json.loads(plain.read_text(encoding="utf-8"))
-            rows = {claim: {"measured": row["measured"], "verdict": row["verdict"]} for claim, row in rows.items()}
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise UserError(f"{plain}: not readable as verdicts", "run snakemake claims again") from None
+        given = foreign.read_json(plain, dict[str, Verdict], "run snakemake claims again", text=True)
+        rows = {claim: row.model_dump() for claim, row in given.items()}
     known = [claim.id for claim in register()]
     odd = {row["verdict"] for row in rows.values()} - set(schemas.VERDICTS)
     if odd or not rows.keys() <= set(known):

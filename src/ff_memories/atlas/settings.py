@@ -56,20 +56,22 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
 def _recorded(path: Path, root: Path, folder: Path, read: Iterable[Path]) -> Config | None:
     """Return the config that a dvc.lock recorded for these tables, or ``None`` if it recorded others."""
     try:
-        stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"]
+        stages = lock.stages_of(path)
         outputs = {out["path"]: (stage, out["md5"]) for stage in stages.values() for out in stage.get("outs", [])}
         names = {f"results/{folder.resolve().name}/tables/{table.name}": table for table in read}
         known = [(*outputs[name], table) for name, table in names.items() if name in outputs]
         if not known or any(md5 != lock.digest(table) for _, md5, table in known):
             return None
         keys = {file: part for stage, _, _ in known for file, part in stage.get("params", {}).items()}
-        data = read_yaml(root / next(iter(keys)))
+        if not (config := (root / next(iter(keys))).resolve()).is_relative_to(root):
+            return None
+        data = read_yaml(config)
         for stage, _, _ in known:
             for part in stage.get("params", {}).values():
                 for key, value in part.items():
                     _put(data, key.split("."), value)
         return parse(data, str(path))
-    except (OSError, UserError, StopIteration, *lock.BROKEN):
+    except (OSError, UserError, StopIteration, AttributeError, TypeError):
         return None
 
 

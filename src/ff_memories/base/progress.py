@@ -68,7 +68,8 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
         self._shown, self._every = self._begun, _shown_every()
         self._logged, self._done, self._run, self._sentences, self._whole = self._begun, 0, 0, 0, total
         quiet = not sys.stderr.isatty()
-        super().__init__(total=total, unit=f" {unit}", unit_scale=True, desc=about, disable=quiet, mininterval=0.5)
+        to, unit = getattr(sys.stderr, "stream", sys.stderr), f" {unit}"
+        super().__init__(total=total, unit=unit, unit_scale=True, desc=about, disable=quiet, mininterval=0.5, file=to)
 
     def step(self, n: int, sentences: int = 0, skipped: bool = False) -> None:
         """Count ``n`` more units as done, in ``sentences`` sentences; an earlier run did the ``skipped`` ones."""

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.files import require_file
 from ff_memories.config.model import KINDS
 from ff_memories.config.section import STATED, keys_of
 from ff_memories.config.shown import FigureOptions
@@ -62,37 +61,13 @@ def parse(data: Any, name: str = "config") -> Config:
 
 def read_yaml(path: Path) -> Any:
     """Return a config file's data. Raises ``UserError`` if the file is missing or is not valid YAML."""
-    require_file(path)
-    try:
-        return yaml_of(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        hint = "check the path, or write a config with ff-memories init"
-        raise UserError(f"{path}: no such config file", hint) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: cannot be read as UTF-8: {error}", "save the config as UTF-8") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}", "check the file and its permissions") from None
-
-
-class _OnceEach(yaml.SafeLoader):
-    """A YAML loader that refuses duplicate keys; plain YAML would silently use the last one."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value!r} appears a second time")
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
+    hint = None if path.exists() else "check the path, or write a config with ff-memories init"
+    return foreign.read_yaml(path, Any, hint, "config file")
 
 
 def yaml_of(text: str, where: str) -> Any:
     """Return the data of a YAML text. Raises ``UserError``, naming ``where``, for bad YAML or a duplicate key."""
-    try:
-        return yaml.load(text, _OnceEach)
-    except Exception as error:  # PyYAML raises more than its own errors: an IndexError at an empty "!!int"
-        raise UserError(f"{where}: not valid YAML: {error}") from None
+    return foreign.yaml_of(text, where, Any)
 
 
 def load(path: str | Path) -> Config:

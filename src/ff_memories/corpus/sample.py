@@ -6,10 +6,12 @@ The names are those of the released code's data frames, which record its random 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.text import lines
 
@@ -73,9 +75,9 @@ def _records(path: Path) -> Iterator[tuple[int, str, int]]:
         if not content.strip():
             continue
         try:
-            record = json.loads(content)
+            record = foreign.json_of(content, str(path), dict[str, Any], text=True)
             text, position = record["text"], record["random_pos"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (UserError, KeyError):
             text = position = None
         if not isinstance(text, str) or type(position) is not int:
             raise UserError(f"{path}, line {number}: expected `text` and `random_pos`", f"write lines such as {FORM}")

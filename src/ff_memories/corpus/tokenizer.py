@@ -4,7 +4,6 @@ A sentence is encoded by itself, its words with one blank between them, without 
 with the file.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 
@@ -248,13 +248,4 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
 
 def _json(path: Path) -> dict[str, Any]:
     """Return a JSON file's mapping; an empty one where there is none. Raises ``UserError`` where it is damaged."""
-    require_file(path)
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error})", "fetch the file again") from None
-    if not isinstance(plain, dict):
-        raise UserError(f"{path}: not a mapping", "fetch the file again")
-    return plain
+    return foreign.read_json(path, dict[str, Any], "fetch the file again", text=True) if path.exists() else {}

@@ -1,12 +1,11 @@
 """The model info: what the model step found out about the checkpoint."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import require_file
 from ff_memories.model.scope import SCOPES
 
 NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "max_positions")
@@ -41,14 +40,8 @@ def quantised(told: Mapping[str, Any]) -> str | None:
 
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read a ``info.json``. Raises ``UserError`` when it is missing, damaged or names no known scope."""
-    require_file(path)
-    try:
-        info = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file", rebuild_hint(path)) from None
-    except ValueError as error:
-        raise UserError(f"{path}: not readable as JSON: {error}", rebuild_hint(path)) from None
-    lacking = [key for key in NEEDED if key not in info] if isinstance(info, dict) else list(NEEDED)
+    info = foreign.read_json(path, dict[str, Any], rebuild_hint(path))
+    lacking = [key for key in NEEDED if key not in info]
     if lacking:
         raise UserError(f"{path}: lacks {', '.join(lacking)}", rebuild_hint(path))
     if info["scope"] not in SCOPES:

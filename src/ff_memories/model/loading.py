@@ -1,14 +1,14 @@
 """The model, loaded on the device that was asked for."""
 
-import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import require_file
 from ff_memories.base.hardware import arithmetic, gpu_locks
 from ff_memories.base.parameters import Execution
 from ff_memories.base.precision import Precision
@@ -103,8 +103,4 @@ def on_cpu(weights: Path, description: Path) -> LanguageModel:
 
 def is_transformer(description: Path) -> bool:
     """Say whether a model.json is of a model of `transformers`. Raises ``UserError`` where it is not readable."""
-    require_file(description)
-    try:
-        return "model_type" in json.loads(description.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{description}: not readable as JSON ({error})", rebuild_hint(description)) from None
+    return "model_type" in foreign.read_json(description, dict[str, Any], rebuild_hint(description), text=True)

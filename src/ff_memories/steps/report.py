@@ -1,10 +1,11 @@
 """Write the report: the run's answers, then the paper's sections with figures and numbers, on one offline page."""
 
-import json
 import os
 from pathlib import Path
+from typing import Any
 
 from ff_memories import tables as schemas
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import in_project, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
@@ -83,7 +84,7 @@ def run(
 def _perplexity(path: Path) -> dict[str, float | None]:
     """Return the perplexities in a file by their names; older runs have none in windows."""
     try:
-        found = json.loads(_text(path))
+        found = foreign.read_json(path, dict[str, Any], rebuild_hint(path))
         return {"perplexity": found["perplexity"], "in_windows": found.get("in_windows", {}).get("perplexity")}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: has no perplexity ({error!r})", rebuild_hint(path)) from None

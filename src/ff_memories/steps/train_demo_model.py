@@ -4,9 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-import yaml
-
 from ff_memories.base.parameters import Input, Output, Param, Threads
+from ff_memories.config import read_yaml
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.text import sha256
 from ff_memories.inputs.trained import training
@@ -33,7 +32,7 @@ def run(
         perplexities: file to write: perplexities.json
         curve: file to write: curve.csv, the validation perplexity by number of updates
     """
-    plan = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    plan = read_yaml(recipe)
     text = Path(work) / f"text-{sha256([train, validation])[:12]}"  # a new text gets a new folder
     options = plan["options"]
     training.binarise(train, validation, plan["dictionary"]["thresholdsrc"], text)

@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import torch
-import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Output, Param, Threads
+from ff_memories.config import read_yaml
 from ff_memories.inputs.trained import training_transformers as training
 
 
@@ -32,7 +32,7 @@ def run(
         checkpoints: a folder like it for each of the recipe's checkpoints, named after its updates
     """
     torch.set_num_threads(threads)
-    plan = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    plan = read_yaml(recipe)
     measured = training.train(plan, train, validation, Path(work))
     for updates in plan["checkpoints"]:
         if not (Path(work) / str(updates)).is_dir():

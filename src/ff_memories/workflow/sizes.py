@@ -1,11 +1,12 @@
 """The sizes of a run, and the memory that its jobs take: known without loading the model, or torch."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ff_memories.base import foreign
+from ff_memories.base.errors import UserError
 from ff_memories.config import Config
 from ff_memories.config.model import TransformersModel
 
@@ -113,9 +114,9 @@ def megabytes(config: Config, described: Path, model: list[str], texts: list[str
     """
     known = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
     try:
-        shape = Shape.of(SimpleNamespace(**json.loads(described.read_text(encoding="utf-8"))))
+        shape = Shape.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
         each = memory(config, shape, 1.5 * known(texts))
         need = each.get(rule, max(each.values()))
-    except (OSError, ValueError, TypeError, AttributeError, LookupError):  # none yet, or a damaged one
+    except (UserError, OSError, ValueError, TypeError, AttributeError, LookupError):  # none yet, or a damaged one
         need = PROCESS + 3 * known(model)
     return int(need / 1e6) + 1

@@ -1,12 +1,12 @@
 """The model and the text that rows are recomputed from: which files these are, and whether they are the right ones."""
 
-import json
 import os
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ff_memories.audit.compare import sides
 from ff_memories.audit.compare.sides import Side
-from ff_memories.base.errors import UserError
+from ff_memories.base import foreign
 from ff_memories.workflow.engines import lock
 from ff_memories.workflow.runs.run import Run
 
@@ -52,10 +52,4 @@ def info(side: Side) -> Mapping[str, object]:
     """Return a run's model info; nothing if it has none. Raises ``UserError`` if it is damaged."""
     if (file := side.files.get("model/info.json")) is None:
         return {}
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{side.given}: model/info.json is not readable as JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{side.given}: model/info.json is no mapping of names to values")
-    return found
+    return foreign.read_json(file, dict[str, Any], name=f"{side.given}: model/info.json")

@@ -4,7 +4,6 @@
 from others must be what each run's own tables give (``made_again``).
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from ff_memories.audit.compare.settle import NOT_TOLD as NOT_TOLD
 from ff_memories.audit.compare.settle import SIDES, Settler
 from ff_memories.audit.compare.sides import Side
 from ff_memories.audit.recompute import reading, tolerances
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.memories.perplexity import IN_WINDOWS
@@ -232,12 +232,12 @@ def _alike(one: Path | None, other: Path | None) -> bool:
     if one is None or other is None:
         return False
     try:
-        first, second = (json.loads(path.read_text(encoding="utf-8")) for path in (one, other))
+        first, second = (foreign.read_json(path, dict[str, Any]) for path in (one, other))
         for newer, older in ((first, second), (second, first)):
             if IN_WINDOWS not in older:  # a run of an earlier version
                 newer.pop(IN_WINDOWS, None)
         return _near(first, second)
-    except (ValueError, TypeError, AttributeError):  # no JSON, or no mapping
+    except UserError:
         return False
 
 

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from ff_memories.audit.compare import equality
 from ff_memories.base.errors import UserError
 from ff_memories.tables import TABLES
@@ -127,10 +125,11 @@ def _recorded(given: Path, run: Run | None) -> Side:
 def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
     """Return {output: MD5} of a ``dvc.lock``, or that of ``deps`` too. Raises ``UserError`` for any other file."""
     try:
-        stages = lock.parsed(path.read_text(encoding="utf-8"))["stages"].values()
+        stages = lock.stages_of(path).values()
         return {file["path"]: file["md5"] for kind in which for stage in stages for file in stage.get(kind, [])}
-    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError, AttributeError):
-        raise UserError(f"{path}: neither a run's folder nor a dvc.lock", GIVE) from None
+    except UserError as error:
+        reason = str(error).partition("\n")[0].removeprefix(f"{path}: ")
+        raise UserError(f"{path}: neither a run's folder nor a dvc.lock ({reason})", GIVE) from None
 
 
 def _fetch(run: Run) -> None:

@@ -5,7 +5,6 @@ again, since a baseline records none, and the means that `causal` sets coefficie
 follow from these; a sample of the other rows is recomputed with the reference model, like rows of the run.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,7 +20,7 @@ from ff_memories.audit.recompute import closeness, reading, structure, tolerance
 from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.recompute.rows import look
-from ff_memories.base.errors import UserError
+from ff_memories.base import foreign
 from ff_memories.config import Settings
 from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
@@ -127,7 +126,7 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
         at: from a file of the run to the place to read it from.
     """
     frames = {name: reading.read(at(run.path("baselines", model, f"{name}.parquet"))) for name in OWN}
-    recorded = _read(at(run.path("baselines", model, "perplexity.json")))
+    recorded = foreign.read_json(at(run.path("baselines", model, "perplexity.json")), dict[str, object])
     baseline = Baseline.of(run, model, at)
     yield PERPLEXITY, model, _perplexity(recorded, baseline)
     yield from labelled(baseline, frames)
@@ -138,17 +137,6 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
     for name, part in rows.items():
         for place, result in look(known, name, part):
             yield name, f"{model} {place}", result
-
-
-def _read(path: Path) -> dict[str, object]:
-    """Return a file of numbers by name. Raises ``UserError`` if it is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not readable as JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path}: no mapping of names to numbers")
-    return found
 
 
 def contradictions(basis: Basis, run: Run, model: str, at: At = Path) -> list[str]:

@@ -1,12 +1,14 @@
 """A folder with a model of `transformers`: which of its files a run reads, and their digests."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
@@ -26,6 +28,15 @@ OTHERS = (
 CONVERTED = (CONFIG, SINGLE, TOKENIZER, OTHERS[0])  # what a converted model consists of, besides MADE_FROM
 PLACE = Path("data/converted")  # outside the results
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
+
+
+class MadeFrom(BaseModel, extra="allow"):
+    """What a model was converted from: a file's digest, and the digests of the folder's files."""
+
+    sha256: str
+    files: dict[str, str]
+    types: dict[str, int] = {}
+    bits: list[int] = []
 
 
 def files_of(folder: str | Path) -> list[str]:
@@ -127,15 +138,9 @@ def converted(digest: str) -> Path:
 
 def made_from(folder: str | Path) -> dict[str, Any]:
     """Return what a folder's model was made from, by ``MADE_FROM``; nothing for one that was not converted."""
-    try:
-        found = json.loads((Path(folder) / MADE_FROM).read_text(encoding="utf-8"))
-        if not (isinstance(found["files"], dict) and isinstance(found["sha256"], str)):
-            raise ValueError
-    except FileNotFoundError:
+    if not (path := Path(folder) / MADE_FROM).exists():
         return {}
-    except (ValueError, LookupError, TypeError):
-        raise UserError(f"{folder}/{MADE_FROM}: damaged", f"remove {folder} and run again") from None
-    return dict(found)
+    return foreign.read_json(path, MadeFrom, f"remove {folder} and run again").model_dump(exclude_unset=True)
 
 
 def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:

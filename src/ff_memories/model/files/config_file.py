@@ -1,14 +1,13 @@
 """A model's config.json, read as data: nothing in it may name code that `transformers` would load."""
 
-import json
 import re
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
 
 LARGEST = 1 << 20  # bytes
 SAVED = "give the config.json that was saved with the model"
@@ -47,19 +46,11 @@ def read(folder: Path) -> dict[str, Any]:
             are quantised.
     """
     path = folder / "config.json"
-    require_file(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file", "give the folder that `transformers` saved the model in")
-    if path.stat().st_size > LARGEST:
-        raise UserError(f"{path}: larger than {LARGEST >> 20} MiB, which no config.json is", SAVED)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        entries = list(_entries(content))
-    except (ValueError, RecursionError) as fault:
-        raise UserError(f"{path}: no JSON ({fault})", SAVED) from None
+    hint = SAVED if path.exists() else "give the folder that `transformers` saved the model in"
+    content: Any = foreign.read_json(path, Any, hint, largest=LARGEST, text=True)
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise UserError(f"{path}: no JSON object with a model_type", "give the config.json that `transformers` saved")
-    for key, value in entries:
+    for key, value in _entries(content):
         if not value or isinstance(value, bool):
             continue
         if CODE.fullmatch(key):

@@ -4,7 +4,6 @@ A header is a few kilobytes at the beginning of a file. It names every tensor wi
 a config.json that describes a larger model, or another one, is refused before memory is taken for it.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.model.files import config_file
@@ -35,6 +36,12 @@ EXPONENT = {  # where all bits of a number's exponent are set, it is infinite or
 EMBEDDINGS = re.compile(r"(^|\.)(wte|embed_tokens|embed_in|word_embeddings)\.weight$")
 POSITIONS = re.compile(r"(^|\.)(wpe|embed_positions)\.weight$")
 AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
+
+
+class Index(BaseModel):
+    """Which file holds each tensor."""
+
+    weight_map: dict[str, str]
 
 
 class Part(NamedTuple):
@@ -98,15 +105,9 @@ def files(folder: Path) -> list[Path]:
 
 def shards(index: Path) -> set[str]:
     """Return the names of the files that an index of weights names. Raises ``UserError`` where it is no index."""
-    require_file(index)
-    try:
-        if index.stat().st_size > LARGEST:
-            raise ValueError(f"larger than {LARGEST >> 20} MiB")
-        found = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, OSError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{index}: not an index of weights ({error})", "fetch the file again") from None
+    found = {*foreign.read_json(index, Index, "fetch the file again").weight_map.values()}
     for name in found:
-        if not isinstance(name, str) or "/" in name or not name.endswith(".safetensors"):
+        if "/" in name or not name.endswith(".safetensors"):
             raise UserError(f"{index}: names {name!r}, which is not a safetensors file beside it", AGAIN)
     return found
 
@@ -143,9 +144,9 @@ def _header(path: Path) -> dict[str, Part]:
             raise UserError(f"{path}: its header is larger than {LARGEST >> 20} MiB", AGAIN)
         raw = file.read(length)
     try:
-        plain = json.loads(raw, object_pairs_hook=_once)
+        plain = foreign.json_of(raw, f"{path}: its header is damaged", dict[str, Any], AGAIN, text=True)
         found = {name: _part(path, 8 + length, given) for name, given in plain.items() if name != "__metadata__"}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: its header is damaged ({str(error)[:100]})", AGAIN) from None
     ends = sorted((part.begin, part.end) for part in found.values())
     if ends and ends[-1][1] > size:
@@ -153,13 +154,6 @@ def _header(path: Path) -> dict[str, Part]:
     places = [(8 + length, 8 + length), *ends, (size, size)]
     if any(end != begin for (_, end), (begin, _) in pairwise(places)):
         raise UserError(f"{path}: its tensors overlap, or leave gaps", AGAIN)
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name stands twice")
     return found
 
 

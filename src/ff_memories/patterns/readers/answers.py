@@ -1,11 +1,12 @@
 """Read a language model's answers to ``patterns.forms.prompts``: one text file per item, or JSON lines."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from ff_memories.base import foreign
 from ff_memories.base.annotators import TYPES
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
@@ -105,11 +106,11 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
     for number, line in lines:
         place = f"{path}, line {number}"
         try:
-            held = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            problems.add(place, f"not JSON ({error})", "correct the line")
+            held = foreign.json_of(line, place, dict[str, Any], text=True)
+        except UserError as error:
+            problems.add(place, str(error).removeprefix(f"{place}: "), "correct the line")
             continue
-        item, answer = (held.get("item"), held.get("answer")) if isinstance(held, dict) else (None, None)
+        item, answer = held.get("item"), held.get("answer")
         if isinstance(item, str) and isinstance(answer, str):
             yield place, item, answer
         else:

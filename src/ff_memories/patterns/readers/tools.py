@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from ff_memories.base import foreign
 from ff_memories.base.annotators import TYPES
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers.records import Pattern, Problems
 
 MOST = 8
+LARGEST = 64 << 20  # bytes of an export
 NOTHING = "no pattern"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#777777")
 
@@ -172,13 +175,11 @@ def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> b
 
 def _json(path: str | Path, problems: Problems) -> Any:
     require_file(path)
-    text = Path(path).read_bytes()
-    if not text.strip():
+    if Path(path).is_file() and not Path(path).stat().st_size:
         problems.add(str(path), "the file is empty", "export it again, or remove the file")
         return None
     try:
-        return json.loads(text)
-    except ValueError as error:
-        row = f", row {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        problems.add(f"{path}{row}", f"not readable as JSON ({error})", "export it again")
+        return foreign.read_json(path, list[Any], largest=LARGEST, text=True)
+    except UserError as error:
+        problems.add(str(path), str(error).removeprefix(f"{path}: "), "export it again")
         return None

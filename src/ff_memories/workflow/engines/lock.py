@@ -12,15 +12,53 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
+from pydantic import BaseModel, Field
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_write, write_whole
+from ff_memories.base.files import atomic_write, require_file, write_whole
 from ff_memories.workflow.runs.run import Run
 
-BROKEN = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)  # errors from reading a broken dvc.lock
+
+class _Open(BaseModel, extra="allow"):
+    """Has further keys too, which DVC reads."""
+
+
+class _Content(_Open):
+    path: str
+    md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]
+
+
+class _Recorded(_Open):
+    cmd: str
+    deps: list[_Content] = []
+    outs: list[_Content] = []
+    params: dict[str, dict[str, Any]] = {}
+
+
+class _Declared(_Open):
+    cmd: str
+    outs: list[str | dict[str, Any]] = []
+
+
+class Lock(_Open):
+    """A dvc.lock."""
+
+    stages: dict[str, _Recorded]
+
+
+class Stages(_Open):
+    """A dvc.yaml."""
+
+    stages: dict[str, _Declared]
+
+
+class Pointer(_Open):
+    """A file's ``.dvc``."""
+
+    outs: Annotated[list[_Content], Field(min_length=1)]
 
 
 def read(run: Run) -> dict[str, dict[str, Any]]:
@@ -31,28 +69,29 @@ def read(run: Run) -> dict[str, dict[str, Any]]:
             f"{path}: this run has not been recorded yet",
             f"run snakemake{run.option}, then ff-memories adopt{run.option}",
         )
-    try:
-        return _stages(path)
-    except BROKEN as error:
-        raise UserError(f"{path}: damaged ({error!r})", f"run git checkout {path}") from None
+    return stages_of(path)
 
 
-def _stages(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the stages of a dvc.lock. Raises one of ``BROKEN`` if the file is damaged or incomplete."""
-    text = path.read_text(encoding="utf-8")
-    if not text.endswith("\n"):
-        raise ValueError("incomplete")
-    found: dict[str, dict[str, Any]] = parsed(text)["stages"]
-    for stage in found.values():
-        files = [*stage.get("deps", []), *stage.get("outs", [])]
-        _ = stage["cmd"], [(file["path"], file["md5"]) for file in files], *map(dict, stage.get("params", {}).values())
+def stages_of(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the stages of a dvc.lock. Raises ``UserError`` if the file is missing, damaged or incomplete."""
+    found: dict[str, dict[str, Any]] = parsed(path, Lock)["stages"]
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read() != b"\n":
+            raise UserError(f"{path}: incomplete", f"run git checkout {path}")
     return found
 
 
+def parsed(path: Path, kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the data of a file of DVC's: a ``Lock``, ``Stages`` or a ``Pointer``. Raises ``UserError`` for others."""
+    require_file(path)
+    stat = path.stat() if path.is_file() else None
+    return _parsed(path, kind, stat and (os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+
+
 @cache
-def parsed(text: str) -> Any:
-    """Return the data of DVC's YAML; libyaml reads a large dvc.lock ten times as fast as PyYAML."""
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+def _parsed(path: Path, kind: type[BaseModel], _: object) -> dict[str, Any]:
+    return foreign.read_yaml(path, kind, f"run git checkout {path}").model_dump(exclude_unset=True)
 
 
 def _copy_of(run: Run) -> Path:
@@ -88,12 +127,12 @@ def _cut(path: Path, copy: Path, run: Run) -> bool:
     A file that is cut between two stages can be read, so its syntax alone does not tell.
     """
     try:
-        found = _stages(path)
-    except (OSError, *BROKEN):
+        found = stages_of(path)
+    except (OSError, UserError):
         return True
     try:
-        before = _stages(copy)
-    except (OSError, *BROKEN):
+        before = stages_of(copy)
+    except (OSError, UserError):
         return False
     lost = before.keys() - found.keys()
     return bool(lost and lost & declared(run).keys())
@@ -101,7 +140,8 @@ def _cut(path: Path, copy: Path, run: Run) -> bool:
 
 def declared(run: Run) -> dict[str, Any]:
     """Return the stages of a run's dvc.yaml."""
-    return parsed(run.dvc_yaml.read_text(encoding="utf-8"))["stages"]
+    stages: dict[str, Any] = parsed(run.dvc_yaml, Stages)["stages"]
+    return stages
 
 
 def forget(run: Run) -> list[str]:

@@ -27,6 +27,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from ff_memories.base.hardware.machine import MACHINE, MADE
 from ff_memories.base.progress import TERMINAL, duration
+from ff_memories.base.text.escaping import shown
 
 NAME = "ff-memories"
 NOTHING, STOPPING = "Nothing to be done", "Terminating processes"  # as Snakemake says it
@@ -130,7 +131,7 @@ class LogHandler(LogHandlerBase):
     def _say(self, message: str) -> None:
         if self.terminal:
             sys.stderr.write("\r\x1b[K")
-        print(message, file=sys.stderr, flush=True)
+        print(shown(message), file=sys.stderr, flush=True)
 
     def _draw(self) -> None:
         """Draw the bar, and leave the cursor at its beginning, where the next line overwrites it."""
@@ -180,13 +181,13 @@ def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     """Return what to say of a step that failed: its words, its log's last lines, and what to do."""
     lines = [line for log in logs if (path := Path(log)).is_file() for line in _lines(path)]
     said = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
-    shown = lines[-LAST:] if said is None else lines[said:]
-    if not shown and shutil.disk_usage(".").free < FULL:  # where a log cannot be written, either
-        shown = ["error: no space is left on the disk", "  fix: free some space"]
+    last = lines[-LAST:] if said is None else lines[said:]
+    if not last and shutil.disk_usage(".").free < FULL:  # where a log cannot be written, either
+        last = ["error: no space is left on the disk", "  fix: free some space"]
     about = words.get(rule, rule).rstrip(".")
-    fix = [] if any("fix: " in line for line in shown) else [f"  fix: see {log} for all of it" for log in logs[:1]]
+    fix = [] if any("fix: " in line for line in last) else [f"  fix: see {log} for all of it" for log in logs[:1]]
     after = [f"  then {GOES_ON}"]
-    return "\n".join([f"failed: {about} ({rule})", *(f"  {line}" for line in shown), *fix, *after])
+    return "\n".join([f"failed: {about} ({rule})", *(f"  {line}" for line in last), *fix, *after])
 
 
 def _lines(log: Path) -> list[str]:

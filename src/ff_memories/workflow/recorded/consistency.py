@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ff_memories.base.errors import UserError
-from ff_memories.config import read_yaml
 from ff_memories.workflow.engines import lock, stages
 from ff_memories.workflow.runs.run import SOURCES, Run
 
@@ -34,7 +31,7 @@ def faults(run: Run) -> list[str]:
             elif path not in told and (said := _input(path, md5)):
                 told.add(path)
                 found.append(f"{said} ({name})")
-        found += [f"{where}: {name} was run with a different {key}" for key in _params(stage)]
+        found += [f"{where}: {name} was run with a different {key}" for key in _params(stage, run)]
         if name in does and _does(stage, run) != does[name]:
             found.append(f"{where}: {name} was run by other code, or with other values of the config")
     return found
@@ -68,7 +65,7 @@ def _input(path: str, md5: str) -> str | None:
     if os.path.exists(path) and lock.content(path) != md5:
         return f"{path}: changed since the recorded run"
     pointer = Path(path + ".dvc")
-    if pointer.is_file() and yaml.safe_load(pointer.read_text(encoding="utf-8"))["outs"][0]["md5"] != md5:
+    if pointer.is_file() and lock.parsed(pointer, lock.Pointer)["outs"][0]["md5"] != md5:
         return f"{path}: {pointer} names a different version"
     return None
 
@@ -78,13 +75,15 @@ def _does(stage: dict[str, Any], run: Run) -> str:
     return next(iter(stage.get("params", {}).get(str(run.sources_yaml), {}).values()), "")
 
 
-def _params(stage: dict[str, Any]) -> Iterator[str]:
+def _params(stage: dict[str, Any], run: Run) -> Iterator[str]:
     for file, keys in stage.get("params", {}).items():
         if Path(file).name == SOURCES:  # compared with the code itself
             continue
-        here = read_yaml(Path(file))
+        if file != run.file:  # another's record may name any file
+            yield f"config, {file}"
+            continue
         for key, value in keys.items():
-            place = here
+            place: Any = run.given
             for part in key.split("."):
                 place = place.get(part) if isinstance(place, dict) else None
             if place != value:

@@ -56,10 +56,9 @@ def record(run: Run) -> RecordSize:
 
 def _kept(path: Path) -> Objects:
     """Return what DVC keeps of a run's dvc.lock and of the ``.dvc`` files of its inputs, or of one such file."""
-    data = lock.parsed(path.read_text(encoding="utf-8"))
     if path.suffix == ".dvc":
-        return {out["md5"]: out["size"] for out in data["outs"]}
-    listed = data["stages"].values()
+        return {out["md5"]: out["size"] for out in lock.parsed(path, lock.Pointer)["outs"]}
+    listed = lock.stages_of(path).values()
     found = {o["md5"]: o["size"] for stage in listed for o in stage.get("outs", []) if stages.is_kept(o["path"])}
     deps = {Path(dep["path"]) for stage in listed for dep in stage.get("deps", [])}
     inputs = {Path(f"{place}.dvc") for dep in deps for place in (dep, *dep.parents[:-1])}

@@ -4,15 +4,17 @@ An archive is hostile input: it chooses no path outside the folder, it unpacks t
 only files inside the folder. Whoever verifies gives model and text, or they are fetched by name and checked by digest.
 """
 
-import json
 import zipfile
 from contextlib import chdir
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from ff_memories import config as configs
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.config import read_yaml
@@ -28,6 +30,29 @@ from ff_memories.workflow.runs.run import Run
 TIMES, LEAST = 20, 20_000_000  # an archive may unpack to so many times its size, or to so many bytes
 ANOTHER = "ask for another copy of it"
 KINDS = ("model", "text", "pipeline")
+
+
+class _Described(BaseModel):
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    files: dict[str, _Described]
+
+
+class _Written(BaseModel):
+    """What the manifests of all formats say."""
+
+    format: int
+    version: Annotated[str, Field(pattern=r"^[\w.+!-]{1,40}$")]
+
+
+class _Manifest(_Written):
+    config: str
+    model: _Part
+    text: _Part
+    pipeline: _Part
 
 
 @dataclass(frozen=True)
@@ -95,22 +120,17 @@ def _said(kind: str, part: dict[str, Any]) -> str:
 
 def _manifest(archive: Path, folder: Path) -> dict[str, Any]:
     """Return an archive's manifest, its paths checked."""
-    try:
-        found = json.loads((folder / packed.MANIFEST).read_text(encoding="utf-8"))
-        if found["format"] != packed.FORMAT:
-            raise UserError(
-                f"{archive}: written in format {found['format']!r}, and this version reads {packed.FORMAT}",
-                f"verify it with ff-memories {str(found['version'])[:20]}",
-            )
-        for kind in KINDS:
-            for path, entry in found[kind]["files"].items():
-                _refuse_path(archive, path)
-                _ = int(entry["bytes"]), entry["sha256"].lower()
-        _ = str(found["version"])
-        _refuse_path(archive, found["config"])
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"{archive}: {packed.MANIFEST} is damaged ({error!r})", ANOTHER) from None
-    return dict(found)
+    where, file = f"{archive}: {packed.MANIFEST}", folder / packed.MANIFEST
+    written = foreign.read_json(file, _Written, ANOTHER, name=where)
+    if written.format != packed.FORMAT:
+        raise UserError(
+            f"{archive}: written in format {written.format}, and this version reads {packed.FORMAT}",
+            f"verify it with ff-memories {written.version}",
+        )
+    found = foreign.read_json(file, _Manifest, ANOTHER, name=where).model_dump()
+    for path in [found["config"], *(path for kind in KINDS for path in found[kind]["files"])]:
+        _refuse_path(archive, path)
+    return found
 
 
 def _refuse_path(archive: Path, path: str) -> None:
@@ -150,8 +170,9 @@ def _refuse_others(archive: Path, folder: Path, run: Run) -> None:
             recorded, read = lock.outputs(run), lock.read(run)
     except UserError as error:
         raise UserError(f"{archive}: {str(error).partition(chr(10))[0]}", ANOTHER) from None
-    for path in [*recorded, *(dep["path"] for stage in read.values() for dep in stage.get("deps", []))]:
-        _refuse_path(archive, str(path))
+    deps = (dep["path"] for stage in read.values() for dep in stage.get("deps", []))
+    for path in [*recorded, *deps, *(file for stage in read.values() for file in stage.get("params", {}))]:
+        _refuse_path(archive, path)
     for file in folder.rglob("*"):
         path = file.relative_to(folder).as_posix()
         made = path.startswith(f"{run.results}/") and {path, *map(str, PurePosixPath(path).parents)} & recorded.keys()

@@ -77,8 +77,8 @@ def config_of(run: str, root: Path = Path()) -> Path | None:
     paths = {path: config for path, config in found}
     recorded = root / "dvc.lock" if root / "config/config.yaml" in paths else root / "runs" / run / "dvc.lock"
     if recorded.is_file():
-        stages = lock.parsed(recorded.read_text(encoding="utf-8")).get("stages", {})
-        named = {root / file for stage in stages.values() for file in stage.get("params", {})}
+        stages = lock.stages_of(recorded).values()
+        named = {root / file for stage in stages for file in stage.get("params", {})}
         if len(only := named & paths.keys()) == 1:
             return only.pop()
     listed = ", ".join(sorted(path.as_posix() for path in paths))
