@@ -157,9 +157,9 @@ FILES = {
     "a weight missing": (short_of_one, "layer 1 lacks mlp.c_fc.weight, which others have"),
     "a weight missing everywhere": (short_of_all, "3 missing keys: transformer.h.0.attn.c_attn.bias"),
     "cut weights": (cut, "model.safetensors: cut: 5,000 bytes"),
-    "no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: no JSON"),
+    "no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: not readable as JSON"),
     "a list": (lambda f: (f / "config.json").write_text("[]"), "no JSON object with a model_type"),
-    "nested without end": (lambda f: (f / "config.json").write_text("[" * 10**5), "config.json: no JSON"),
+    "nested without end": (lambda f: (f / "config.json").write_text("[" * 10**5), "config.json: not readable as JSON"),
     "a large config": (lambda f: (f / "config.json").write_text(" " * (2 << 20)), "larger than 1 MiB"),
 }
 

@@ -127,7 +127,7 @@ def test_files_that_are_no_answers_are_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"item": 1, "answer": "none"}\n[]\n{"item": "x"}\n{')
     answers.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
     assert len(problems.found) == 4 and sum("not a JSON object with the texts" in p for p in problems.found) == 3
-    assert "line 4: not JSON (" in problems.found[-1]
+    assert "line 4: not readable as JSON (" in problems.found[-1]
     (tmp_path / "b.csv").write_text("item,answer\nx,none\n")
     with pytest.raises(UserError, match=r"b\.csv: not JSON lines"):
         answers.read(tmp_path / "b.csv", "m", ITEMS, Problems())

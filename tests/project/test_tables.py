@@ -76,7 +76,7 @@ CARD = dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}
     [
         (None, "no such file"),
         ("{", "not readable as JSON"),
-        ("[]", "lacks scope, layers, keys"),
+        ("[]", "Input should be an object"),
         (json.dumps({k: v for k, v in CARD.items() if k != "keys"}), r"lacks keys\n"),
         (json.dumps(CARD | {"scope": "mine"}), "scope is 'mine', none of paper, surrogate, model"),
     ],

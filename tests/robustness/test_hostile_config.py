@@ -201,11 +201,10 @@ def test_yaml_that_asks_for_objects_makes_none(tmp_path):
 
 
 def test_yaml_that_unfolds_is_refused_in_little_time(tmp_path):
-    """Each line refers to the one before nine times: nothing is shown of it that would spell it out."""
+    """Each line refers to the one before nine times."""
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     (tmp_path / "my.yaml").write_text("\n".join([*lines, "run: *a29"]))
     from ff_memories.config import load
 
-    with pytest.raises(UserError, match="unknown key") as error:
+    with pytest.raises(UserError, match="line 1: an anchor or alias"):
         load(tmp_path / "my.yaml")
-    assert len(str(error.value)) < 10_000

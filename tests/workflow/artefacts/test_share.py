@@ -225,7 +225,7 @@ HOSTILE: dict[str, list[tuple[str, str | bytes]]] = {
     "is a link": [("shared.json", "/etc/passwd")],
     "unpacks to more": [("shared.json", "{}"), ("zeros", b"\0" * 40_000_000)],
     "does not contain shared.json": [("other", "x")],
-    "is damaged": [("shared.json", "[")],
+    "not readable as JSON": [("shared.json", "[")],
     "written in format 9": [("shared.json", json.dumps(MANIFEST | {"format": 9}))],
     "my.yaml: no such config file": [("shared.json", json.dumps(MANIFEST))],
     "contains shared.json twice": [("shared.json", "{}"), ("shared.json", "{}")],

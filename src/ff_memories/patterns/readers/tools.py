@@ -18,7 +18,6 @@ from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers.records import Pattern, Problems
 
 MOST = 8
-LARGEST = 64 << 20  # bytes of an export
 NOTHING = "no pattern"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#777777")
 
@@ -175,11 +174,12 @@ def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> b
 
 def _json(path: str | Path, problems: Problems) -> Any:
     require_file(path)
-    if Path(path).is_file() and not Path(path).stat().st_size:
+    text = Path(path).read_bytes()
+    if not text.strip():
         problems.add(str(path), "the file is empty", "export it again, or remove the file")
         return None
     try:
-        return foreign.read_json(path, list[Any], largest=LARGEST, text=True)
+        return foreign.json_of(text, str(path), Any, text=True)
     except UserError as error:
         problems.add(str(path), str(error).removeprefix(f"{path}: "), "export it again")
         return None

@@ -1,0 +1,190 @@
+"""JSON and YAML of others: read as plain data within bounds, or refused in one line, whichever file it is."""
+
+import io
+import json
+import sys
+import time
+import zipfile
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ff_memories import config
+from ff_memories.audit.compare import sides
+from ff_memories.base import foreign
+from ff_memories.base.errors import UserError
+from ff_memories.base.text.escaping import Shown
+from ff_memories.cli import main
+from ff_memories.corpus import tokenizer
+from ff_memories.inputs.models import model_folder
+from ff_memories.model.files import config_file, headers
+from ff_memories.model.info import read_info
+from ff_memories.model.loading import is_transformer
+from ff_memories.patterns.readers import tools
+from ff_memories.patterns.readers.records import Problems
+from ff_memories.workflow.engines import lock
+from ff_memories.workflow.recorded import consistency
+from ff_memories.workflow.recorded.received import receive
+
+pytestmark = pytest.mark.more
+SECONDS = 2
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: {{<<: [{', '.join([f'*a{n - 1}'] * 40)}]}}\n" for n in range(1, 9))
+YAML = {
+    "merged aliases": (MERGES, "line 1: an anchor or alias"),
+    "a merge key": ("a: {<<: {b: 1}}", "line 1: a merge key"),
+    "itself": ("a: &a [*a]", "line 1: an anchor or alias"),
+    "a tag": ("a: !!binary aaaa", "line 1: a tag"),
+    "deep": ("[" * 2_000_000, "line 1: more than 64"),
+    "deep blocks": ("- " * 100_000, "line 1: more than 64"),
+    "many": ("- a\n" * 1_000_000, "too many values"),
+    "base 60": ("a: 1" + ":1" * 1_000_000, "line 1: .*too large"),
+    "digits": ("a: " + "9" * 5000, "line 1: .*too large"),
+    "a whole number": (f"a: {2**64}", "a: a number too large"),
+    "endless": ("a: [.inf]", "a.1: inf is no finite number"),
+    "a date": ("a: 2020-01-01", "a: .*put it in quotes"),
+    "an escape": ('a: {b: "\\e[2J"}', "a.b: .* has a control character"),
+    "a line": ('a: "1\\nVERIFIED"', "a: .* has a control character"),
+    "a key": ("1: 2", "a key that is no plain text"),
+    "twice": ("a: 1\na: 2", "line 2: 'a' appears a second time"),
+    "nested keys": ("{[a]: b}", "unhashable"),
+}
+JSON = {
+    "deep": ("[" * 500_000, "recursion"),
+    "rather deep": ("[" * 100 + "]" * 100, "more than 64"),
+    "many": ("[" + "[]," * 1_200_000 + "[]]", "too many values"),
+    "endless": ('{"a": {"bytes": 1e400}}', "a.bytes: inf is no finite number"),
+    "no number": ('{"a": [NaN]}', "a.1: nan is no finite number"),
+    "digits": ('{"a": ' + "9" * 100_000 + "}", "a: a number too large"),
+    "twice": ('{"a": 1, "a": 2}', "'a' appears a second time"),
+    "many twice": (
+        "{" + ", ".join(f'"{n}": 1' for n in range(200_000)) + ', "199999": 1}',
+        "'199999' appears a second",
+    ),
+    "half a character": ('{"a": "\\ud800"}', "a: .* has a control character"),
+    "an escape": ('{"a": "\\u001b[2J"}', "a: .* has a control character"),
+    "a key": ('{"a\\u001b": 1}', "a key that is no plain text"),
+    "cut": ("{", "line 1 column 2"),
+}
+
+
+@pytest.mark.parametrize("what", YAML)
+def test_yaml_is_plain_or_refused(what):
+    _refuses(lambda: foreign.yaml_of(YAML[what][0], "file", Any), YAML[what][1])
+
+
+@pytest.mark.parametrize("what", JSON)
+def test_json_is_plain_or_refused(what):
+    _refuses(lambda: foreign.json_of(JSON[what][0], "file", Any), JSON[what][1])
+
+
+def _refuses(read, says_):
+    begun = time.process_time()
+    with pytest.raises(UserError, match=says_) as error:
+        read()
+    assert time.process_time() - begun < SECONDS
+    assert str(error.value).startswith("file: ") and len(str(error.value)) < 400
+    assert str(error.value).replace("\n  fix: ", "").isprintable()
+
+
+def test_a_type_that_was_asked_for_is_held_strictly():
+    with pytest.raises(UserError, match=r"file: a\.b: Input should be a valid integer"):
+        foreign.json_of('{"a": {"b": "7"}}', "file", dict[str, dict[str, int]])
+    assert foreign.json_of("\ufeff[1]".encode(), "file", list[int]) == [1]
+
+
+def _export(path):
+    problems = Problems()
+    tools.read_label_studio(path, "run", problems)
+    problems.refuse()
+
+
+READERS = {
+    "config.json": lambda path: config_file.read(path.parent),
+    "model.safetensors.index.json": headers.shards,
+    "tokenizer_config.json": lambda path: tokenizer._json(path),
+    "made_from.json": lambda path: model_folder.made_from(path.parent),
+    "info.json": read_info,
+    "model.json": is_transformer,
+    "export.json": _export,
+    "my.yaml": config.load,
+    "dvc.lock": sides.outputs,
+    "dvc.yaml": lambda path: lock.declared(SimpleNamespace(dvc_yaml=path)),
+}
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a": 1e400, "a": 2}', "{", "[1]", '{"a": ' + "9" * 5000 + "}"])
+@pytest.mark.parametrize("name", READERS)
+def test_every_reader_has_the_same_door(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=name.replace(".", r"\.")):
+        READERS[name](tmp_path / name)
+
+
+STAGE = {"cmd": "x", "outs": [{"path": "results/r/tables/values.parquet", "md5": "0" * 32}]}
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"outs": [{"path": 5, "md5": "0" * 32}]}, "stages.s.outs.0.path: Input should be a valid string"),
+        ({"outs": [{"path": "a", "md5": "../../../etc/passwd"}]}, "stages.s.outs.0.md5: String should match"),
+        ({"outs": 1}, "stages.s.outs: Input should be a valid array"),
+        ({"params": {"my.yaml": 5}}, "stages.s.params.my.yaml: Input should be an object"),
+        ({"cmd": None}, "stages.s.cmd: Input should be a valid string"),
+        ({"cmd": "a\x1b[2J"}, "stages.s.cmd: .* has a control character"),
+    ],
+)
+def test_a_lock_of_others_has_paths_and_digests(tmp_path, change, said):
+    (tmp_path / "dvc.lock").write_text(json.dumps({"stages": {"s": STAGE | change}}) + "\n")
+    with pytest.raises(UserError, match=f"dvc.lock: {said}"):
+        lock.stages_of(tmp_path / "dvc.lock")
+
+
+def test_a_record_names_no_file_that_would_be_read(tmp_path):
+    """Its params may name any file; the values are held against the run's config alone."""
+    run = SimpleNamespace(file="my.yaml", given={"seed": 1})
+    params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "sources.yaml": {"s": "0"}}
+    assert list(consistency._params({"params": params}, run)) == ["seed than in my.yaml", f"config, {tmp_path}/secret"]
+
+
+MANIFEST = {"format": 1, "version": "0.1.0", "config": "my.yaml"} | {
+    kind: {"files": {}} for kind in ("model", "text", "pipeline")
+}
+FILE = {"sha256": "0" * 64, "bytes": 1}
+MANIFESTS = {
+    "escapes": (json.dumps(MANIFEST | {"version": "1\x1b[2K\rVERIFIED"}), "version: .* has a control character"),
+    "a line": (json.dumps(MANIFEST | {"version": "1\nVERIFIED"}), "version: .* has a control character"),
+    "words": (json.dumps(MANIFEST | {"version": "1 VERIFIED"}), "version: String should match"),
+    "a number": (json.dumps(MANIFEST | {"version": 1}), "version: Input should be a valid string"),
+    "endless": (
+        json.dumps(MANIFEST | {"model": {"files": {"a": FILE | {"bytes": float("inf")}}}}),
+        "is no finite number",
+    ),
+    "no digest": (json.dumps(MANIFEST | {"model": {"files": {"a": FILE | {"sha256": 5}}}}), "model.files.a.sha256: "),
+    "no files": (json.dumps(MANIFEST | {"text": []}), "text: Input should be an object"),
+    "a config that is a number": (json.dumps(MANIFEST | {"config": 5}), "config: Input should be a valid string"),
+    "deep": ("[" * 100_000, "recursion"),
+}
+
+
+@pytest.mark.parametrize("what", MANIFESTS)
+def test_an_archives_manifest_is_refused_in_one_line(tmp_path, capsys, what):
+    content, said = MANIFESTS[what]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("shared.json", content)
+    with pytest.raises(UserError, match=rf"a\.zip: shared\.json: .*{said}"):
+        receive(tmp_path / "a.zip", tmp_path / "out", [], [])
+    with pytest.raises(SystemExit):
+        main(["verify", str(tmp_path / "a.zip")])
+    told = capsys.readouterr()
+    assert told.out == "" and (told.out + told.err).replace("\n", "").isprintable()
+
+
+def test_no_message_steers_a_terminal(tmp_path, capsys):
+    (stream := Shown(io.StringIO())).write("a\t\x1b[2J\r\x9b\u202e\nb é 河")
+    assert stream.getvalue() == "a\t[U+001B][2J[U+000D][U+009B][U+202E]\nb é 河"
+    with pytest.raises(SystemExit):
+        main(["verify", str(tmp_path / "a\x1b[2J.zip")])
+    assert "a[U+001B][2J.zip: no such archive" in capsys.readouterr().err
+    assert isinstance(sys.stdout, Shown)
