@@ -57,7 +57,7 @@ def json_of(raw: bytes | str, where: str, kind: type[T], hint: str | None = None
         plain = raw if isinstance(raw, str) else raw.decode(json.detect_encoding(raw))
         if sum(map(plain.count, "[{,")) > VALUES:
             raise ValueError("too many values")
-        data = json.loads(plain, object_pairs_hook=_once, parse_int=lambda digits: int(digits[:40]))
+        data = json.loads(plain, object_pairs_hook=_once, parse_int=lambda digits: int(digits[:41]))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not readable as JSON ({error})", hint) from None
     return _checked(data, where, kind, hint, text)
@@ -154,7 +154,7 @@ def _refuse_unplain(plain: str) -> None:
 def _checked(data: Any, where: str, kind: type[T], hint: str | None, text: bool) -> T:
     """Return data that are plain and of a type; ``where``, ``hint``, ``text``: as for ``json_of``."""
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), data)]
-    odd = SURROGATE if text else CONTROL
+    odd, most = (SURROGATE, 10**40) if text else (CONTROL, 2**64)  # `transformers` writes 10**30 for no limit
     while waiting:
         at, value = waiting.pop()
         if isinstance(value, dict | list):
@@ -170,7 +170,7 @@ def _checked(data: Any, where: str, kind: type[T], hint: str | None, text: bool)
                 raise _refused(where, at, f"{_short(value)} has a control character", hint)
         elif isinstance(value, float) and not isfinite(value):
             raise _refused(where, at, f"{value} is no finite number", hint)
-        elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        elif isinstance(value, int) and not -most < value < most:
             raise _refused(where, at, "a number too large", hint)
         elif value is not None and not isinstance(value, bool | int | float):
             raise _refused(where, at, f"{_short(str(value))} is neither text nor number; put it in quotes", hint)

@@ -106,11 +106,11 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[str, str, str]]:
     for number, line in lines:
         place = f"{path}, line {number}"
         try:
-            held = foreign.json_of(line, place, dict[str, Any], text=True)
+            held = foreign.json_of(line, place, Any, text=True)
         except UserError as error:
             problems.add(place, str(error).removeprefix(f"{place}: "), "correct the line")
             continue
-        item, answer = held.get("item"), held.get("answer")
+        item, answer = (held.get("item"), held.get("answer")) if isinstance(held, dict) else (None, None)
         if isinstance(item, str) and isinstance(answer, str):
             yield place, item, answer
         else:
