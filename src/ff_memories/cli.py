@@ -4,13 +4,17 @@ import argparse
 import ast
 import errno
 import importlib
+import io
 import json
 import os
+import re
 import shlex
 import signal
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +31,8 @@ from ff_memories.workflow.engines.processes import STARTED_BY, end_with
 
 PACKAGE = Path(__file__).parent
 PROGRAM = "ff-memories"
+CACHE = "XDG_CACHE_HOME"  # the variable that Snakemake, huggingface_hub and others find their caches by
+OPTIONS = ("--help", "--version")
 GOES_ON = "run the same command again: finished work is kept, and a shard resumes from its last checkpoint"
 
 
@@ -63,7 +69,8 @@ def resolve(words: list[str]) -> tuple[str, ...]:
         return first, words[1]
     if first in known:
         return (first,)
-    raise _unknown(first, first, [name for group in GROUPS.values() for name in group], f"{PROGRAM} --help")
+    every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
+    raise _unknown(first, first, every, f"{PROGRAM} --help")
 
 
 def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
@@ -86,20 +93,26 @@ def main(argv: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     if argv[:1] == ["step"]:
         heap.keep_freed()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack signs that are printed, such as U+2423
+        sys.stdout.reconfigure(errors="replace")
     try:
         if not argv or argv[0] in ("-h", "--help"):
             print(overview())
             sys.exit(0 if argv else 2)
+        if argv[0] == "--version":
+            from importlib.metadata import version  # slow to import, like whatever looks packages up
+
+            print(f"{PROGRAM} {version(PROGRAM)}")
+            sys.exit(0)
         words = resolve(argv)
         if not _module(words).exists():
             print(listing(words[0]))
             sys.exit(0 if {"-h", "--help"} & set(argv) else 2)
-        parser = argparse.ArgumentParser(
-            prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        parser = Parser(prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter)
         run = arguments(words, parser)
         args = _parsed(parser, argv[len(words) :])
         _refuse_pipes(args)
+        _cache_where_possible()
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
             end_with(int(snakemake))  # a job that outlived Snakemake would write the same files as the next run's jobs
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
@@ -137,12 +150,27 @@ def _way_out(error: OSError) -> str:
     return "\n  fix: run in a folder that you may write to" if denied or error.errno == errno.EROFS else ""
 
 
-def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
+class Parser(argparse.ArgumentParser):
+    """A command's parser, whose errors also name the option that a mistyped one is like."""
+
+    given: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and exit with status 2."""
+        options = re.findall(r"--[\w-]+", self.format_usage())
+        typed = [word.partition("=")[0] for word in self.given if re.match("--?[a-z]", word)]
+        odd = [word for word in typed if not any(option.startswith(word) for option in options)]
+        if odd and odd[0] not in message:
+            message += f"; {odd[0]}: no such option"
+        super().error(message + (did_you_mean(odd[0], options) if odd else ""))
+
+
+def _parsed(parser: Parser, given: list[str]) -> argparse.Namespace:
     """Parse a command's options; a command with a default for ``more`` gets there what follows ``--``."""
+    parser.given = given[: given.index("--")] if "--" in given else given
     if parser.get_default("more") is None or "--" not in given:
         return parser.parse_args(given)
-    place = given.index("--")
-    return parser.parse_args(given[:place], argparse.Namespace(more=given[place + 1 :]))
+    return parser.parse_args(parser.given, argparse.Namespace(more=given[len(parser.given) + 1 :]))
 
 
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
@@ -164,6 +192,19 @@ def _refuse_pipes(args: argparse.Namespace) -> None:
         for path in given if isinstance(given, list) else [given]:
             if isinstance(path, Path) and not path.is_dir():
                 files.require_file(path)
+
+
+def _cache_where_possible() -> None:
+    """Let libraries, and what is started from here, cache in the working folder if they cannot in the home."""
+    if not os.path.isdir(os.path.expanduser("~")):  # DVC would stop at a home that is a file, such as /dev/null
+        os.environ.setdefault("XDG_CONFIG_HOME", os.path.abspath(".snakemake/config"))
+    usual = Path(os.environ.get(CACHE) or os.path.expanduser("~/.cache"))
+    with suppress(OSError):
+        if usual.is_absolute():  # the home may be unknown
+            usual.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=usual).close()
+            return
+    os.environ[CACHE] = os.path.abspath(".snakemake/cache")
 
 
 def overview() -> str:

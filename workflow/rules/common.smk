@@ -55,7 +55,7 @@ try:
             for line in run_.check_inputs() + doubts(run_.config, run_.file):
                 logger.warning(line)
         if not only_read() and not run_.inside_dvc:
-            when_nothing_is_done(logger, lambda: said(workflow, run_))
+            when_nothing_is_done(logger, lambda: said(workflow, run_), run_.where)
         take_over()
 except UserError as error:
     raise WorkflowError(str(error))

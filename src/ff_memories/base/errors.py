@@ -13,9 +13,11 @@ class UserError(Exception):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean …?)`` with the known name closest to a mistyped one, or nothing if none is close."""
-    close = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    """Return `` (did you mean …?)`` with the known name closest to a mistyped or shortened one; nothing if none is."""
+    folded = {each.casefold(): each for each in known}
+    typed = name.casefold()
+    close = get_close_matches(typed, folded, n=1) or sorted(each for each in folded if len(typed) > 2 and typed in each)
+    return f" (did you mean {' or '.join(folded[each] for each in close[:3])}?)" if close else ""
 
 
 def with_extra(name: str) -> str:

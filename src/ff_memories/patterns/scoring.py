@@ -5,7 +5,6 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
-from scipy.stats import binomtest
 
 from ff_memories import tables
 from ff_memories.base.annotators import MODEL, PEOPLE, is_person
@@ -128,6 +127,8 @@ def share(right: int, n: int) -> Score:
     """Return a share, its exact 95 % interval (Clopper and Pearson 1934) and n."""
     if not n:
         return None, None, None, 0
+    from scipy.stats import binomtest  # takes half a second to load
+
     low, high = binomtest(right, n).proportion_ci(method="exact")
     return right / n, float(low), float(high), n
 

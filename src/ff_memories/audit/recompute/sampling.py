@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
-
 from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 
@@ -40,6 +38,8 @@ class Aim:
 
     def bound(self, rows: int, differ: int) -> float:
         """Return the upper confidence bound on the share of rows that differ (Clopper and Pearson)."""
+        from scipy.stats import beta  # takes half a second to load
+
         return 1.0 if differ >= rows else float(beta.ppf(self.confidence, differ + 1, rows - differ))
 
     def statement(self, rows: int, differ: int, population: int, match: str, other: str = "differ") -> str:

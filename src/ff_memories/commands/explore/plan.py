@@ -5,10 +5,9 @@ import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-import torch
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
@@ -19,17 +18,18 @@ from ff_memories.inputs.models import model_folder
 from ff_memories.model.info import quantised
 from ff_memories.report.cost import Cost, costs
 from ff_memories.report.wording import looked_at
-from ff_memories.workflow import estimate
-from ff_memories.workflow.planning import THREADS, Planner
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.sizes import Shape
-from ff_memories.workflow.speed import Speed
+
+if TYPE_CHECKING:
+    from ff_memories.workflow.estimate import Planned
+    from ff_memories.workflow.speed import Speed
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
-    parser.add_argument("--threads", type=threads, default=THREADS, help="CPU threads per job")
+    parser.add_argument("--threads", type=threads, help="CPU threads per job")
     parser.add_argument(
         "--devices",
         type=whole(),
@@ -41,9 +41,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    import torch  # takes a second to load, and so do the modules that measure with it
+
+    from ff_memories.workflow import estimate
+    from ff_memories.workflow.planning import THREADS, Planner
+
     run_ = opening.opened(args.configfile)
     run_.check_inputs()
-    made = Planner.of(run_, args.threads)
+    made = Planner.of(run_, args.threads or THREADS)
     config, device, shape, speed = run_.config, made.device, made.shape, made.speed
     plan, tokens = made.steps(config), made.tokens_of(config)
     elapsed = {n: estimate.elapsed(made.steps(config, n), n) for n in args.devices}
@@ -65,8 +70,8 @@ def _show(
     device: str,
     shape: Shape,
     tokens: dict[str, int],
-    speed: Speed,
-    plan: list[estimate.Planned],
+    speed: "Speed",
+    plan: list["Planned"],
     measured: dict[str, Cost],
     elapsed: dict[int, float],
 ) -> None:
@@ -97,8 +102,8 @@ def _show(
 def _plain(
     device: str,
     tokens: dict[str, int],
-    speed: Speed,
-    plan: list[estimate.Planned],
+    speed: "Speed",
+    plan: list["Planned"],
     measured: dict[str, Cost],
     elapsed: dict[int, float],
 ) -> dict[str, Any]:

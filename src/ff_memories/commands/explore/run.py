@@ -66,13 +66,15 @@ def run(args: argparse.Namespace) -> int:
     """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
     if not re.fullmatch(r"all|[1-9]\d*", args.cores):
         raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
+    if args.track and (part := "--until" if args.until else "--dry-run" if args.dry_run else None):
+        raise UserError(f"--track and {part}: only a whole run can be recorded", f"leave out --track or {part}")
     until = ["--until", _rule(args.until)] if args.until else []
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
-    options = ["--configfile", str(file), "--cores", args.cores, "--resources", f"gpu={args.gpus}"]
+    options = ["--configfile", str(file), "--resources", f"gpu={args.gpus}", *until]
     options += ["--dry-run"] if args.dry_run else []
-    options += until
     options += ["--profile", args.profile] if args.profile else []
+    options += ["--cores", args.cores]  # last: files to make may follow, and the options before take several words
     program = "snakemake" if args.verbose or args.dry_run else watched.__name__
     command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
     if args.open:

@@ -6,18 +6,20 @@ The triggers come from the run's table. If there is none yet, the command search
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from ff_memories import api, tables
+from ff_memories import tables
 from ff_memories.base import memories
 from ff_memories.base.errors import UserError
 from ff_memories.base.options import whole
 from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.corpus import store
-from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
+
+TOP = 10  # triggers and tokens, or fewer where the run has fewer
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,23 +33,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="one or more keys, from 0; 12- is key 12's negative coefficients, in models that count both signs",
     )
-    parser.add_argument("--top", type=whole(), default=10, help="number of triggers and tokens to show")
+    parser.add_argument("--top", type=whole(), help="number of triggers and tokens to show; default: 10")
 
 
 def run(args: argparse.Namespace) -> None:
     run_ = opening.opened(args.configfile)
+    most = run_.config.triggers.top
+    args.top = args.top or min(TOP, most)
+    if args.top > most:
+        raise UserError(f"--top: {args.top} is more than triggers.top ({most})", f"give {most} or less")
     weights = run_.path("model", "model.safetensors")
     if not Path(weights).exists():
         raise UserError(
             f"{weights}: no such file",
             f"run snakemake {weights}{run_.option}",
         )
+    from ff_memories import api  # torch takes a second to load
+
     model = api.load_model(weights, run_.dictionary)
     wanted = [memories.read(key) for key in args.key]
     for key, sign in wanted:
         model.require(args.layer, key, sign)
-    if args.top > (most := run_.config.triggers.top):
-        raise UserError(f"--top: {args.top} is more than triggers.top ({most})", f"give {most} or less")
     corpus = store.read(run_.path("corpus", "corpus.safetensors"))
     found = api.as_text(model, rows(args, wanted, run_, model, corpus), corpus)
     for key, sign in wanted:
@@ -66,9 +72,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def rows(
-    args: argparse.Namespace, wanted: list[tuple[int, int]], run_: Run, model: api.Model, corpus: store.Corpus
+    args: argparse.Namespace, wanted: list[tuple[int, int]], run_: Run, model: Any, corpus: store.Corpus
 ) -> pl.DataFrame:
     """Return the keys' rows of ``triggers``, read from the table or computed."""
+    from ff_memories.memories.search import batching, trigger_table, triggers
+
     keys, path = [model.memory(*memory) for memory in wanted], Path(run_.table("triggers"))
     if path.exists() and _lists_all(run_, args.layer, keys):
         table = tables.read(path)

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ff_memories import api
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.options import whole
@@ -95,6 +94,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str | None, dict[str, Any]]:
     """Return a run's name and scope, what quantised weights are, and the trace of a text through its model."""
+    from ff_memories import api  # torch takes a second to load
+
     refuse_unfinished(run_)
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
     if not weights.exists():
@@ -129,6 +130,8 @@ def _of_model(
         folder = Path(source.folder)
     elif gguf_file.looks_like(folder):
         folder = from_gguf.folder(folder)
+    from ff_memories import api  # torch takes a second to load
+
     with api.load_model(folder) as model:
         found = api.trace(model, text, **shown, projection=TransformersModel.auto["values.projection"])
     return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), found

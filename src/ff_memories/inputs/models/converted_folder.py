@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
-import torch
-from safetensors.torch import save_file
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, atomic_write, write_whole
@@ -63,6 +61,9 @@ def write(model: Model, folder: Path, source: str, digest: str) -> None:
     Raises:
         UserError: the disk or the memory is too small.
     """
+    import torch  # takes a second to load, and most commands only ask whether a model was converted
+    from safetensors.torch import save_file
+
     need = 4 * model.numbers
     folder.parent.mkdir(parents=True, exist_ok=True)
     for what, free in (("disk", shutil.disk_usage(folder.parent).free), ("memory", psutil.virtual_memory().available)):

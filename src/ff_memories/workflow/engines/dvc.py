@@ -16,6 +16,7 @@ from ff_memories.workflow.runs.run import SOURCES, Run
 
 LOOKED_AT = Path("runs/.dvcignore")  # not in git: the runs that DVC looks at in this checkout, besides the default one
 IGNORED = Path(".dvcignore")
+NO_PROJECT = "not inside of a DVC repository"  # as DVC says it
 ABSENT = {"deleted", "not in cache"}  # missing files, which are not out of date
 Changes = dict[str, dict[str, str]]  # {stage: {path or parameter: how it differs from dvc.lock, by content}}
 
@@ -26,7 +27,11 @@ def call(*arguments: str) -> str:
     dvc = Path(sys.executable).with_name("dvc")
     done = processes.run([dvc, *arguments])
     if done.returncode:
-        raise UserError(f"dvc {arguments[0]}: {(done.stderr or done.stdout).strip()}")
+        said = (done.stderr or done.stdout).strip()
+        if "Traceback" in said:
+            said = said.splitlines()[-1]
+        hint = "run dvc init, or dvc init --no-scm where there is no git" if NO_PROJECT in said else None
+        raise UserError(f"dvc {arguments[0]}: {said}", hint)
     return done.stdout
 
 

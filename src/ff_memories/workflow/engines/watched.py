@@ -45,17 +45,18 @@ class LogHandler(LogHandlerBase):
 
     writes_to_stream = has_filter = has_formatter = True
     writes_to_file = needs_rulegraph = False
+    stopping = False
 
     def __post_init__(self) -> None:
         self.words: dict[str, str] = {}  # {rule: its docstring}
         self.begun, self.total, self.done = time.monotonic(), 0, 0
         self.failed: set[str] = set()  # what was said of steps that failed
-        self.stopping = False
         self.jobs: dict[int, tuple[str, float]] = {}  # {job: (rule, when it started)} of the running ones
         self.waiting: Counter[str] = Counter()  # {rule: jobs that have not ended}
         self.spent: dict[str, list[float]] = defaultdict(list)  # {rule: seconds of its jobs}
         self.known: set[str] = set()
         self.drawing, self.terminal = threading.RLock(), sys.stderr.isatty()
+        self.unicode = (sys.stderr.encoding or "").lower().startswith("utf")
         if self.terminal:
             ours, theirs = os.openpty()  # jobs write their progress there, and we write it above the bar
             os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(theirs)}"
@@ -110,7 +111,7 @@ class LogHandler(LogHandlerBase):
         message = str(record.msg)
         ours = getattr(record, "own", False) or message.startswith(NOTHING)
         if message.startswith(STOPPING):
-            self.stopping = True  # steps fail because they are stopped
+            LogHandler.stopping = True  # steps fail because they are stopped
             self._say("stopping the running steps")
         elif ours or (record.levelno >= WARNING and not self.failed):
             self._say(message)
@@ -138,8 +139,9 @@ class LogHandler(LogHandlerBase):
         if not (self.terminal and self.jobs and self.total):
             return
         now, full = time.monotonic(), round(WIDTH * self._share())
+        done, open_ = "█░" if self.unicode else "#."
         rest = self.left(now)
-        parts = [f"{'█' * full}{'░' * (WIDTH - full)} {self._share():.0%}", f"{self.done} of {self.total} jobs"]
+        parts = [f"{done * full}{open_ * (WIDTH - full)} {self._share():.0%}", f"{self.done} of {self.total} jobs"]
         parts += [f"{duration(round(rest))} left"] if rest is not None else []
         parts += [f"{memory() / 1e9:.1f} GB", ", ".join(sorted({rule for rule, _ in self.jobs.values()}))]
         line = "  ".join(parts)[: shutil.get_terminal_size().columns - 1]
@@ -204,8 +206,12 @@ def main() -> None:
     LoggerPluginRegistry().register_plugin(NAME, sys.modules[__name__])
     try:
         parser, args = _quietly(parse_args, ["--logger", NAME, *sys.argv[1:]])
-        sys.exit(0 if args_to_api(args, parser) else 1)
-    except KeyboardInterrupt:  # before the first job: Snakemake ends only jobs in words
+        if args_to_api(args, parser):
+            sys.exit(0)
+        if not LogHandler.stopping:
+            sys.exit(1)
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
         print(f"stopped; {GOES_ON}", file=sys.stderr)
         sys.exit(130)
     except Exception as error:

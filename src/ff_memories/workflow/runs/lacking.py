@@ -41,16 +41,20 @@ def said(found: Any, run: Run) -> str | None:
     )
 
 
-def when_nothing_is_done(logger: logging.Logger, tell: Callable[[], str | None]) -> None:
-    """Log what a run lacks behind Snakemake's message that there is nothing to do; nothing else follows it."""
-    logger.addHandler(_Behind(logger, tell))
+def when_nothing_is_done(logger: logging.Logger, tell: Callable[[], str | None], where: Callable[[], str]) -> None:
+    """Log what a run lacks, or else where to look, behind Snakemake's message that there is nothing to do."""
+    logger.addHandler(_Behind(logger, tell, where))
 
 
 class _Behind(logging.Handler):
-    def __init__(self, logger: logging.Logger, tell: Callable[[], str | None]):
+    def __init__(self, logger: logging.Logger, tell: Callable[[], str | None], where: Callable[[], str]):
         super().__init__()
-        self.logger, self.tell = logger, tell
+        self.logger, self.tell, self.where = logger, tell, where
 
     def emit(self, record: logging.LogRecord) -> None:
-        if str(record.msg).startswith(NOTHING) and (lines := self.tell()):
+        if not str(record.msg).startswith(NOTHING):
+            return
+        if lines := self.tell():
             self.logger.warning(lines)
+        elif where := self.where():
+            self.logger.info(where, extra={"own": True})

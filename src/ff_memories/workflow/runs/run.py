@@ -6,7 +6,9 @@ import math
 import os
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 import unicodedata
 import webbrowser
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +37,7 @@ SOURCES = "sources.yaml"
 SHARD = "scatteritem"  # Snakemake's wildcard for a shard, such as 1-of-4
 OF_SHARD = r"/\d+-of-\d+(?=[./])"  # in a path
 SLOWEST = 5  # rules whose time a finished run says
+WIDTH = 100  # of a finished run's lines, at most
 OPEN = "FF_MEMORIES_OPEN"  # set if a browser is to show the report at the end
 
 
@@ -167,7 +170,7 @@ class Run:
         return Path(self.path("logs")).is_dir()
 
     def outcome(self) -> str | None:
-        """Return what a finished run says: its first lines or else its verdicts, its times, and where to look.
+        """Return what a finished run says, wrapped: its verdicts, its first lines, its times, and where to look.
 
         ``None`` if it has no verdicts yet.
         """
@@ -178,18 +181,23 @@ class Run:
             return None
         verdicts = summary.line(self.config.run, scope, summary.counts(claims))
         try:
-            lines = summary.first_lines(Path(self.path("summary.md")).read_text(encoding="utf-8"), verdicts)
+            lines = summary.first_lines(Path(self.path("summary.md")).read_text(encoding="utf-8"), verdicts) or []
         except (OSError, ValueError):
-            lines = None
+            lines = []
         spent = costs([str(path) for path in Path(self.path("logs")).rglob("*.tsv")])
         if spent:
             slowest = ", ".join(f"{cost.rule} {duration(cost.seconds)}" for cost in spent[:SLOWEST])
             total = duration(sum(cost.seconds for cost in spent))
-            lines = [*(lines or [verdicts]), f"Time of all jobs, one after the other: {total}; the most: {slowest}."]
+            lines += [f"Time of all jobs, one after the other: {total}; the most: {slowest}."]
+        width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
+        wrapped = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
+        return "\n".join(map(wrapped, filter(None, [verdicts, *lines, self.where()])))
+
+    def where(self) -> str:
+        """Return where a run's results are to be looked at, in one line; nothing if none is there."""
         look = {"report": "report/report.html", "gallery": "gallery/index.html", "time and memory": "report/cost.html"}
-        known = [f"{what} {self.path(file)}" for what, file in look.items() if Path(self.path(file)).is_file()]
-        where = f"Where to look: {', '.join(known)}." if known else ""
-        return "\n".join(filter(None, [*(lines or [verdicts]), where]))
+        there = [f"{what} {self.path(file)}" for what, file in look.items() if Path(self.path(file)).is_file()]
+        return f"Where to look: {', '.join(there)}." if there else ""
 
     def show_report(self) -> None:
         """Open the report in a browser, if ``ff-memories run --open`` started the run."""

@@ -9,20 +9,18 @@ probabilities and ranks therefore differ from run to run. Here, --projection-see
 import argparse
 import json
 from pathlib import Path
-
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from typing import TYPE_CHECKING
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.options import whole
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.declaration import add_execution, execution
-from ff_memories.model.files.checkpoint import load_tensors
-from ff_memories.model.loading import load_decoder
-from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.released import agreement_script
+
+if TYPE_CHECKING:
+    import torch
+
+    from ff_memories.model.vocabulary import Vocabulary
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +46,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    import torch  # takes a second to load
+
+    from ff_memories.model.loading import load_decoder
+    from ff_memories.released import agreement_script
+
     decoder = load_decoder(args.weights, args.description, execution(args))
     vocabulary = decoder.vocabulary.reading(args.projection, args.projection_seed)
     if (args.dropout or args.projections_from) and vocabulary.generator_state is None:
@@ -66,8 +69,14 @@ def run(args: argparse.Namespace) -> None:
         _export(vocabulary, args)
 
 
-def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def _given(path: Path, vocabulary: "Vocabulary") -> "tuple[torch.Tensor, list[torch.Tensor]]":
     """Read projections that ``_export`` wrote, or the released script's softmax as torch saves it."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from ff_memories.model.files.checkpoint import load_tensors
+
     hint = "give a file that --projections or torch.save(softmax.state_dict(), PATH) wrote"
     if not path.is_file():
         raise UserError(f"{path}: no such file", hint)
@@ -88,7 +97,9 @@ def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch
     return classes, tails
 
 
-def _export(vocabulary: Vocabulary, args: argparse.Namespace) -> None:
+def _export(vocabulary: "Vocabulary", args: argparse.Namespace) -> None:
+    from safetensors.torch import save_file
+
     names = ["class_proj", *(f"tail.{k}" for k in range(len(vocabulary.clusters) - 1))]
     with atomic_write(args.projections) as partial:
         save_file(

@@ -7,7 +7,6 @@ import argparse
 
 from ff_memories import tables
 from ff_memories.commands.share.export import layer as export_layer
-from ff_memories.released import data_frames
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,5 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from ff_memories.released import data_frames  # torch takes a second to load
+
     layer, dim = tables.read(args.released_layer), tables.read(args.released_dim)
     data_frames.write(data_frames.dim_frame(layer, dim, *export_layer.examples_of(args)), args.out)

@@ -13,7 +13,6 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.declaration import add_execution, execution
-from ff_memories.released import data_frames
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from ff_memories.released import data_frames  # torch takes a second to load
+
     frame = data_frames.layer_frame(tables.read(args.released_layer), *examples_of(args))
     data_frames.write(frame, args.out)
 
