@@ -95,6 +95,8 @@ def main(argv: list[str] | None = None) -> None:
         heap.keep_freed()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack signs that are printed, such as U+2423
         sys.stdout.reconfigure(errors="replace")
+        if "utf" not in sys.stdout.encoding.lower():  # the processes that are started print there as well
+            os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
     try:
         if not argv or argv[0] in ("-h", "--help"):
             print(overview())

@@ -133,6 +133,11 @@ def sources(registry: str | None = None) -> dict[str, Source]:
     return read(OWN) | (read(Path(registry)) if registry else {})
 
 
+def models() -> list[str]:
+    """Return the names of the package's sources that are models of `transformers`."""
+    return [name for name, row in sources().items() if row.form in MODELS]
+
+
 def source(name: str, registry: str | None = None, kind: str | None = None, key: str = "source") -> Source:
     """Return a source. Raises ``UserError`` if there is none with that name and kind."""
     known = {n: s for n, s in sources(registry).items() if kind in (None, s.kind)}

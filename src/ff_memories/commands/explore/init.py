@@ -221,7 +221,7 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
 
     A GGUF file or a source of the registry is fetched and converted, because its config and tokenizer are inside.
     """
-    if model in registry.sources() and registry.sources()[model].form in registry.MODELS:
+    if model in registry.models():
         return _source(model, start)
     name, _, file = model.rpartition(":")
     if gguf_file.looks_like(model) and (Path(model).expanduser().exists() or not name):
@@ -233,6 +233,7 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
         found = _converted(from_gguf.folder(pinned.folder / file, pinned.files[file]), file, start)
         own = {"hub": pinned.name, "revision": pinned.revision, "gguf": file}
         return own | found | {"licence": pinned.licence or found["licence"]}
+    model_folder.refuse_file(Path(model).expanduser())
     if not _is_folder(model):
         pinned = _on_hub(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
@@ -264,9 +265,10 @@ def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:
     try:
         return hub.resolve(name, revision, start)
     except UserError as error:
-        known = [source for source, row in registry.sources().items() if row.form in registry.MODELS]
         what, *fix = str(error).split("\n", 1)
-        raise UserError("\n".join([what + did_you_mean(name, [*known, *_folders(Path())]), *fix])) from None
+        what += did_you_mean(name, [*registry.models(), *_folders(Path())])
+        more = "" if "/" in name else "; ff-memories fetch --list shows models that need no hub"
+        raise UserError("\n".join([what, *fix]) + more) from None
 
 
 def _folders(place: Path) -> list[str]:

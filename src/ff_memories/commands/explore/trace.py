@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.options import whole
 from ff_memories.base.text.escaping import escape_invisible
@@ -22,8 +22,6 @@ from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised, read_info
-from ff_memories.report.trace.lines import lines
-from ff_memories.report.trace.page import page
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import refuse_unfinished
 from ff_memories.workflow.runs.run import DEFAULT, Run
@@ -78,6 +76,9 @@ def run(args: argparse.Namespace) -> None:
         name, scope, weights, found = _of_run(opening.opened(args.configfile), text, shown)
     told = {"weights": weights} if weights else {}
     found = {"format": found.pop("format"), "run": name, "scope": scope, **told, **found}
+    from ff_memories.report.trace.lines import lines
+    from ff_memories.report.trace.page import page
+
     unknown = [p.get("written", p["token"]) for p in found["positions"][1:] if p["unknown"]]
     if unknown:
         print(f"the model does not know: {' '.join(map(escape_invisible, dict.fromkeys(unknown)))}", file=sys.stderr)
@@ -123,13 +124,19 @@ def _of_model(
     """Return the same of a model that has no run, with values read as a run's config would have it."""
     if args.configfile != DEFAULT:
         raise UserError("--model and --configfile: a text goes through one model", "leave out one of them")
-    source = registry.sources().get(args.model)
     folder = Path(args.model).expanduser()
-    if source is not None and source.form in registry.MODELS:
+    if args.model in registry.models():
+        source = registry.source(args.model)
         fetch(args.model, source)
         folder = Path(source.folder)
     elif gguf_file.looks_like(folder):
         folder = from_gguf.folder(folder)
+    elif not folder.is_dir():
+        model_folder.refuse_file(folder)
+        hint = "give a folder of `transformers`, a GGUF file, or a name of ff-memories fetch --list"
+        if "/" in args.model and not args.model.startswith((".", "/", "~")):
+            hint += "; a model of the hub needs a run: ff-memories run --help"
+        raise UserError(f"{args.model}: no such folder{did_you_mean(args.model, registry.models())}", hint)
     from ff_memories import api  # torch takes a second to load
 
     with api.load_model(folder) as model:
@@ -139,7 +146,8 @@ def _of_model(
 
 def _write(path: Path, text: str) -> None:
     if str(path) == DASH:
-        sys.stdout.write(text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())  # in UTF-8, as files are, whatever the terminal's encoding
     else:
         write_whole(path, text)
 

@@ -55,6 +55,19 @@ def files_of(folder: str | Path) -> list[str]:
     return names
 
 
+def refuse_file(path: Path) -> None:
+    """Raise ``UserError`` for a file, or its name, where a folder with a model is meant; say how it is given."""
+    hints = {
+        ".safetensors": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
+        ".bin": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
+        ".pt": f"a checkpoint of fairseq needs its dictionary: --checkpoint {path} --dictionary dict.txt",
+        ".yaml": f"run a config with: ff-memories run {path}",
+    }
+    if path.is_file() or (path.suffix in hints and not path.exists()):
+        hint = hints.get(path.suffix, "give a folder that `transformers` saved a model in, or a GGUF file")
+        raise UserError(f"{path}: expected a folder with a model, not a file", hint)
+
+
 def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list[str]:
     """Return those of a model's files that a run reads, sorted.
 

@@ -71,6 +71,8 @@ class LogHandler(LogHandlerBase):
             if event == LogEvent.RUN_INFO:
                 self.waiting = Counter({rule: n for rule, n in data["stats"].items() if rule != "total"})
                 self.total = sum(self.waiting.values())
+                if not self.total:  # with --until, Snakemake does not say it
+                    self._say(NOTHING)
             elif event == LogEvent.JOB_INFO:
                 self._start(data["jobid"], data["rule_name"], now)
             elif event == LogEvent.JOB_FINISHED and data["job_id"] in self.jobs:
