@@ -309,6 +309,18 @@ def test_a_hub_that_does_not_answer(web, saved, capsys, monkeypatch, offline):
     assert f"{NAME} at main: HF_HUB_OFFLINE is set, and the hub's cache does not hold" in refused(capsys, NAME)
 
 
+@pytest.mark.parametrize("revision", [[], ["--revision", "v9"]])
+def test_offline_a_cached_commit_that_no_branch_leads_to_is_named(web, saved, capsys, offline, revision):
+    commit = web.push(NAME, saved)
+    hub.fetch(hub.resolve(NAME, None, "auto"))
+    shutil.rmtree(next(Path(hub_constants.HF_HUB_CACHE).glob("models--*/refs")))
+    offline()
+    capsys.readouterr()
+    said = refused(capsys, NAME, *revision)
+    assert said.endswith(f"(no config.json)\n  fix: name a cached commit: --revision {commit}\n"), said
+    assert init(NAME, "--revision", commit).model.revision == commit
+
+
 def test_a_model_that_cannot_be_had_leaves_no_folder(web, offline):
     pinned = hub.Pinned(NAME, "0" * 40, {"config.json": "0" * 64})
     offline()

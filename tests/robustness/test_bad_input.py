@@ -125,6 +125,8 @@ def test_a_dictionary_of_another_model(folder, capsys):
     [
         ("word", "line 3: expected `token count`"),
         ("word many", "line 3: expected `token count`"),
+        ("word 0.5", "line 3: expected `token count`"),
+        (" 5", "line 3: expected `token count`"),
         ("the 4", "line 3: 'the' appears a second time"),
         ("<pad> 4", "line 3: '<pad>' appears a second time"),
     ],
@@ -144,6 +146,21 @@ def test_a_dictionary_reads_as_fairseqs_own(tmp_path):
     assert len(ours) == len(theirs)
     for word in [*TYPES, *odd, "<unk>", "</s>", "unheard", "<s>"]:
         assert ours.encode([word]) == [theirs.index(word)], word
+
+
+@pytest.mark.parametrize(
+    "counts, never",
+    [("-1 -2 -3", []), ("0 -1 -2", []), ("0 0 0", []), ("+9 1_000 0", [6]), ("9 0 -1", [])],
+    ids=["below 0", "scores", "all 0", "one 0", "0 beside below 0"],
+)
+def test_counts_of_any_sign_are_read_as_by_fairseq_and_only_counts_tell_what_was_never_trained(tmp_path, counts, never):
+    from fairseq.data import Dictionary as Theirs
+
+    path = tmp_path / "dict.txt"
+    path.write_text("".join(f"{word} {count}\n" for word, count in zip("abc", counts.split(), strict=True)))
+    ours, theirs = Dictionary.read(path), Theirs.load(str(path))
+    assert ours.types[4:] == theirs.symbols[4:] == ["a", "b", "c"] and ours.ids["c"] == theirs.indices["c"]
+    assert ours.never_trained() == [0, 1, *never]
 
 
 def rewrite(folder, change):

@@ -83,15 +83,19 @@ class Dictionary:
                 break
             overwrite = line.endswith(" " + _OVERWRITE)
             word, blank, count = line.removesuffix(" " + _OVERWRITE).rpartition(" ")
-            if not blank or not word or not count.isdecimal():
-                raise UserError(f"{path}, line {number}: expected `token count`, found {line[:60]!r}")
+            try:
+                counts.append(int(count))  # as fairseq, which takes counts below 0 as well
+            except ValueError:
+                blank = ""
+            if not blank or not word:
+                raise UserError(f"{path}, line {number}: expected `token count`, found {line[:60]!r}") from None
             if word in place and not overwrite:
                 raise UserError(f"{path}, line {number}: {word!r} appears a second time")
             place[word] = len(SPECIALS) + len(types)
             types.append(word)
-            counts.append(int(count))
         if not types:
             raise UserError(f"{path}: the dictionary is empty")
-        dictionary = cls(types, counts)
+        counted = min(counts) >= 0 < max(counts)  # others, such as scores, do not say what was never seen
+        dictionary = cls(types, counts if counted else None)
         dictionary.ids = place
         return dictionary

@@ -8,8 +8,8 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,9 +98,11 @@ def resolve_file(name: str, file: str, revision: str | None) -> Pinned:
         if not isinstance(found, str):
             raise UserError(
                 f"{name}:{file}: HF_HUB_OFFLINE is set, and the hub's cache does not hold the file",
-                "unset HF_HUB_OFFLINE, or give the file itself: --model ./FILE.gguf",
+                _cached_commits(library, name, lambda folder: folder.glob(file))
+                or "unset HF_HUB_OFFLINE, or give the file itself: --model ./FILE.gguf",
             )
-        return Pinned(name, Path(found).parent.name, {file: str(_sha256(Path(found)))})
+        commit = Path(found).relative_to(_snapshots(library, name)).parts[0]
+        return Pinned(name, commit, {file: str(_sha256(Path(found)))})
     with _told(library, name, revision):
         info = library.HfApi().model_info(name, revision=revision, files_metadata=True)
     known = {own.rfilename: own.lfs and own.lfs.sha256 for own in info.siblings or ()}
@@ -109,6 +111,24 @@ def resolve_file(name: str, file: str, revision: str | None) -> Pinned:
         raise UserError(f"{info.id}: no file {file} at {info.sha}", f"name one of {others or 'its files'}")
     digest = known[file] or _sha256(_download(library, info.id, str(info.sha), file))
     return Pinned(info.id, str(info.sha), {file: str(digest)}, _licence(info.card_data))
+
+
+def _snapshots(library: Any, name: str) -> Path:
+    """Return the folder of the hub's cache with a folder for each cached commit of a model."""
+    folder = library.file_download.repo_folder_name(repo_id=name, repo_type="model")
+    return Path(library.constants.HF_HUB_CACHE, folder, "snapshots")
+
+
+def _cached_commits(library: Any, name: str, files: Callable[[Path], Iterable[object]]) -> str | None:
+    """Return how to name a cached commit of a model, to which no branch or tag leads; ``None`` if there is none.
+
+    ``files``: returns the files that are needed of a commit's folder, or raises ``UserError`` if one is missing.
+    """
+    commits = []
+    for folder in sorted(_snapshots(library, name).glob("*/")):
+        with suppress(UserError):
+            commits += [folder.name] if [*files(folder)] else []
+    return f"name a cached commit: --revision {' or --revision '.join(commits)}" if commits else None
 
 
 def _cached(library: Any, name: str, revision: str | None, start: str) -> Pinned:
@@ -124,7 +144,8 @@ def _cached(library: Any, name: str, revision: str | None, start: str) -> Pinned
         said = str(error).splitlines()[0].removeprefix(f"{config and Path(config).parent}: ")
         raise UserError(
             f"{at}: HF_HUB_OFFLINE is set, and the hub's cache does not hold the model ({said})",
-            "unset HF_HUB_OFFLINE, or copy the model's files to a folder and give that: --model ./folder",
+            _cached_commits(library, name, files_of)
+            or "unset HF_HUB_OFFLINE, or copy the model's files to a folder and give that: --model ./folder",
         ) from None
     check(folder, start, name)
     card = library.try_to_load_from_cache(name, "README.md", revision=revision)
@@ -238,6 +259,7 @@ def _library() -> Any:
     import huggingface_hub
     import huggingface_hub.constants
     import huggingface_hub.errors
+    import huggingface_hub.file_download
 
     huggingface_hub.logging.set_verbosity_error()  # a line per retry; what fails in the end is said below
     return huggingface_hub
