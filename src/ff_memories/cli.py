@@ -149,6 +149,8 @@ def _way_out(error: OSError) -> str:
     denied = error.errno == errno.EACCES and error.filename is not None
     if denied and os.path.exists(error.filename):
         return f"\n  fix: get the permission for it, such as by chmod u+rw {shlex.quote(str(error.filename))}"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return "\n  fix: part of this path is a file, where a folder is meant; remove it, or name another path"
     return "\n  fix: run in a folder that you may write to" if denied or error.errno == errno.EROFS else ""
 
 

@@ -49,8 +49,10 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 
     Raises:
         OSError: the system refuses to write; libraries that raise errors of their own quote its number.
+        UserError: the path is that of a folder, a pipe or a device, which a file would replace.
     """
     path = Path(path)
+    require_file(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     try:

@@ -52,7 +52,8 @@ def faults(error: ValidationError, prefix: str = "") -> str:
 def parse(data: Any, name: str = "config") -> Config:
     """Check a whole config given as plain data. Raises ``UserError`` naming every wrong key."""
     if not isinstance(data, dict):
-        raise UserError(f"{name}: expected a mapping of sections, found {type(data).__name__}")
+        hint = "give a config, as ff-memories init writes one"
+        raise UserError(f"{name}: expected a mapping of sections, found {type(data).__name__}", hint)
     try:
         return Config.model_validate(with_gaps(Config.model_fields, data))
     except ValidationError as error:

@@ -121,13 +121,15 @@ def configured(args: argparse.Namespace) -> str:
         if path is not None:
             require_file(path)
         if path is not None and not Path(path).is_file():
-            hint = f"give a file, or a text of `fetch --list`{did_you_mean(path, [*registry.sources()])}"
-            raise UserError(f"{path}: no such file", hint if path == own else None)
+            beside = [str(other) for other in Path(path).parent.glob("*") if other.is_file()]
+            texts = [*registry.sources()] if path == own else []
+            hint = f"give a file{', or a text of ff-memories fetch --list' if path == own else ''}"
+            raise UserError(f"{path}: no such file{did_you_mean(path, [*texts, *beside])}", hint)
     data = config.usual() | {"run": args.config.stem}
     if data["run"] == "demo":
         raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
-        raise UserError(f"{args.config.parent}: no such folder")
+        raise UserError(f"{args.config.parent}: no such folder", "name a config file in a folder that exists")
     train, validation = args.train, args.validation
     lines_are_sentences = "corpus.segmenter=line" in args.set
     for path in (*train, *validation, *([own] if own else [])):

@@ -47,6 +47,7 @@ def files_of(folder: str | Path) -> list[str]:
             these is not a file.
     """
     folder = Path(folder)
+    refuse_file(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "give a folder that `transformers` saved a model in")
     names = chosen({path.name for path in folder.iterdir()}, str(folder), lambda: folder / INDEX)

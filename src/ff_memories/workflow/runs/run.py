@@ -93,6 +93,11 @@ class Run:
         return self.dvc_yaml.with_name("provenance.json")
 
     def _refuse_what_would_fail_later(self) -> None:
+        results = Path(self.results)
+        inside = [path for path in results.iterdir() if not path.suffix] if results.is_dir() else []
+        for folder in (results.parent, results, *inside):
+            if folder.exists() and not folder.is_dir():
+                raise UserError(f"{folder}: expected a folder, found a file", f"remove {folder}, or move it away")
         own = [path for _, path in self.named]
         refuse_odd_paths(self.file, *self.annotations, *own)
         files = [*self.model_files, self.dictionary, *self.texts("train"), *self.texts("validation")]
