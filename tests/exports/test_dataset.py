@@ -215,7 +215,7 @@ def test_texts_need_the_corpus(here, capsys, tmp_path):
     finally:
         away.rename(path)
     assert "texts quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
-    assert "run snakemake results/small/corpus/corpus.safetensors --configfile my.yaml" in told
+    assert "run ff-memories run my.yaml -- results/small/corpus/corpus.safetensors" in told
 
 
 def test_the_commit_is_that_of_the_packages_own_repository(exported, tmp_path):

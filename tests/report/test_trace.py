@@ -420,7 +420,7 @@ def test_a_dash_is_standard_output_and_folders_are_made(run, project):
 def test_a_run_without_its_model_is_told_what_to_run(run, project):
     status, _, err = run("the", configfile="other.yaml")
     assert status == 2
-    assert "fix: run snakemake results/other/model/info.json --configfile other.yaml" in err
+    assert "fix: run ff-memories run other.yaml -- results/other/model/info.json" in err
 
 
 def test_a_config_of_another_model_is_refused(run, project, tmp_path):

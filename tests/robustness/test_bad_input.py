@@ -831,10 +831,10 @@ READ = {
 
 @pytest.mark.parametrize("name", READ)
 def test_advice_is_for_a_file_that_is_missing_or_for_one_that_is_spoilt(name, tmp_path):
-    with pytest.raises(UserError, match="run snakemake, or run make pull"):
+    with pytest.raises(UserError, match="run the workflow, or in a clone make pull"):
         READ[name](tmp_path / name)
     (tmp_path / name).write_bytes(b"\0" * 99)
-    with pytest.raises(UserError, match="remove it and run snakemake again"):
+    with pytest.raises(UserError, match="remove it and run the workflow again"):
         READ[name](tmp_path / name)
 
 

@@ -145,7 +145,7 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
     if lacking:
         raise UserError(
             f"{folder}: this run has no {', '.join(lacking)}",
-            "let snakemake finish the run, or restore it with make pull",
+            "finish the run, or in a clone restore it with make pull",
         )
     info = read_info(card)
     config, known_from = settings.find(folder, info, paths.values(), configfile)
@@ -160,7 +160,7 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
         if last > info["layers"]:
             raise UserError(
                 f"{held / table}.parquet: has layer {last}, but the model has {info['layers']} layers",
-                "the table belongs to another run; remove it and run snakemake again",
+                "the table belongs to another run; remove it and run the workflow again",
             )
     counts = held / "counts.parquet"
     if counts.is_file() and own_text.is_own(schemas.read(counts)) and not _is_number(label):
@@ -214,7 +214,7 @@ def _claims(folder: Path) -> dict[str, dict[str, Any]]:
     if table.is_file():
         rows = {row["claim"]: row for row in schemas.read(table).iter_rows(named=True)}
     else:
-        given = foreign.read_json(plain, dict[str, Verdict], "run snakemake claims again", text=True)
+        given = foreign.read_json(plain, dict[str, Verdict], "run the workflow again", text=True)
         rows = {claim: row.model_dump() for claim, row in given.items()}
     known = [claim.id for claim in register()]
     odd = {row["verdict"] for row in rows.values()} - set(schemas.VERDICTS)

@@ -30,5 +30,5 @@ def with_extra(name: str) -> str:
 def rebuild_hint(*paths: str | Path) -> str:
     """Return how to restore workflow outputs that are missing or damaged."""
     if all(Path(path).exists() for path in paths):
-        return "remove it and run snakemake again"
-    return "run snakemake, or run make pull to get the published run"
+        return "remove it and run the workflow again"
+    return "run the workflow, or in a clone make pull to get the published run"

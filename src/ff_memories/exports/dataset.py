@@ -69,7 +69,7 @@ def available(folder: Path) -> dict[str, Path]:
     """Return the run's tables by name. Raises ``UserError`` if there are none."""
     found = {name: path for name in tables.TABLES if (path := folder / f"{name}.parquet").is_file()}
     if "triggers" not in found:
-        raise UserError(f"{folder}: no table triggers", "run snakemake for this config first, or dvc pull")
+        raise UserError(f"{folder}: no table triggers", "run the workflow for this config first")
     return found
 
 
@@ -122,7 +122,7 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
     named = [tables.read(found[name])["sentence"] for name in found if "sentence" in tables.TABLES[name].fields]
     numbers = pl.concat(named).unique().sort().to_list()
     if numbers and numbers[-1] >= len(corpus):
-        raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")
+        raise UserError("triggers: names a sentence that the corpus does not have", "run the workflow again")
     ids = [corpus.sentence(number).tolist() for number in numbers]
     texts = pl.DataFrame(
         {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(own)) for own in ids]},

@@ -37,7 +37,7 @@ def data(
         if others.height:
             raise UserError(
                 f"table {name} has layer {max(others['layer'])}, but the model has layers 1 to {context.layers}",
-                "the table belongs to another run; remove it and run snakemake again",
+                "the table belongs to another run; remove it and run the workflow again",
             )
     drawn = module(context.figure)
     frame: pl.DataFrame = drawn.data(tables, settings, context)

@@ -60,7 +60,7 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
         _sample(name, source, offline)
         return
     if not source.downloads:
-        raise UserError(f"{name}: {', '.join(lacking)} is missing; it is built, not downloaded", "run snakemake")
+        raise UserError(f"{name}: {', '.join(lacking)} is missing; it is built, not downloaded", "run the workflow")
     if offline and not any(all((DOWNLOADS / p.name).is_file() for p in d.parts) for d in source.downloads):
         raise UserError(f"{name}: missing {', '.join(lacking)}", by_hand(name, source))
     _require_disk(name, source)

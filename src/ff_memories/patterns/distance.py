@@ -168,7 +168,7 @@ def check_examples(refinement: pl.DataFrame, examples: pl.DataFrame) -> None:
     if refinement.join(examples, on="example", how="anti").height:
         raise UserError(
             "the refinement table names examples that the examples table does not have",
-            "make both with the same run: snakemake",
+            "make both with the same run of the workflow",
         )
 
 

@@ -66,7 +66,7 @@ def check_corpus(rows: pl.DataFrame, corpus: Corpus) -> None:
     ):
         raise UserError(
             "the triggers name sentences or positions that the corpus does not have",
-            "make both with the same run: snakemake",
+            "make both with the same run of the workflow",
         )
 
 

@@ -38,7 +38,7 @@ class Texts:
         listed = tables.read(sentences).height
         if listed != len(texts.corpus):
             raise UserError(
-                f"{corpus} has {len(texts.corpus)} sentences, but {sentences} lists {listed}", "run snakemake again"
+                f"{corpus} has {len(texts.corpus)} sentences, but {sentences} lists {listed}", "run the workflow again"
             )
         if len(texts.corpus.tokens) and texts.corpus.tokens.max() >= len(texts.dictionary):
             raise UserError(

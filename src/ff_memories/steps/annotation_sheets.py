@@ -33,7 +33,7 @@ def run(
     text, types, options = store.read(corpus), read_types(dictionary), config.patterns
     items = annotation_plan.items(tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed)
     if [i.item for i in items] != tables.read(plan).sort("order")["item"].to_list():
-        raise UserError(f"{plan}: does not belong to these triggers", "run snakemake again")
+        raise UserError(f"{plan}: does not belong to these triggers", "run the workflow again")
     drawn = distance.compositions(tables.read(refinement), config.seed)
     cases = distance.compared(drawn, tables.read(examples), text, types, config.seed)
     made = {

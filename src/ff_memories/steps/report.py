@@ -46,7 +46,7 @@ def run(
     if perplexity is not None:
         described = {**described, **_perplexity(perplexity)}
     if set(judged["scope"]) - {described["scope"]}:
-        raise UserError(f"{claims}: belongs to another model than {info}", "run snakemake again")
+        raise UserError(f"{claims}: belongs to another model than {info}", "run the workflow again")
     drawn = {path.stem: path for path in figures}
     for name, path in drawn.items():
         if name not in DRAWN or path.suffix != ".svg":
@@ -75,7 +75,7 @@ def run(
             more.get("baselines"),
         )
     except ValueError as error:
-        raise UserError(f"--figures, --specs: {error}", "remove the figure and run snakemake again") from None
+        raise UserError(f"--figures, --specs: {error}", "remove the figure and run the workflow again") from None
     write_whole(html, made.html)
     if summary is not None:
         write_whole(summary, made.markdown)

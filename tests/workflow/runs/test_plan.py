@@ -191,7 +191,7 @@ def test_a_damaged_description_of_the_model_is_named(small, capsys, tmp_path, co
     described.write_text(content)
     assert run() == 2
     told = capsys.readouterr().err
-    assert f"model.json: {said}" in told and "remove it and run snakemake again" in told
+    assert f"model.json: {said}" in told and "remove it and run the workflow again" in told
 
 
 def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):

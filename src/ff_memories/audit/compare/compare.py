@@ -258,7 +258,7 @@ def _precision(side: Side) -> Precision:
     found = {reading.precision_of(own[name]): f"tables/{name}" for name in measured}
     if len(found) > 1:
         names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
-        raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run snakemake")
+        raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")
     return next(iter(found), "float32")
 
 

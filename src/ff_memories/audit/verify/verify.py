@@ -141,7 +141,7 @@ def _files(check: Check) -> CheckedPart:
     remade = {path for task in check.again[0] for path in task.makes}
     faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     absent = sorted(recorded.keys() - present)
-    again = f"run dvc pull to get it, or snakemake{check.run.option} -- FILE to make it"
+    again = f"run dvc pull to get it, or {check.run.again('FILE')} to make it"
     faults += [f"{p}: missing; {again.replace('FILE', p)}" for p in absent if p not in remade and is_kept(p)]
     private = [path for path in absent if path not in remade and not is_kept(path)]
     notes = [f"missing, to be rebuilt below: {_some(sorted(remade & set(absent)))}"] if remade & set(absent) else []

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     if not Path(weights).exists():
         raise UserError(
             f"{weights}: no such file",
-            f"run snakemake {weights}{run_.option}",
+            f"run {run_.again(weights)}",
         )
     from ff_memories import api  # torch takes a second to load
 

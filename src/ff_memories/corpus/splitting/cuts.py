@@ -95,7 +95,7 @@ def replay(shards: Iterable[Cuts], splits: list[int]) -> list[Segmenter]:
         before += [len(range(shard, paragraphs_, len(every))) for shard in range(len(every))]
     if any(n != len(cuts.words) for n, cuts in zip(before, every, strict=True)):
         raise UserError(
-            "the recorded cuts belong to another text", "remove the run's folder cuts/ and run snakemake again"
+            "the recorded cuts belong to another text", "remove the run's folder cuts/ and run the workflow again"
         )
     return out
 
@@ -113,7 +113,7 @@ class _Replay:
         cuts = self.every[shard]
         if self.asked >= self.left or cuts.words[at] != len(words):
             raise UserError(
-                "the recorded cuts belong to another text", "remove the run's folder cuts/ and run snakemake again"
+                "the recorded cuts belong to another text", "remove the run's folder cuts/ and run the workflow again"
             )
         self.asked += 1
         end = int(self.ends[shard][at])

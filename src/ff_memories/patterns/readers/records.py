@@ -65,7 +65,7 @@ class Problems:
             raise UserError(
                 f"{'1 problem' if one else f'{len(self.found)} problems'} in the annotators' files\n  "
                 + "\n  ".join(found),
-                "correct these rows and run snakemake again (nothing was scored or written)",
+                "correct these rows and run the workflow again (nothing was scored or written)",
             )
 
 

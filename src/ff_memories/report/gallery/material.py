@@ -89,31 +89,31 @@ class Material:
             if beyond.any():
                 raise UserError(
                     f"{name}: has a key beyond the model's last, layer {self.layers}, key {self.keys - 1}",
-                    "use the tables of this run's model, or run snakemake again",
+                    "use the tables of this run's model, or run the workflow again",
                 )
         for name in ("values", "firing"):
             frame = getattr(self, name)
             if len(frame) != self.size and not (name == "firing" and frame.is_empty()):
                 whose = "gallery" if self.some else "model"
                 raise UserError(
-                    f"{name}: {len(frame)} rows, but the {whose} has {self.size} values", "run snakemake again"
+                    f"{name}: {len(frame)} rows, but the {whose} has {self.size} values", "run the workflow again"
                 )
         for name in ("triggers", "samples"):
             frame = getattr(self, name)
             if (frame["sentence"] >= len(self.corpus)).any():
-                raise UserError(f"{name}: names a sentence that the corpus does not have", "run snakemake again")
+                raise UserError(f"{name}: names a sentence that the corpus does not have", "run the workflow again")
         if (self.causal["prefix"] >= len(self.corpus.tokens)).any():
-            raise UserError("causal: names a prefix that the corpus does not have", "run snakemake again")
+            raise UserError("causal: names a prefix that the corpus does not have", "run the workflow again")
         for name in ("promoted", "demoted"):
             frame = getattr(self, name)
             if (frame["token"] >= len(self.words)).any() or len(frame) % self.size:
-                raise UserError(f"{name}: tokens do not match this model's values", "run snakemake again")
+                raise UserError(f"{name}: tokens do not match this model's values", "run the workflow again")
         if not self.levels.is_empty():
             rows = self.triggers.filter(pl.col("position") > 0).select("layer", "key", "rank", "position")
             last = self.level_starts[1:][self.triggers["position"].to_numpy() > 0] - 1
             fits = len(self.levels) == self.level_starts[-1]
             if not fits or not self.levels[last].select(rows.columns).equals(rows):
-                raise UserError("levels: does not match the triggers", "run snakemake again")
+                raise UserError("levels: does not match the triggers", "run the workflow again")
 
     @property
     def corpus(self) -> Corpus:

@@ -67,7 +67,7 @@ def read(run: Run) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         raise UserError(
             f"{path}: this run has not been recorded yet",
-            f"run snakemake{run.option}, then ff-memories adopt{run.option}",
+            f"run {run.again()}, then ff-memories adopt{run.option}",
         )
     return stages_of(path)
 

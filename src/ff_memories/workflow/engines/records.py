@@ -60,7 +60,7 @@ def refuse_edited(found: Any) -> None:
     if edited:
         raise UserError(
             "these outputs have changed since they were made: " + ", ".join(edited),
-            "run ff-memories restore, then snakemake",
+            "run ff-memories restore with the run's --configfile, then the workflow again",
         )
 
 

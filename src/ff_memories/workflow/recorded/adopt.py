@@ -27,7 +27,7 @@ def adopt(run: Run) -> list[str]:
         if due := sorted({stages.stage_of(job) for job in found.dag.needrun_jobs() if job.output}):
             raise UserError(
                 f"not adopted, because Snakemake still has to run {', '.join(due)}",
-                f"run snakemake{run.option}",
+                f"run {run.again()}",
             )
         for job in found.dag.jobs:
             name = stages.stage_of(job) if job.output else ""
@@ -37,7 +37,7 @@ def adopt(run: Run) -> list[str]:
                 wrong += records.faults(found, job, map(str, new))
                 names.add(name)
     if wrong:
-        hint = "undo the edits with dvc checkout, then run ff-memories restore and snakemake"
+        hint = f"undo the edits with dvc checkout, then run ff-memories restore{run.option} and {run.again()}"
         raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), hint)
     with lock.kept(run):
         if names:

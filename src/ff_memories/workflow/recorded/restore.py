@@ -47,7 +47,7 @@ def restore(run: Run) -> Restored:
 
         if found.persistence.locked:
             raise UserError(
-                "Snakemake is running here", "wait until it has finished; if it was killed, run snakemake --unlock"
+                "Snakemake is running here", "wait until it has finished; if it was killed, run the same run again first"
             )
         found.execution_settings = ExecutionSettings()
         for job in [job for job in found.dag.jobs if job.output]:
@@ -117,7 +117,7 @@ def _make_again(run: Run) -> tuple[list[str], dict[str, str]]:
         rebuild.make(AGAIN, todo, run, os.cpu_count() or 1)
         if failed := next((task for task in todo if not all((AGAIN / path).exists() for path in task.makes)), None):
             reason = rebuild.reason(AGAIN, failed)
-            raise UserError(f"{failed.stage} could not be rebuilt{reason}", f"run snakemake{run.option}")
+            raise UserError(f"{failed.stage} could not be rebuilt{reason}", f"run {run.again()}")
         differing = _differing(todo, run)
         for task in todo:
             for path in task.makes if task.stage not in differing else ():

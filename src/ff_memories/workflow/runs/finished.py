@@ -14,11 +14,11 @@ def refuse_unfinished(run: Run) -> None:
     """Raise ``UserError`` if a run's model step has not run, or read another model than the config names now."""
     info = Path(run.path("model", "info.json"))
     if not info.is_file():
-        raise UserError(f"{info}: no such file", f"run snakemake {info}{run.option}")
+        raise UserError(f"{info}: no such file", f"run {run.again(str(info))}")
     if not same_model(run.config, read_info(info)):
         raise UserError(
             f"{run.file}: its model differs from the one in {info}, which produced these results",
-            "name the run's own config file, or run snakemake with this one",
+            f"name the run's own config file, or run {run.again()}",
         )
 
 
@@ -28,7 +28,7 @@ def corpus_of(run: Run, what: str) -> Path:
     if not path.is_file():
         raise UserError(
             f"{path}: {what} quote the run's text, and it is not here",
-            f"run snakemake {path}{run.option}, or ff-memories restore{run.option}",
+            f"run {run.again(str(path))}",
         )
     return path
 

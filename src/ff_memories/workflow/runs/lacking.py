@@ -6,7 +6,6 @@ run that was killed; Snakemake then has nothing to do, and the run is not whole.
 
 import logging
 import os
-import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -34,10 +33,9 @@ def said(found: Any, run: Run) -> str | None:
         return None
     listed = "".join(f"\n  {path}" for path in gone[:MOST])
     more = f"\n  and {len(gone) - MOST} more; run the command again for them" if len(gone) > MOST else ""
-    files = " ".join(map(shlex.quote, gone[:MOST]))
     return (
         f"{run.results} is not whole: missing {len(gone)} of its files{listed}{more}\n"
-        f"  fix: run snakemake{run.option} -- {files}"
+        f"  fix: run {run.again(*gone[:MOST])}"
     )
 
 

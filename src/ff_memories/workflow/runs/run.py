@@ -30,6 +30,7 @@ from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import model_folder
 from ff_memories.report.cost import costs
 from ff_memories.workflow import sizes
+from ff_memories.workflow.engines.snakefile import snakefile
 from ff_memories.workflow.meaning import reached, rows
 
 DEFAULT = Path("config/config.yaml")  # the default run's
@@ -71,6 +72,11 @@ class Run:
     def option(self) -> str:
         """The option that names the run in a command; nothing for the default run."""
         return "" if self.is_default else f" --configfile {shlex.quote(self.file)}"
+
+    def again(self, *files: str) -> str:
+        """Return the command that makes the run's files, all or these: in a clone Snakemake, elsewhere our own."""
+        command = f"ff-memories run {shlex.quote(self.file)}" if snakefile().is_absolute() else f"snakemake{self.option}"
+        return " -- ".join(filter(None, [command, " ".join(map(shlex.quote, files))]))
 
     @property
     def dvc_yaml(self) -> Path:

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     items = annotation_plan.items(triggers, text, types, options.keys_per_layer, options.top, seed)
     plan = run_.table("annotation_plan")
     if [i.item for i in items] != tables.read(plan).sort("order")["item"].to_list():
-        raise UserError(f"{plan}: does not belong to these triggers", "run snakemake again")
+        raise UserError(f"{plan}: does not belong to these triggers", "run the workflow again")
     with atomic_folder(args.out) as folder:
         for name, item in prompts.file_names(items):
             write_whole(folder / name, prompts.prompt(item))

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     weights, path = Path(run_.path("model", "model.safetensors")), Path(run_.path("corpus", "corpus.safetensors"))
     for needed in (weights, path):
         if not needed.is_file():
-            raise UserError(f"{needed}: no such file", f"run snakemake {needed}{run_.option}")
+            raise UserError(f"{needed}: no such file", f"run {run_.again(str(needed))}")
     triggers, corpus = tables.read(run_.table("triggers")), store.read(path)
     decoder = load_model(weights, weights.with_suffix(".json"), execution(args), run_.config.extraction.precision)
     shape = decoder.description

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     of_keys = {name: tables.read(run_.table(name)) for name in neuronpedia.SHOWN}
     triggers = of_keys["triggers"]
     if (triggers["sentence"] >= len(corpus)).any():
-        raise UserError("triggers: names a sentence that the corpus does not have", "run snakemake again")
+        raise UserError("triggers: names a sentence that the corpus does not have", "run the workflow again")
     shading = tables.read(run_.table("shading"))
     have = int(shading["rank"].to_numpy().max(initial=0))
     top = args.top or have
