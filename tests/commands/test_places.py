@@ -1,0 +1,178 @@
+"""Places that people work in: homes, terminals, folders and names other than the ones we have."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running import BIN, ROOT, command
+from transformers_run import prepare
+
+from ff_memories import cli
+from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.files import write_whole
+from ff_memories.cli import main
+from ff_memories.inputs import registry
+from ff_memories.workflow.engines import dvc
+from ff_memories.workflow.runs.run import Run
+
+ASCII = {"PYTHONIOENCODING": "ascii"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("places")
+    prepare(folder, "gpt2", train=40, validation=20)
+    return folder
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A folder with a model, two texts and a config."""
+    monkeypatch.chdir(tmp_path)
+    for path in made.iterdir():
+        Path(path.name).symlink_to(path)
+
+
+def says(capsys, *words):
+    """Return what a command that must fail says, and check that it is an error with a fix."""
+    with pytest.raises(SystemExit) as end:
+        main([*words])
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and "Traceback" not in said, said
+    return said
+
+
+@pytest.mark.parametrize("home", ["/dev/null", "/proc/none", "~", "relative"])
+def test_a_home_that_cannot_be_written_is_replaced_by_the_working_folder(tmp_path, monkeypatch, home):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", home)
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, "")  # to be as before after the test
+        monkeypatch.delenv(name)
+    cli._cache_where_possible()
+    assert os.environ["XDG_CACHE_HOME"] == str(tmp_path / ".snakemake/cache")
+    assert os.environ["XDG_CONFIG_HOME"] == str(tmp_path / ".snakemake/config")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cli._cache_where_possible()
+    assert os.environ["XDG_CACHE_HOME"] == str(tmp_path / ".snakemake/cache")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    cli._cache_where_possible()
+    assert "XDG_CACHE_HOME" not in os.environ and [path.name for path in tmp_path.iterdir()] == [".cache"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["run my.yaml --dry-run", "dvc-yaml --configfile my.yaml"])
+def test_commands_work_in_such_a_home(here, words):
+    command("ff-memories", *words.split(), cwd=".", HOME="/dev/null", XDG_CACHE_HOME="")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_a_terminal_without_a_sign_shows_another(here, encoding):
+    shown = command("ff-memories", "trace", "--model", "model", "Anna sees a", cwd=".", PYTHONIOENCODING=encoding)
+    assert "?" in shown.stdout and "memories, share of the update" in shown.stdout and not shown.stderr
+    Path("é.yaml").write_text(Path("my.yaml").read_text())
+    listed = command("ff-memories", "run", "é.yaml", "--dry-run", cwd=".", PYTHONIOENCODING=encoding)
+    assert "Traceback" not in listed.stderr
+
+
+@pytest.mark.slow
+def test_what_goes_to_standard_output_as_a_file_is_utf_8(here):
+    shown = subprocess.run(
+        [BIN / "ff-memories", "trace", "--model", "model", "naïve ␣", "--json", "-"], capture_output=True, check=True,
+        env={**os.environ, **ASCII},
+    )  # fmt: skip
+    assert "ï" in shown.stdout.decode() and json.loads(shown.stdout)["positions"]
+
+
+@pytest.mark.slow
+def test_no_command_loads_torch_before_its_options_are_read():
+    modules = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+               for path in (ROOT / "src/ff_memories/commands").rglob("*.py") if path.stem != "__init__"]  # fmt: skip
+    code = f"import sys\nfor m in {modules}: __import__(m)\nprint(*{{'torch', 'scipy', 'altair'}} & {{*sys.modules}})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+@pytest.mark.parametrize("path", ["results", "results/small", "results/small/corpus"])
+def test_a_file_in_the_place_of_a_runs_folder(here, path):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("")
+    with pytest.raises(UserError, match=f"{path}: expected a folder, found a file\n  fix: remove {path}"):
+        Run.read("my.yaml")
+
+
+@pytest.mark.parametrize("name", ["folder", "pipe", "device"])
+def test_no_folder_pipe_or_device_is_replaced_by_a_file(tmp_path, name):
+    path = tmp_path / name
+    path.mkdir() if name == "folder" else os.mkfifo(path)
+    if name == "device":
+        path.unlink()
+        path.symlink_to("/dev/null")
+    with pytest.raises(UserError, match="expected a file, found"):
+        write_whole(path, "text")
+    assert not path.is_file() and [other.name for other in tmp_path.iterdir()] == [name]
+
+
+TEXTS = "--train train.txt --validation validation.txt"
+WRONG = {
+    f"init new.yaml --model model/model.safetensors {TEXTS}": "expected a folder with a model, not a file",
+    f"init new.yaml --model none.safetensors {TEXTS}": "fix: give its folder, which also needs config.json",
+    f"init new.yaml --model my.yaml {TEXTS}": "fix: run a config with: ff-memories run my.yaml",
+    f"init new.yaml --model model.pt {TEXTS}": "--checkpoint model.pt --dictionary dict.txt",
+    "init new.yaml --model model --train trian.txt --validation validation.txt": "(did you mean train.txt?)\n  fix: ",
+    "init new.yaml --model model --train train.txt/x --validation validation.txt": "x: no such file\n  fix: ",
+    f"init train.txt/new.yaml --model model {TEXTS}": "fix: name a config file in a folder that exists",
+    "trace hi --model smollm2": "(did you mean smollm2-135m-instruct-q4_1?)\n  fix: ",
+    "trace hi --model model/config.json": "expected a folder with a model, not a file",
+    "trace hi --model none/such": "a model of the hub needs a run",
+    "trace --model model --file train.txt/x": "fix: part of this path is a file, where a folder is meant",
+    "plan --configfile train.txt": "fix: give a config, as ff-memories init writes one",
+    "run my.yaml --until corpus --track": "only a whole run can be recorded\n  fix: leave out --track or --until",
+    "run my.yaml --dry-run --track": "fix: leave out --track or --dry-run",
+    "run --txt train.txt": "unrecognized arguments: --txt (did you mean --text?)",
+    "show --layer 1 --keys 3": "; --keys: no such option (did you mean --key?)",
+    "--verison": "no such command (did you mean --version?)",
+    "show --layer 1 --key 3 --top 9 --configfile my.yaml": "fix: give 5 or less",
+    "show --layer 1 --key 3 --configfile my.yaml": "run ff-memories run my.yaml -- results/small/model/model.safetensors",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words, said", WRONG.items(), ids=WRONG)
+def test_a_mistake_is_told_with_what_was_meant(here, capsys, words, said):
+    before = sorted(Path().iterdir())
+    assert said in says(capsys, *words.split())
+    assert [path for path in sorted(Path().iterdir()) if path not in before] == []
+
+
+def test_a_name_that_is_shortened_or_mistyped_is_told_from_all():
+    assert did_you_mean("SmolLM2", registry.models()) == " (did you mean smollm2-135m-instruct-q4_1?)"
+    assert did_you_mean("storis15m", registry.models()) == " (did you mean stories15m?)"
+    assert did_you_mean("wiki", ["wikitext-2", "wikitext-103"]) == " (did you mean wikitext-103 or wikitext-2?)"
+    assert did_you_mean("a", ["a-b-c-d-e"]) == did_you_mean("gpt2", registry.models()) == ""
+
+
+def test_the_version_is_shown(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert not end.value.code and capsys.readouterr().out.startswith("ff-memories ")
+
+
+@pytest.mark.slow
+def test_a_folder_without_dvc_is_told_how_to_begin(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="fix: run dvc init, or dvc init --no-scm where there is no git"):
+        dvc.call("status")
+
+
+@pytest.mark.slow
+def test_a_crash_of_dvc_is_told_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/dev/null")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "")
+    with pytest.raises(UserError, match="^dvc status: .*Not a directory") as found:
+        dvc.call("status")
+    assert "Traceback" not in str(found.value)
