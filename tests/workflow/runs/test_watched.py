@@ -46,6 +46,18 @@ def test_steps_are_said_once_in_the_words_of_their_rules_with_the_share_done(cap
     assert handler.left(time.monotonic()) >= 1
 
 
+@pytest.mark.parametrize("encoding, bar", [("utf-8", "█░"), ("ascii", "#."), (None, "#.")])
+def test_the_bar_has_signs_that_the_terminal_knows(monkeypatch, encoding, bar):
+    written = []
+    terminal = SimpleNamespace(write=written.append, flush=lambda: None, isatty=lambda: False, encoding=encoding)
+    monkeypatch.setattr("sys.stderr", terminal)
+    settings: Any = SimpleNamespace()
+    handler = LogHandler(settings, None)
+    handler.terminal, handler.total, handler.done, handler.jobs = True, 2, 1, {1: ("model", time.monotonic())}
+    handler._draw()
+    assert 12 * bar[0] + 12 * bar[1] + " 50%" in written[0]
+
+
 def test_an_error_is_said_without_its_place_in_the_snakefile(capsys):
     text = (
         'WorkflowError in file "/x/common.smk", line 48:\nmy.yaml: no such file\n  fix: give one\n  File "/x", line 48'
@@ -91,9 +103,12 @@ def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     ):  # the bar is drawn after the step's line
         seen += os.read(ours, 1000)
     os.killpg(work.pid, signal.SIGINT)
-    assert work.wait(60) != 0
+    assert work.wait(60) == 130
+    while b"stopped; the same command goes on" not in seen:
+        seen += os.read(ours, 1000)
     last = command("ff-memories", *run, cwd=tmp_path)
     assert list(tmp_path.glob("results/*/corpus/corpus.safetensors"))
+    assert command("ff-memories", *run, cwd=tmp_path).stderr == "Nothing to be done\n"
     assert not last.stderr or ("Split the texts" in last.stderr and "jobs done in" in last.stderr)  # it may have ended
     assert "profile" not in last.stderr
 
