@@ -29,6 +29,7 @@ SAMPLES = {
 MEMORIES = {"triggers.keys": 32}
 LEAST = SAMPLES | MEMORIES
 STEPS = 24  # of the bisection
+SPARE = 1.1  # of the least time, since a second measurement of the machine differs from the first
 ROOM = 0.9  # of the time, because a plan is an estimate
 
 
@@ -59,10 +60,11 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
     )
     shares = next((rung for rung in ladder if takes(rung(0.0)) <= limit), None)
     if shares is None:
-        least = duration(min(takes(rung(0.0)) for rung in ladder))
+        least = min(takes(rung(0.0)) for rung in ladder)
         raise UserError(
-            f"the run takes about {least} here with the smallest samples, more than nine tenths of {duration(wanted)}",
-            "allow more time, or use a smaller model or a faster machine",
+            f"the run takes about {duration(least)} here with the smallest samples, more than nine tenths of "
+            f"{duration(wanted)}",
+            f"allow --time {math.ceil(SPARE * least / ROOM / 60)}m or more, or use a smaller model or a faster machine",
         )
     sizes = _sizes(whole, shares(_bisect(lambda share: takes(shares(share)) <= limit)))
     for key, value in sizes.items():

@@ -68,9 +68,11 @@ def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
     plan, made = planner(), data()
     known = data()
     assert "nothing was cut" in budget.fit(made, plan, 1e9, "my.yaml")[0] and made == known
-    with pytest.raises(UserError, match="with the smallest samples"):
+    with pytest.raises(UserError, match="with the smallest samples") as found:
         budget.fit(made, plan, 60, "my.yaml")
     assert made == known
+    (minutes,) = re.findall(r"fix: allow --time (\d+)m or more", str(found.value))
+    assert budget.fit(made, plan, 60 * int(minutes), "my.yaml") and made != known
 
 
 def test_chosen_memories_stay_chosen():

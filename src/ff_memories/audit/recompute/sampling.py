@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+
 from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 

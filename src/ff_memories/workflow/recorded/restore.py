@@ -47,7 +47,8 @@ def restore(run: Run) -> Restored:
 
         if found.persistence.locked:
             raise UserError(
-                "Snakemake is running here", "wait until it has finished; if it was killed, run the same run again first"
+                "Snakemake is running here",
+                "wait until it has finished; if it was killed, run the same run again first",
             )
         found.execution_settings = ExecutionSettings()
         for job in [job for job in found.dag.jobs if job.output]:

@@ -75,7 +75,9 @@ class Run:
 
     def again(self, *files: str) -> str:
         """Return the command that makes the run's files, all or these: in a clone Snakemake, elsewhere our own."""
-        command = f"ff-memories run {shlex.quote(self.file)}" if snakefile().is_absolute() else f"snakemake{self.option}"
+        command = (
+            f"ff-memories run {shlex.quote(self.file)}" if snakefile().is_absolute() else f"snakemake{self.option}"
+        )
         return " -- ".join(filter(None, [command, " ".join(map(shlex.quote, files))]))
 
     @property
@@ -205,7 +207,7 @@ class Run:
         return "\n".join(map(wrapped, filter(None, [verdicts, *lines, self.where()])))
 
     def where(self) -> str:
-        """Return where a run's results are to be looked at, in one line; nothing if none is there."""
+        """Return where to look at a run's results, in one line; nothing if there are none."""
         look = {"report": "report/report.html", "gallery": "gallery/index.html", "time and memory": "report/cost.html"}
         there = [f"{what} {self.path(file)}" for what, file in look.items() if Path(self.path(file)).is_file()]
         return f"Where to look: {', '.join(there)}." if there else ""
