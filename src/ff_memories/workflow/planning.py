@@ -128,14 +128,15 @@ def _shape(run_: Run, source: registry.Source | None) -> Shape:
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:
-    from ff_memories.model.files import config_file, headers
+    from ff_memories.model.files import config_file
+    from ff_memories.model.rows import families
     from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
     if described.exists():
         return describe.read_description(described)
     path = _model_file(run_, model_folder.CONFIG)
     plain = config_file.read(path.parent)
-    headers.check(path.parent, plain, str(path.parent))
+    load.check(path.parent, plain, families.row(plain, str(path)).architecture, str(path.parent))
     return load.sizes(plain, run_.config.triggers.signs, str(path))
 
 

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from ff_memories.audit.references.activations import Activations, Changed, Enough, held, stop
-from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import whole_length
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
@@ -240,15 +239,10 @@ def _rows(found: Any) -> torch.Tensor:
 
 
 def _scale(norm: nn.Module, width: int) -> torch.Tensor:
-    """Return the scale (d,) of a norm, by its outputs for numbers of one size and changing sign.
-
-    Raises:
-        UserError: the width is odd, so that these have a mean other than zero.
-    """
-    if width % 2:
-        raise UserError(f"the model's width of {width} is odd; the audit reads scales of norms of even width")
-    x = torch.tensor([1e6, -1e6], dtype=torch.float64).repeat(width // 2)
-    return (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.sign()
+    """Return the scale (d,) of a norm, by its outputs for large numbers of changing sign that have no mean."""
+    up, down = (width + 1) // 2, width // 2
+    x = torch.tensor([1e6 * down, -1e6 * up], dtype=torch.float64).repeat(up)[:width]
+    return (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.square().mean().sqrt() / x
 
 
 def _held(norm: nn.Module, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:

@@ -116,13 +116,15 @@ def check(folder: Path, start: str, where: str) -> None:
         UserError: the model's family has no row, config.json names code or experts, the weights are quantised, cut,
             infinite or not those of config.json, or the tokenizer is not the model's.
     """
+    from ff_memories.model.transformer import load  # the library takes seconds to load
+
     try:
         plain = config_file.read(folder)
-        families.row(plain, str(folder / CONFIG))
+        family = families.row(plain, str(folder / CONFIG))
         types = plain.get("vocab_size")
         vocab = types if isinstance(types, int) and types > 0 else None
         Tokenizer.read(folder / TOKENIZER, vocab)
-        headers.refuse_odd_numbers(headers.check(folder, plain, str(folder)))
+        headers.refuse_odd_numbers(load.check(folder, plain, family.architecture, str(folder)))
         tokenizer = saved_tokenizer.read(folder, vocab)
         start_of(folder, plain, tokenizer, start, str(folder))
     except UserError as error:

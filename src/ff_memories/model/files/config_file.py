@@ -83,15 +83,16 @@ def check_numbers(content: dict[str, Any], where: str) -> None:
             raise _odd(where, key, value, "a number above 0")
 
 
-def size(content: dict[str, Any], names: tuple[str, ...], where: str) -> int:
-    """Return a size that a config has under one of several names. Raises ``UserError`` where it is missing."""
-    found = {name: content[name] for name in names if content.get(name) is not None}
-    if not found:
-        raise UserError(f"{where}: {names[0]} is missing", SAVED)
-    if len(set(found.values())) > 1:
-        said = " and ".join(f"{name} {value}" for name, value in found.items())
-        raise UserError(f"{where}: contradicts itself: {said}", SAVED)
-    return int(next(iter(found.values())))
+def as_class(content: dict[str, Any]) -> Any:
+    """Return a config.json as the object that its class in `transformers` makes of it, which raises many errors.
+
+    What every class has besides (labels, what a call returns) says nothing of a language model, and is left out.
+    """
+    import transformers
+
+    common = {*dir(transformers.PreTrainedConfig), "model_type", "dtype", "torch_dtype"} - {"rope_scaling"}
+    own = {name: value for name, value in content.items() if name not in common and not name.startswith("_")}
+    return transformers.CONFIG_MAPPING[content["model_type"]](**own)
 
 
 def _odd(where: str, key: str, value: object, wanted: str) -> UserError:

@@ -1,11 +1,10 @@
-"""What a folder's safetensors say of themselves, held against config.json before a model is built or loaded.
+"""What a folder's safetensors say of themselves, held against the model of config.json before one is loaded.
 
 A header is a few kilobytes at the beginning of a file. It names every tensor with its type, its shape and its place, so
 a config.json that describes a larger model, or another one, is refused before memory is taken for it.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
@@ -18,24 +17,58 @@ from pydantic import BaseModel
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.model.files import config_file
-from ff_memories.model.rows.families import Family, row
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST = 4 << 20  # bytes of a header or an index; 128 layers take a tenth of it
 SCANNED = 1 << 30  # bytes of weights that are read before a run, which takes about a second
 CHUNK = 1 << 24
-BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
-         "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}  # fmt: skip
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1,
+         "F8_E5M2FNUZ": 1, "F4": 0.5, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1,
+         "BOOL": 1}  # fmt: skip
 EXPONENT = {  # where all bits of a number's exponent are set, it is infinite or none
     "F64": ("<u8", 0x7FF0000000000000),
     "F32": ("<u4", 0x7F800000),
     "F16": ("<u2", 0x7C00),
     "BF16": ("<u2", 0x7F80),
 }
-EMBEDDINGS = re.compile(r"(^|\.)(wte|embed_tokens|embed_in|word_embeddings)\.weight$")
-POSITIONS = re.compile(r"(^|\.)(wpe|embed_positions)\.weight$")
+_INNER = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
+WRAPPERS = rf"^(?:(?:module|{_INNER})\.)+|(?<=\.)(?:{_INNER})\."  # of torch, around a model: no names of its weights
+CONSTANTS = (r"\.attn\.(bias|masked_bias)$", r"rotary_emb\.inv_freq$")  # that older versions saved with the weights
 AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
+PLAIN = "give the model in float32, float16 or bfloat16"
+# What a tensor that the model lacks is the mark of: what the folder holds, and the way out.
+MARKS = (
+    (
+        r"\.lora_|\.modules_to_save\.",
+        "an adapter beside its model",
+        "merge it: model.merge_and_unload().save_pretrained(folder), with the library that made it",
+    ),
+    (
+        r"_scale(_inv|_2)?$|\.(qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|weight_(packed|zero_point))\b",
+        "quantised weights",
+        PLAIN,
+    ),
+    (
+        r"^(score|classifier|qa_outputs|classification_head|regression_head)\.",
+        "a classifier, whose output is labels, not next tokens",
+        "use the language model that it was trained from",
+    ),
+    (
+        r"^(v_head|value_head|multiple_choice_head)\.",
+        "a language model with another head beside its own",
+        "keep the language model alone: {save}",
+    ),
+)
+SAVE = (
+    'python -c "from transformers import AutoModelForCausalLM as M, AutoTokenizer as T; '
+    "M.from_pretrained('{where}'{more}).save_pretrained('language-model'); "
+    "T.from_pretrained('{where}').save_pretrained('language-model')\", then --model ./language-model"
+)
+RENAME = (
+    'python -c "from pathlib import Path; from safetensors.torch import load_file, save_file; '
+    "[save_file({{n.removeprefix('{prefix}'): t for n, t in load_file(f).items()}}, f, {{'format': 'pt'}}) "
+    "for f in Path('{where}').glob('*.safetensors')]\""
+)
 
 
 class Index(BaseModel):
@@ -52,30 +85,6 @@ class Part(NamedTuple):
     file: Path
     begin: int
     end: int
-
-
-def check(folder: Path, config: dict[str, Any], where: str) -> dict[str, Part]:
-    """Return the tensors of a folder's safetensors, after holding them against the model's config.
-
-    Args:
-        folder: may lack the weights, as that of a model on the hub that is not fetched; then only the config's numbers
-            are looked at, and nothing is returned.
-        config: the content of config.json.
-        where: the folder, for messages.
-
-    Raises:
-        UserError: a number in the config is out of range; a file is cut or damaged; or config and tensors differ in the
-            number of layers or in sizes.
-    """
-    config_file.check_numbers(config, f"{where}/config.json")
-    found = read(folder)
-    try:
-        family = row(config, where)
-    except UserError:  # `model-row` looks for one
-        return found
-    if found:
-        _compare(config, family, {name: part.shape for name, part in found.items()}, where)
-    return found
 
 
 def read(folder: Path) -> dict[str, Part]:
@@ -166,72 +175,53 @@ def _part(path: Path, at: int, given: dict[str, Any]) -> Part:
     return Part(given["dtype"], shape, path, at + begin, at + end)
 
 
-def _compare(config: dict[str, Any], family: Family, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
-    """Raise ``UserError`` where a config and the shapes of the weights differ in layers or sizes."""
-    told = lambda names: config_file.size(config, names, f"{where}/config.json")
-    depth, width, vocab = told(config_file.DEPTH), told(config_file.WIDTH), told(config_file.VOCAB)
-    named = next((name for name in config_file.KEYS if config.get(name) is not None), None)
-    keys = 4 * width if named is None and family.four_times else told(config_file.KEYS)
-    layers = _layers(shapes, family)
-    if sorted(layers) != list(range(depth)):
-        there = f"{len(layers)} layers" if sorted(layers) == list(range(len(layers))) else f"the layers {_list(layers)}"
+def compare(stored: Mapping[str, Part], model: Any, path: str, where: str) -> None:
+    """Hold the tensors of a folder against the model that its config.json describes.
+
+    Args:
+        model: made of config.json by `transformers`, without memory for its weights.
+        path: the name of the list of its layers.
+        where: the folder, for messages.
+
+    Raises:
+        UserError: the files hold other tensors, of other shapes or of types that are no weights.
+    """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightRenaming, rename_source_key
+
+    wanted = model.state_dict()
+    renamings = [r for r in get_model_conversion_mapping(model) if isinstance(r, WeightRenaming)]
+    prefix = model.base_model_prefix
+    plain = {name: re.sub(WRAPPERS, "", name) for name in stored}
+    loaded = {n: rename_source_key(own, renamings, [], prefix, wanted)[0] for n, own in plain.items()}
+    parts = {loaded[name]: part for name, part in stored.items()}
+    ignored = (*CONSTANTS, *(model._keys_to_ignore_on_load_unexpected or ()))
+    more = [name for name in parts if name not in wanted and not any(re.search(mark, name) for mark in ignored)]
+    for mark, what, fix in MARKS:
+        if marked := next((name for name in more if re.search(mark, name)), None):
+            raise UserError(f"{where}: {what} ({marked})", fix.format(save=SAVE.format(where=where, more="")))
+    lacking = sorted(wanted.keys() - parts.keys() - model.all_tied_weights_keys.keys())
+    for name in lacking:
+        if prefix := next((n.removesuffix(name) for n in stored if n.endswith(f".{name}")), None):
+            raise UserError(
+                f"{where}: the names of its weights begin with {prefix}", RENAME.format(prefix=prefix, where=where)
+            )
+    layers = {int(n) for name in parts for n in re.findall(rf"^{re.escape(path)}\.(\d{{1,6}})\.", name)}
+    if layers != set(range(depth := len(model.get_submodule(path)))):
+        there = f"{len(layers)} layers" if layers == set(range(len(layers))) else f"the layers {_list(sorted(layers))}"
         raise UserError(f"{where}: config.json says {depth} layers, the weights have {there}", AGAIN)
-    _alike(layers, where)
-    first = layers[0]
-    flip = -1 if family.transposed else 1
-    wanted = {family.down: (width, keys)[::flip], family.up: ((2 if family.fused else 1) * keys, width)[::flip]}
-    if family.gate is not None:
-        wanted[family.gate] = (keys, width)
-    for norm in (family.norm, family.norm_after):
-        wanted |= {norm: (width,)} if norm is not None else {}
-    for name, sizes in wanted.items():
-        _same(first.get(f"{name}.weight"), sizes, f"{name}.weight", where)
-    heads = told(config_file.HEADS)
-    across = heads * (config.get("head_dim") or width // heads)
-    if across not in {n for shape in first.values() for n in shape}:
-        raise UserError(f"{where}: config.json says attention of {heads} heads, {across} wide; no weights are", AGAIN)
-    shared = config.get("num_key_value_heads") or heads
-    if heads % shared:
-        raise UserError(f"{where}: config.json says {heads} heads of attention in {shared} groups", AGAIN)
-    last = f"{family.final_norm}.weight"
-    _same(next((s for n, s in shapes.items() if f".{last}".endswith(f".{n}")), None), (width,), last, where)
-    for name in (name for name in shapes if POSITIONS.search(name)):
-        rows = told(config_file.POSITIONS) + (family.positions or 0)
-        _same(shapes[name], (rows, width), name, where)
-    embedding = next((name for name in shapes if EMBEDDINGS.search(name)), "the embedding of tokens")
-    _same(shapes.get(embedding), (vocab, config.get("word_embed_proj_dim") or width), embedding, where)
+    if lacking:
+        raise UserError(f"{where}: the weights lack {lacking[0]}", AGAIN)
+    if more:
+        raise UserError(f"{where}: has {min(more)}, which no {type(model).__name__} of this config.json has", AGAIN)
+    for name, part in parts.items():
+        if name in wanted and part.shape != (shape := tuple(wanted[name].shape)):
+            raise UserError(f"{where}: {name} is {part.shape}, by config.json {shape}", AGAIN)
+        if name in wanted and part.dtype not in EXPONENT:
+            fix = SAVE.format(where=where, more=", dtype='float32'") if part.dtype.startswith("F8") else PLAIN
+            raise UserError(f"{where}: {name} is of type {part.dtype}, no float of 16 bits or more", fix)
 
 
-def _layers(shapes: Mapping[str, tuple[int, ...]], family: Family) -> dict[int, dict[str, tuple[int, ...]]]:
-    """Return the shapes of each layer's weights, by number and by name within the layer."""
-    found: dict[int, dict[str, tuple[int, ...]]] = {}
-    for name, shape in shapes.items():
-        if parts := re.fullmatch(r"(?:.*?\.)??(0|[1-9]\d{0,5})\.(.+)", name):
-            found.setdefault(int(parts[1]), {})[parts[2]] = shape
-    return {number: own for number, own in sorted(found.items()) if f"{family.down}.weight" in own}
-
-
-def _alike(layers: Mapping[int, dict[str, tuple[int, ...]]], where: str) -> None:
-    """Raise ``UserError`` for a layer whose weights are not those of most layers."""
-    kinds = Counter(tuple(sorted(own.items())) for own in layers.values())
-    usual = dict(kinds.most_common(1)[0][0])
-    for number, own in layers.items():
-        for name in sorted(usual.keys() | own.keys()):
-            if name not in own:
-                raise UserError(f"{where}: layer {number} lacks {name}, which others have", AGAIN)
-            if name not in usual:
-                raise UserError(f"{where}: layer {number} has {name}, which others lack", AGAIN)
-            if own[name] != usual[name]:
-                raise UserError(f"{where}: {name} is {own[name]} in layer {number}, {usual[name]} in others", AGAIN)
-
-
-def _same(found: tuple[int, ...] | None, wanted: tuple[int, ...], name: str, where: str) -> None:
-    if found is None:
-        raise UserError(f"{where}: the weights lack {name}", AGAIN)
-    if found != wanted:
-        raise UserError(f"{where}: {name} is {found}, by config.json {wanted}", AGAIN)
-
-
-def _list(layers: Mapping[int, object]) -> str:
-    shown = ", ".join(map(str, list(layers)[:5]))
-    return f"{shown} …" if len(layers) > 5 else shown or "none"
+def _list(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:5]))
+    return f"{shown} …" if len(numbers) > 5 else shown or "none"

@@ -4,7 +4,7 @@ A row is a claim about the model's code. ``proof.prove`` checks it against the l
 anything is measured.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ff_memories.base.errors import UserError
@@ -33,7 +33,6 @@ class Family:
         positions: of a table of learned positions, how many rows stand before that of the first position; ``None``: the
             model has no such table.
         transposed: whether matrices are stored as (inputs, outputs).
-        four_times: whether a layer has 4 d memories where ``config.json`` does not say how many.
         choices: options of ``config.json`` that the row needs, and their value.
     """
 
@@ -51,7 +50,6 @@ class Family:
     packed: bool = True
     positions: int | None = None
     transposed: bool = False
-    four_times: bool = field(default=False, compare=False)  # no weights show it
     choices: tuple[tuple[str, object], ...] = ()
 
     @property
@@ -92,7 +90,7 @@ _NEOX = Family(
 FAMILIES: dict[str, tuple[Family, ...]] = {
     "gpt2": (
         Family("GPT2LMHeadModel", down="mlp.c_proj", up="mlp.c_fc", activation="mlp.act", norm="ln_2", reads="ln_2",
-               final_norm="transformer.ln_f", positions=0, transposed=True, four_times=True),
+               final_norm="transformer.ln_f", positions=0, transposed=True),
     ),
     "opt": (
         Family("OPTForCausalLM", down="fc2", up="fc1", activation="activation_fn", norm="final_layer_norm",
@@ -126,17 +124,17 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
     "gptj": (
         Family("GPTJForCausalLM", down="mlp.fc_out", up="mlp.fc_in", activation="mlp.act", norm="ln_1", reads=None,
-               final_norm="transformer.ln_f", wiring="parallel", packed=False, four_times=True),
+               final_norm="transformer.ln_f", wiring="parallel", packed=False),
     ),
     "falcon": (
         Family("FalconForCausalLM", down="mlp.dense_4h_to_h", up="mlp.dense_h_to_4h", activation="mlp.act",
                norm="input_layernorm", reads=None, final_norm="transformer.ln_f", wiring="parallel", packed=False,
-               four_times=True, choices=(("parallel_attn", True), ("new_decoder_architecture", False))),
+               choices=(("parallel_attn", True), ("new_decoder_architecture", False))),
     ),
     "bloom": (
         Family("BloomForCausalLM", down="mlp.dense_4h_to_h", up="mlp.dense_h_to_4h", activation="mlp.gelu_impl",
                norm="post_attention_layernorm", reads="post_attention_layernorm", final_norm="transformer.ln_f",
-               packed=False, four_times=True, choices=(("apply_residual_connection_post_layernorm", False),)),
+               packed=False, choices=(("apply_residual_connection_post_layernorm", False),)),
     ),
 }  # fmt: skip
 

@@ -165,7 +165,7 @@ def as_python(kind: str, family: Family) -> str:
     said = [
         (field.name, value)
         for field in fields(family)
-        if field.compare and ((value := getattr(family, field.name)) != field.default or field.default is MISSING)
+        if (value := getattr(family, field.name)) != field.default or field.default is MISSING
     ]
     lines = ",\n".join(f"            {name}={value!r}" for name, value in said)
     return f'    "{kind}": (\n        Family(\n{lines},\n        ),\n    ),'.replace("'", '"')

@@ -59,7 +59,11 @@ def describe(
     down = layers[0].get_submodule(family.down)
     size = matrix(down)
     if size is None or size[1] != head.shape[1]:
-        raise UserError(f"{family.down}: not a matrix to the model's width of {head.shape[1]}")
+        raise UserError(
+            f"{family.down}: its values have {size[1] if size else 0} numbers, the output layer reads {head.shape[1]}: a "
+            "projection lies between them, so values are not read by the output layer alone",
+            "use a model without a projection before its output layer",
+        )
     both = signs == "both" or (signs == "auto" and family.gated)
     if both and size[0] > MOST_NEURONS:
         raise UserError(

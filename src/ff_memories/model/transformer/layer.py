@@ -88,7 +88,7 @@ class Layer:
         """
         v = self.down.weight if isinstance(self.down, Conv1D) else self.down.weight.t()
         if self.after is not None:
-            v = v * scale_of(self.after)
+            v = v * scale_of(self.after, v.shape[1])
         v = v.detach()
         return torch.cat([v, -v]) if self.signs == 2 else v
 

@@ -3,7 +3,6 @@
 import re
 import sys
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from ff_memories.base.errors import UserError
 from ff_memories.base.precision import Precision
 from ff_memories.base.seeds import generator
-from ff_memories.model.files import headers
+from ff_memories.model.files import config_file, headers
 from ff_memories.model.rows.families import Family, row
 from ff_memories.model.transformer.describe import TransformerDescription, describe
+from ff_memories.model.transformer.parts import layers_of
 from ff_memories.model.transformer.stack import Transformer
 
-MASK = re.compile(r"\.attn\.(bias|masked_bias)$")  # of causal attention: older versions saved it with GPT-J
 CONSTANTS = 1 << 28  # bytes that a model's masks and positions may take, however small it is
 
 
@@ -75,14 +74,12 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
     Raises:
         UserError: a weight is missing, unexpected or of another shape: `transformers` would draw it at random.
     """
-    stored = headers.check(folder, config, str(folder))
-    if stored:  # without any, the library names the files that it looked for
-        _refuse_larger(_without_weights(config, architecture, str(folder)), stored, str(folder))
+    check(folder, config, architecture, str(folder))
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        made = _class_config(config)
+        made = config_file.as_class(config)
         model, told = getattr(transformers, architecture).from_pretrained(
             folder,
             config=made,
@@ -90,6 +87,7 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
             attn_implementation="eager",
             use_safetensors=True,
             local_files_only=True,
+            key_mapping={headers.WRAPPERS: ""},
             output_loading_info=True,
             ignore_mismatched_sizes=True,
             generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
@@ -110,13 +108,41 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
-        if found := [key for key in told.get(what, ()) if what != "unexpected_keys" or not MASK.search(str(key))]:
+        found = [key for key in told.get(what, ()) if not re.search("|".join(headers.CONSTANTS), str(key))]
+        if found:
             names = ", ".join(sorted(map(str, found))[:3])
             raise UserError(
                 f"{folder}: {len(found)} {what.replace('_', ' ')}: {names}",
                 "give the folder with all weights that `transformers` saved with this config.json",
             )
     return model.eval().requires_grad_(False)
+
+
+def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -> dict[str, headers.Part]:
+    """Return the tensors of a folder's safetensors, after holding them against the model that config.json describes.
+
+    Args:
+        folder: may lack the weights, as that of a model on the hub that is not fetched; then only the config is looked
+            at, and nothing is returned.
+        architecture: class of `transformers` that holds the model.
+        where: the folder, for messages.
+
+    Raises:
+        UserError: the config is not that of such a model; a file is cut or damaged; or the tensors are not the model's.
+    """
+    config_file.check_numbers(config, f"{where}/config.json")
+    stored, model = headers.read(folder), _without_weights(config, architecture, where)
+    made, wanted = model.config, sum(p.numel() for p in model.parameters())
+    if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
+        raise UserError(
+            f"{where}: config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has",
+            config_file.SAVED,
+        )
+    if (heads := made.num_attention_heads) % (shared := getattr(made, "num_key_value_heads", None) or heads):
+        raise UserError(f"{where}: config.json says {heads} heads of attention in {shared} groups", config_file.SAVED)
+    if stored:
+        headers.compare(stored, model, layers_of(model, made.num_hidden_layers)[0], where)
+    return stored
 
 
 def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:
@@ -135,7 +161,7 @@ def _without_weights(config: dict[str, Any], architecture: str, where: str) -> A
     """Return a model with names and shapes alone. Raises ``UserError`` where the config is not that of such a model."""
     try:
         with torch.device("meta"):
-            return getattr(transformers, architecture)._from_config(_class_config(config))
+            return getattr(transformers, architecture)._from_config(config_file.as_class(config))
     except (
         ValueError,
         RuntimeError,
@@ -145,23 +171,10 @@ def _without_weights(config: dict[str, Any], architecture: str, where: str) -> A
         ArithmeticError,
         StrictDataclassError,
     ) as error:
-        first = (str(error) or type(error).__name__).splitlines()[0][:300]
-        raise UserError(f"{where}: not the config of a {config['model_type']} model ({first})") from None
-
-
-def _refuse_larger(model: Any, stored: dict[str, headers.Part], where: str) -> None:
-    """Raise ``UserError`` for a model with far more weights than its files hold, or with absurdly large constants."""
-    wanted, held = sum(p.numel() for p in model.parameters()), sum(prod(part.shape) for part in stored.values())
-    if wanted > 2 * held:  # of fewer, those that are missing are named once the others are loaded
+        said = " ".join((str(error) or type(error).__name__).split())[:300]
         raise UserError(
-            f"{where}: config.json describes {wanted:,} weights, the files hold {held:,}",
-            "give the folder with all weights that `transformers` saved with this config.json",
-        )
-    if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
-        raise UserError(
-            f"{where}: config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has",
-            "give the config.json that was saved with the model",
-        )
+            f"{where}: not the config of a {config['model_type']} model ({said})", config_file.SAVED
+        ) from None
 
 
 def own_weights(model: Any) -> dict[str, torch.Tensor]:
@@ -184,13 +197,6 @@ def drawn(own: Transformer, seed: int, draw: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
         model = getattr(transformers, own.family.architecture)._from_config(
-            _class_config(own.description.config), attn_implementation="eager", dtype=torch.float32
+            config_file.as_class(own.description.config), attn_implementation="eager", dtype=torch.float32
         )
     return model.eval().requires_grad_(False).to(own.dtype)
-
-
-def _class_config(config: dict[str, Any]) -> Any:
-    """Return a config.json as the object that its model class takes."""
-    return transformers.CONFIG_MAPPING[config["model_type"]](
-        **{name: value for name, value in config.items() if name not in ("model_type", "dtype", "torch_dtype")}
-    )

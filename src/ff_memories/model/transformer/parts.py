@@ -33,12 +33,17 @@ def matrix(module: nn.Module) -> tuple[int, int] | None:
     return (module.nx, module.nf) if isinstance(module, Conv1D) else None
 
 
-def scale_of(norm: Any) -> torch.Tensor:
-    """Return the scale (d,) of a norm. Raises ``UserError`` where it is neither its weight nor one plus that."""
-    weight = norm.weight.detach()
+def scale_of(norm: Any, width: int) -> torch.Tensor:
+    """Return the scale (d,) of a norm, ones where it has none.
+
+    Raises:
+        UserError: its scale is neither its weight nor one plus that.
+    """
+    given = getattr(norm, "weight", None)
+    weight = torch.ones(width) if given is None else given.detach()
     x = torch.full_like(weight, 1000.0)
-    x[1::2] = -1000.0
-    scale = (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.sign()
+    x[1::2] *= -len(x[::2]) / len(x[1::2])  # without a mean, whatever the width
+    scale = (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.float().square().mean().sqrt() / x
     for candidate in (weight, 1 + weight):
         if torch.allclose(candidate.float(), scale.float(), rtol=1e-2 if weight.dtype == torch.bfloat16 else 1e-4):
             return candidate

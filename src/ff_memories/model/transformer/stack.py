@@ -185,7 +185,7 @@ def vocabulary_of(model: Any, description: TransformerDescription, family: Famil
     found = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
     norm = model.get_submodule(family.final_norm)
     found.norm = norm
-    found.scale = scale_of(norm)
+    found.scale = scale_of(norm, head.weight.shape[1])
     found.bias = None if head.bias is None else head.bias.detach()
     found.cap = description.config.get("final_logit_softcapping")
     return found
