@@ -531,8 +531,8 @@ def _through(held: Callable[[torch.Tensor], torch.Tensor], along: torch.Tensor) 
 
     The norm multiplies by a scale, and may take the mean away first.
     """
-    sign = torch.ones_like(along)
-    sign[1::2] = -1  # of mean zero, as the audit takes even widths alone
-    scaled = held(sign) * sign * along
-    centred = float(held(torch.ones_like(along)).abs().max()) < 1e-6 * float(held(sign).abs().max())
+    probe = torch.ones_like(along)
+    probe[1::2] *= -len(probe[::2]) / len(probe[1::2])  # without a mean
+    scaled = held(probe) / probe * along
+    centred = float(held(torch.ones_like(along)).abs().max()) < 1e-6 * float(held(probe).abs().max())
     return scaled - scaled.mean() if centred else scaled

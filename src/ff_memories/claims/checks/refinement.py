@@ -27,10 +27,11 @@ MOST = 0.5
 
 def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
     """K23: how often the lowest layers' residual already predicts the output, as a mean over those layers."""
-    table = evidence.table("refinement").filter(pl.col("layer").is_in(between(layers, evidence.layers)))
+    lowest = between(layers, evidence.layers)
+    table = evidence.table("refinement").filter(pl.col("layer").is_in(lowest))
     share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
     if share is None:
-        return Measurement(reason=EMPTY)
+        return Measurement(reason=EMPTY if lowest else "too few layers")
     return Measurement(*share, n=table["example"].n_unique(), judged=itself(*share, limit))
 
 

@@ -156,8 +156,11 @@ def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int],
     best = predictive_values(evidence.table("values"), most)
     if evidence.table("values").height <= most:
         return Measurement(reason=f"the model has at most {most} values, so all of them are in the top {most}")
-    above = best["layer"].is_in(between(layers, evidence.layers)).to_numpy()
-    share, layers_above = float(above.mean()), len(between(layers, evidence.layers)) / evidence.layers
+    upper = between(layers, evidence.layers)
+    if len(upper) == evidence.layers:
+        return Measurement(reason="the model has no lower layers, so every value is in the upper ones")
+    above = best["layer"].is_in(upper).to_numpy()
+    share, layers_above = float(above.mean()), len(upper) / evidence.layers
     spread = share_interval(above, evidence.seed)
     draws = resamples(above, evidence.seed) - layers_above
     judged = itself(share, *spread, limit, draws=draws)

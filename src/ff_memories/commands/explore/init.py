@@ -214,8 +214,8 @@ def _refuse_combinations(args: argparse.Namespace) -> None:
 
 
 def _is_folder(model: str) -> bool:
-    """Return whether ``--model`` is a folder here: it begins as a path does, or there is such a folder."""
-    return model.startswith((".", "/", "~")) or Path(model).is_dir()
+    """Return whether ``--model`` is a folder here: it begins as a path does, or there is such a path."""
+    return model.startswith((".", "/", "~")) or Path(model).exists()
 
 
 def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:

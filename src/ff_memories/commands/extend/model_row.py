@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> None:
     kind = config["model_type"]
     if kind in LEFT_OUT:
         raise UserError(f"{args.folder}: {kind} is {LEFT_OUT[kind]}", "give a decoder with one feed-forward layer each")
+    config_file.refuse_multimodal(config, str(args.folder))
     architecture = load.causal_class(kind, str(args.folder))
     model = load.load_weights(args.folder, config, architecture, torch.float32)
     row = propose(model)

@@ -17,6 +17,7 @@ from ff_memories.model.files import config_file, headers
 from ff_memories.model.rows import families
 
 CONFIG, TOKENIZER, PICKLED = "config.json", saved_tokenizer.FILE, "pytorch_model.bin"
+ADAPTER = "adapter_config.json"
 SINGLE, INDEX = headers.SINGLE, headers.INDEX
 MADE_FROM = "made_from.json"  # of a model that was converted from another format
 OTHERS = (
@@ -66,6 +67,8 @@ def refuse_file(path: Path) -> None:
     }
     if path.is_file() or (path.suffix in hints and not path.exists()):
         hint = hints.get(path.suffix, "give a folder that `transformers` saved a model in, or a GGUF file")
+        if (path.parent / CONFIG).is_file():
+            hint = f"give its folder: --model {path.parent.resolve() if path.parent == Path() else path.parent}"
         raise UserError(f"{path}: expected a folder with a model, not a file", hint)
 
 
@@ -80,6 +83,15 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
     Raises:
         UserError: weights, a shard of them, the config or the tokenizer are missing.
     """
+    if ADAPTER in here:
+        raise UserError(
+            f"{where}: an adapter of peft ({ADAPTER}), which changes another model's weights",
+            'save both as one model: python -c "from peft import AutoPeftModelForCausalLM as M; '
+            "from transformers import AutoTokenizer as T; "
+            f"m = M.from_pretrained('{where}'); m.merge_and_unload().save_pretrained('merged'); "
+            "T.from_pretrained(m.active_peft_config.base_model_name_or_path).save_pretrained('merged')\", "
+            "then --model ./merged",
+        )
     found = [name for name in (CONFIG, TOKENIZER, *OTHERS) if name in here]
     for name, what in ((CONFIG, "model's config"), (TOKENIZER, "fast tokenizer")):
         if name not in here:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -83,16 +84,63 @@ def check_numbers(content: dict[str, Any], where: str) -> None:
             raise _odd(where, key, value, "a number above 0")
 
 
-def as_class(content: dict[str, Any]) -> Any:
-    """Return a config.json as the object that its class in `transformers` makes of it, which raises many errors.
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Say in a line what `transformers` could not make of a config.json or of weights; ``what`` it tried."""
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+
+    faults = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+    try:
+        yield
+    except (*faults, SafetensorError, StrictDataclassError) as error:
+        said = " ".join((str(error) or type(error).__name__).split())[:300]
+        raise UserError(f"{what} ({said})", SAVED) from None
+
+
+def as_class(content: dict[str, Any], where: str) -> Any:
+    """Return a config.json as the object that its class in `transformers` makes of it.
 
     What every class has besides (labels, what a call returns) says nothing of a language model, and is left out.
+
+    Raises:
+        UserError: the class refuses it.
     """
     import transformers
 
     common = {*dir(transformers.PreTrainedConfig), "model_type", "dtype", "torch_dtype"} - {"rope_scaling"}
     own = {name: value for name, value in content.items() if name not in common and not name.startswith("_")}
-    return transformers.CONFIG_MAPPING[content["model_type"]](**own)
+    kind = content["model_type"]
+    with understood(f"{where}: not the config of a {kind} model"):
+        return transformers.CONFIG_MAPPING[kind](**own)
+
+
+def refuse_multimodal(content: dict[str, Any], where: str) -> None:
+    """Raise ``UserError`` for the config of a model of text and images or sound, with how to save its text model.
+
+    Args:
+        where: the folder, for messages.
+    """
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    kind = content["model_type"]
+    if kind not in transformers.CONFIG_MAPPING or "text_config" not in transformers.CONFIG_MAPPING[kind].sub_configs:
+        return
+    text, named = as_class(content, where).get_text_config(decoder=True).model_type, content.get("architectures")
+    what = f"{where}: {kind} models are multimodal; the text model inside is of type {text}"
+    if text not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or not (isinstance(named, list) and named):
+        raise UserError(f"{what}, which `transformers` has no language model for", "use a text model")
+    raise UserError(
+        what,
+        f"save the text model: python -c \"import transformers as t; m = t.{named[0]}.from_pretrained('{where}'); "
+        "c = m.config.get_text_config(decoder=True); "
+        "c.tie_word_embeddings = m.get_output_embeddings().weight is m.get_input_embeddings().weight; "
+        "x = t.AutoModelForCausalLM.from_config(c, dtype=m.dtype); "
+        "setattr(x, x.base_model_prefix, m.get_decoder()); x.set_output_embeddings(m.get_output_embeddings()); "
+        f"x.save_pretrained('text-model'); t.AutoTokenizer.from_pretrained('{where}').save_pretrained('text-model')\", "
+        "then --model ./text-model",
+    )
 
 
 def _odd(where: str, key: str, value: object, wanted: str) -> UserError:

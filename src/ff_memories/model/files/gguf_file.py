@@ -60,11 +60,24 @@ CUTS = (
 )
 # Keys of an architecture that change what the model computes, and the only values with which our config agrees.
 PLAIN: dict[str, tuple[object, ...]] = {
-    "rope.scaling.type": ("none",), "rope.scaling.factor": (0.0, 1.0), "expert_count": (0,), "logit_scale": (1.0,),
-    "residual_scale": (1.0,), "embedding_scale": (1.0,), "attention.scale": (), "attention.causal": (True,),
-    "attention.clamp_kqv": (0.0,), "attention.max_alibi_bias": (0.0,), "use_parallel_residual": (False,),
-    "attn_logit_softcapping": (50.0,), "final_logit_softcapping": (30.0,), "attention.sliding_window_pattern": (),
+    "rope.scaling.type": ("none",), "rope.scaling.factor": (0.0, 1.0), "rope.scaling.attn_factor": (1.0,),
+    "rope.scale_linear": (0.0, 1.0), "rope.scaling.yarn_log_multiplier": (0.0,), "expert_count": (0,),
+    "expert_used_count": (0,), "logit_scale": (1.0,), "residual_scale": (1.0,), "embedding_scale": (1.0,),
+    "attention.causal": (True,), "attention.clamp_kqv": (0.0,), "attention.max_alibi_bias": (0.0,),
+    "use_parallel_residual": (False,), "nextn_predict_layers": (0,), "attention.shared_kv_layers": (0,),
+    "pooling_type": (0,), "attn_logit_softcapping": (0.0,), "final_logit_softcapping": (0.0,),
 }  # fmt: skip
+OWN: dict[str, dict[str, tuple[object, ...]]] = {  # the same of one architecture
+    "gemma2": {"attn_logit_softcapping": (50.0,), "final_logit_softcapping": (30.0,)},
+    "gemma3": {"rope.freq_base_swa": (1e4,), "attention.sliding_window_pattern": (6,)},
+}
+# Keys that are read, and keys that change nothing of what is computed; any other one is refused.
+READ = (
+    "block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size", "attention.head_count",
+    "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_epsilon",
+    "attention.layer_norm_rms_epsilon", "attention.sliding_window", "rope.dimension_count", "rope.freq_base",
+)  # fmt: skip
+HARMLESS = ("rope.scaling.finetuned", "rope.scaling.original_context_length", "tensor_data_layout")
 SCALED = (46, 62)  # layers of the two Gemmas of 27 B, whose attention is scaled by another number
 
 # Tensors of each architecture: name in `transformers`, and shape by the letters of ``Header.sizes``.
@@ -401,14 +414,28 @@ def _types(path: Path) -> dict[int, tuple[str, int, int]]:
 def _check(header: Header) -> None:
     """Refuse an architecture, a tokenizer, an option or a tensor that is not known, and what is missing."""
     path, metadata = header.path, header.metadata
+    if (parts := metadata.get("split.count", 1)) not in (0, 1):
+        first = path.with_stem(re.sub(r"-\d{5}(-of-\d{5})$", r"-00001\1", path.stem))
+        raise UserError(
+            f"{path}: a part of a model in {str(parts)[:20]} parts",
+            f"merge them: llama-gguf-split --merge {first} merged.gguf, then --model ./merged.gguf",
+        )
+    if (what := metadata.get("general.type", "model")) != "model":
+        raise UserError(f"{path}: holds no model: general.type is {str(what)[:40]}", "give the model's own file")
     if (kind := metadata.get("general.architecture")) not in LAYER:
         raise UserError(f"{path}: architecture {str(kind)[:60]!r}; of GGUF files, {', '.join(LAYER)} are read", FOLDER)
     for key, value in metadata.items():
         if isinstance(value, float) and not isfinite(value):
             raise UserError(f"{path}: {key} is {value}; expected a finite number", AGAIN)
-    for key, allowed in PLAIN.items():
-        if (value := header.own(key)) is not None and value not in allowed:
-            raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}, which is not read from a GGUF file", FOLDER)
+    for name, value in metadata.items():
+        key = name.removeprefix(f"{kind}.")
+        if key == name or key in (*READ, *HARMLESS):
+            continue
+        if isinstance(value, Length) or value not in OWN.get(kind, {}).get(key, PLAIN.get(key, ())):
+            raise UserError(f"{path}: {name} is {str(value)[:40]}, which is not read from a GGUF file", FOLDER)
+    for key in ("rope.dimension_count", "attention.value_length"):
+        if kind != "gpt2" and (value := header.own(key, header.heads[2])) != header.heads[2]:
+            raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}; heads are {header.heads[2]} wide", FOLDER)
     for key in ("rope.freq_base", "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
         if type(value := header.own(key, 1.0)) is not float or value <= 0:
             raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}; expected a number above 0", AGAIN)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ff_memories.base.errors import UserError
+from ff_memories.model.files import config_file
 
 # How the feed-forward layer stands in its block. ``sequential``: o = r + y, and the feed-forward layer reads r.
 # ``parallel``: o = r + y as well, but the feed-forward layer reads the block's input, beside attention.
@@ -168,6 +169,7 @@ def row(config: dict[str, object], where: str) -> Family:
     if kind in LEFT_OUT:
         raise UserError(f"{where}: {kind} is {LEFT_OUT[kind]}", f"use a decoder of {', '.join(FAMILIES)}")
     if kind not in FAMILIES:
+        config_file.refuse_multimodal(config, where.removesuffix("/config.json"))
         raise UserError(
             f"{where}: no row says where the memories of {kind[:60]!r} models are",
             f"use a model of {', '.join(FAMILIES)}, or propose a row: ff-memories model-row FOLDER",

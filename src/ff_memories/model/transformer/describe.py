@@ -60,8 +60,8 @@ def describe(
     size = matrix(down)
     if size is None or size[1] != head.shape[1]:
         raise UserError(
-            f"{family.down}: its values have {size[1] if size else 0} numbers, the output layer reads {head.shape[1]}: a "
-            "projection lies between them, so values are not read by the output layer alone",
+            f"{family.down}: a value has {size[1] if size else 0} numbers, the output layer reads {head.shape[1]}; "
+            "with a projection between them a value by itself predicts nothing",
             "use a model without a projection before its output layer",
         )
     both = signs == "both" or (signs == "auto" and family.gated)

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 import transformers
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from ff_memories.base.errors import UserError
@@ -79,32 +77,20 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        made = config_file.as_class(config)
-        model, told = getattr(transformers, architecture).from_pretrained(
-            folder,
-            config=made,
-            dtype=dtype,
-            attn_implementation="eager",
-            use_safetensors=True,
-            local_files_only=True,
-            key_mapping={headers.WRAPPERS: ""},
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-            generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
-        )
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        SafetensorError,
-        StrictDataclassError,
-    ) as error:
-        first = (str(error) or type(error).__name__).splitlines()[0][:300]
-        raise UserError(f"{folder}: not a readable {config['model_type']} model ({first})") from None
+        made = config_file.as_class(config, str(folder))
+        with config_file.understood(f"{folder}: not a readable {config['model_type']} model"):
+            model, told = getattr(transformers, architecture).from_pretrained(
+                folder,
+                config=made,
+                dtype=dtype,
+                attn_implementation="eager",
+                use_safetensors=True,
+                local_files_only=True,
+                key_mapping={headers.WRAPPERS: ""},
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
+            )
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
@@ -159,22 +145,9 @@ def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescript
 
 def _without_weights(config: dict[str, Any], architecture: str, where: str) -> Any:
     """Return a model with names and shapes alone. Raises ``UserError`` where the config is not that of such a model."""
-    try:
-        with torch.device("meta"):
-            return getattr(transformers, architecture)._from_config(config_file.as_class(config))
-    except (
-        ValueError,
-        RuntimeError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        StrictDataclassError,
-    ) as error:
-        said = " ".join((str(error) or type(error).__name__).split())[:300]
-        raise UserError(
-            f"{where}: not the config of a {config['model_type']} model ({said})", config_file.SAVED
-        ) from None
+    made = config_file.as_class(config, where)
+    with torch.device("meta"), config_file.understood(f"{where}: not the config of a {config['model_type']} model"):
+        return getattr(transformers, architecture)._from_config(made)
 
 
 def own_weights(model: Any) -> dict[str, torch.Tensor]:
@@ -197,6 +170,6 @@ def drawn(own: Transformer, seed: int, draw: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
         model = getattr(transformers, own.family.architecture)._from_config(
-            config_file.as_class(own.description.config), attn_implementation="eager", dtype=torch.float32
+            config_file.as_class(own.description.config, own.source), attn_implementation="eager", dtype=torch.float32
         )
     return model.eval().requires_grad_(False).to(own.dtype)
