@@ -511,6 +511,13 @@ NOT_MET: list[Any] = [
 ]
 
 
+def test_values_of_a_single_layer_cannot_be_in_the_lower_ones():
+    name, made = best_values(100, 0)
+    one = dataclasses.replace(evidence((name, made.with_columns(layer=pl.lit(1, pl.UInt8)))), layers=1)
+    row = verdicts([claim for claim in register() if claim.id == "K16"], one, "model").row(0, named=True)
+    assert (row["verdict"], row["measured"]) == ("not_applicable", None) and "has no lower layers" in row["reason"]
+
+
 @pytest.mark.parametrize("check, made, more", NOT_MET)
 def test_what_cannot_be_judged_is_not(check, made, more):
     assert check(evidence(*made), limit=Limit(0), **more).judged is None

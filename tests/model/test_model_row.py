@@ -12,6 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
+from ff_memories.inputs.models import model_folder
+from ff_memories.inputs.models.proved_model import take_in
 from ff_memories.model.rows import families
 from ff_memories.model.rows.finder import as_python, propose
 from ff_memories.model.rows.proof import prove
@@ -52,10 +54,19 @@ def printed(capsys, folder):
     return capsys.readouterr().out
 
 
-NEW = {  # types whose row is found: one that takes our attention, and one that does not
-    "starcoder2": tiny.LLAMA,
-    "codegen": tiny.OLD | {"rotary_dim": 8},
-}
+OLD, LLAMA = tiny.OLD | {"vocab_size": 300}, tiny.LLAMA | {"vocab_size": 300}
+NEW = {  # types whose row is found: some take our attention, and some do not
+    "starcoder2": LLAMA,
+    "codegen": OLD | {"rotary_dim": 8},
+    "gpt_neo": {"vocab_size": 300, "hidden_size": 45, "num_layers": 3, "num_heads": 5, "window_size": 4,
+                "max_position_embeddings": tiny.LONGEST, "attention_types": [[["global", "local"], 1], [["local"], 1]]},
+    "gpt_bigcode": OLD,
+    "stablelm": LLAMA | {"partial_rotary_factor": 0.5},
+    "olmo": LLAMA,
+    "granite": LLAMA,
+    "xglm": {"vocab_size": 300, "d_model": 48, "num_layers": 3, "attention_heads": 4, "ffn_dim": 160,
+             "max_position_embeddings": tiny.LONGEST, "scale_embedding": False},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", NEW)
@@ -68,7 +79,11 @@ def test_the_command_prints_a_row_that_families_takes_as_it_is(kind, tmp_path, c
     monkeypatch.setitem(families.FAMILIES, kind, rows[kind])
     config = json.loads((tmp_path / "config.json").read_text())
     row = families.row(config, "here")
-    assert row.packed == (kind == "starcoder2")
+    assert row.packed == (kind not in ("codegen", "gpt_neo", "stablelm", "xglm"))
+    (tiny.save(tmp_path / "words") / "tokenizer.json").rename(tmp_path / "tokenizer.json")
+    model_folder.check(tmp_path, "<|endoftext|>", "here")
+    found = take_in(tmp_path, "<|endoftext|>")
+    assert (found.description.layers, found.description.start) == (3, 0)
     model = getattr(transformers, row.architecture).from_pretrained(tmp_path, attn_implementation="eager")
     assert max(prove(model, row).errors.values()) < 1e-5
 
@@ -114,8 +129,8 @@ CONFIGS: dict[str, tuple[dict, str]] = {
     "no type": ({"model_type": None}, "no JSON object with a model_type"),
     "other sizes": ({"n_layer": 4}, "config.json says 4 layers, the weights have 3 layers"),
     "more weights than layers": ({"n_layer": 2}, "config.json says 2 layers, the weights have 3 layers"),
-    "another width": ({"n_embd": 52}, "mlp.c_proj.weight is (160, 48), by config.json (160, 52)"),
-    "impossible sizes": ({"n_head": 7}, "attention of 7 heads, 42 wide; no weights are"),
+    "another width": ({"n_embd": 52}, "attn.c_attn.bias is (144,), by config.json (156,)"),
+    "impossible sizes": ({"n_head": 7}, "not the config of a gpt2 model (`embed_dim` must be divisible by num_heads"),
     "a number that is none": ({"n_embd": "many"}, "n_embd is many; expected a whole number"),
 }  # fmt: skip
 
@@ -154,8 +169,8 @@ FILES = {
     "no config": (lambda f: without(f, "config.json"), "config.json: no such file"),
     "no weights": (lambda f: without(f, "model.safetensors"), "not a readable gpt2 model"),
     "pickled weights": (pickled, "not a readable gpt2 model"),
-    "a weight missing": (short_of_one, "layer 1 lacks mlp.c_fc.weight, which others have"),
-    "a weight missing everywhere": (short_of_all, "3 missing keys: transformer.h.0.attn.c_attn.bias"),
+    "a weight missing": (short_of_one, "the weights lack transformer.h.1.mlp.c_fc.weight"),
+    "a weight missing everywhere": (short_of_all, "the weights lack transformer.h.0.attn.c_attn.bias"),
     "cut weights": (cut, "model.safetensors: cut: 5,000 bytes"),
     "no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: not readable as JSON"),
     "a list": (lambda f: (f / "config.json").write_text("[]"), "no JSON object with a model_type"),

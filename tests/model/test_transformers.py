@@ -31,7 +31,7 @@ from ff_memories.model.rows.families import FAMILIES
 from ff_memories.model.rows.proof import TOLERANCES, prove
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe
-from ff_memories.model.transformer.parts import matrix
+from ff_memories.model.transformer.parts import matrix, scale_of
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-6}  # several families compute parts of a layer in float32
 LENGTHS = [1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, tiny.LONGEST - 1]
@@ -632,3 +632,35 @@ def test_a_models_sizes_are_known_without_its_weights(name):
     for signs in ("positive", "auto"):
         whole = describe(made, config, tiny.family(name), 0, signs, sys.maxsize)
         assert load.sizes(config, signs, "here") == whole
+
+
+ODD = {  # families whose attention needs an even rotary part keep it even
+    "gpt2": {"n_embd": 45, "n_head": 5, "n_inner": 77},
+    "opt": {"hidden_size": 45, "word_embed_proj_dim": 45, "num_attention_heads": 5, "ffn_dim": 77},
+    "gpt_neox": {"rotary_pct": 0.5, "num_attention_heads": 5},
+    "gptj": {"n_embd": 45, "n_head": 5, "n_inner": 77, "rotary_dim": 4},
+    "phi": {"num_attention_heads": 5, "num_key_value_heads": 5, "partial_rotary_factor": 0.5},
+    "falcon": {"hidden_size": 50, "num_attention_heads": 5, "ffn_hidden_size": 77},
+    "bloom": {"hidden_size": 45, "n_head": 5},
+}
+ODD_LLAMA = {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 14}
+
+
+@pytest.mark.parametrize("name", tiny.CONFIGS)
+def test_a_model_of_odd_width_and_odd_heads_is_proved_and_read(name):
+    change = ODD.get(tiny.CONFIGS[name][0], ODD_LLAMA)
+    if tiny.CONFIGS[name][0] not in ("gpt2", "opt", "gptj", "falcon", "bloom"):
+        change = {"hidden_size": 45, "intermediate_size": 77} | change
+    made, row = tiny.model(name, change=change), tiny.family(name)
+    assert max(prove(made, row).errors.values()) <= 5e-5
+    ours = tiny.analysed(made, row)
+    assert torch.equal(ours.vocabulary.scale, scale_of(made.get_submodule(row.final_norm), made.config.hidden_size))
+    sentences = [np.arange(2, 2 + n) % tiny.TYPES for n in (1, 6, 11)]
+    seen, last = tiny.run(ours, sentences)
+    begin = 0
+    for sentence in sentences:
+        truths, logits = tiny.alone(made, row, sentence)
+        rows = slice(begin, begin := begin + len(sentence) + 1)
+        for one, truth in zip(seen, truths, strict=True):
+            assert proof.error(one.coefficients[rows], truth.coefficients) <= 1e-5
+        assert proof.error(proof.readout(ours.model, ours.vocabulary.norm, last[rows]), logits) <= 1e-5

@@ -107,6 +107,19 @@ CHANGED = {
     "scaled": ("llama.rope.scaling.type", "yarn", "rope.scaling.type is yarn, which is not read"),
     "experts": ("llama.expert_count", 8, "expert_count is 8, which is not read"),
     "window": ("llama.attention.sliding_window", 8, "only Gemma's is read"),
+    "longrope": ("llama.rope.scaling.attn_factor", 1.19, "rope.scaling.attn_factor is 1.1"),
+    "attention": ("llama.attention.scale", 0.5, "llama.attention.scale is 0.5, which is not read"),
+    "logits": ("llama.logit_scale", 0.5, "llama.logit_scale is 0.5, which is not read"),
+    "embeddings": ("llama.embedding_scale", 12.0, "llama.embedding_scale is 12.0, which is not read"),
+    "residual": ("llama.residual_scale", 0.2, "llama.residual_scale is 0.2"),
+    "cap": ("llama.attn_logit_softcapping", 50.0, "llama.attn_logit_softcapping is 50.0, which is not read"),
+    "temperature": ("llama.attention.temperature_scale", 0.1, "attention.temperature_scale is 0.1"),
+    "half a rotation": ("llama.rope.dimension_count", 6, "llama.rope.dimension_count is 6; heads are 12 wide"),
+    "wide values": ("llama.attention.value_length", 6, "llama.attention.value_length is 6; heads are 12 wide"),
+    "sections": ("llama.rope.dimension_sections", 4, "llama.rope.dimension_sections is 4, which is not read"),
+    "something new": ("llama.own", "yes", "llama.own is yes, which is not read"),
+    "a part": ("split.count", 2, "a part of a model in 2 parts\n  fix: merge them: llama-gguf-split --merge "),
+    "an adapter": ("general.type", "adapter", "holds no model: general.type is adapter"),
     "token": ("tokenizer.ggml.bos_token_id", 2**31, "none of 300 types"),
     "kinds": ("tokenizer.ggml.token_type", [1, 2], "differ in length"),
     "merges": ("tokenizer.ggml.merges", None, "merges is missing"),
@@ -122,7 +135,7 @@ def rewrite(path, out, key, value):
     made = gguf.GGUFWriter(out, "llama")
     del made.kv_data[0]["general.architecture"]
     own = {f.name: (f.contents(), f.types[0], f.types[-1]) for f in there.fields.values() if "GGUF." not in f.name}
-    if key in own or key.startswith("llama."):
+    if key in own or key.startswith(("llama.", "split.", "general.")):
         kind = own.get(key, (0, kinds.get(type(value), gguf.GGUFValueType.STRING), None))
         own[key] = (value, *kind[1:])
     for name, (content, kind, sub) in own.items():
@@ -145,6 +158,21 @@ def test_what_is_not_known_is_refused_by_its_name(case, small, tmp_path):
     rewrite(tmp_path / "a.gguf", tmp_path / "m.gguf", key, value)
     with pytest.raises(UserError, match=said):
         gguf_file.read(tmp_path / "m.gguf")
+
+
+def test_what_changes_nothing_is_accepted(small, tmp_path):
+    (tmp_path / "a.gguf").write_bytes(small)
+    harmless = {"rope.scaling.finetuned": 1, "rope.dimension_count": 12, "expert_count": 0, "logit_scale": 1.0}
+    for number, (key, value) in enumerate(harmless.items()):
+        rewrite(tmp_path / "a.gguf", tmp_path / f"{number}.gguf", f"llama.{key}", value)
+        assert gguf_file.read(tmp_path / f"{number}.gguf").own(key) == value
+
+
+def test_the_first_part_is_what_merges_a_file(small, tmp_path):
+    (tmp_path / "a.gguf").write_bytes(small)
+    rewrite(tmp_path / "a.gguf", tmp_path / "m-00002-of-00003.gguf", "split.count", 3)
+    with pytest.raises(UserError, match="--merge .*/m-00001-of-00003.gguf merged.gguf, then --model ./merged.gguf"):
+        gguf_file.read(tmp_path / "m-00002-of-00003.gguf")
 
 
 def test_a_tokenizer_of_no_sense_is_refused(small, tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ EXPONENT = {  # where all bits of a number's exponent are set, it is infinite or
     "BF16": ("<u2", 0x7F80),
 }
 _INNER = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
-WRAPPERS = rf"^(?:(?:module|{_INNER})\.)+|(?<=\.)(?:{_INNER})\."  # of torch, around a model: no names of its weights
+WRAPPERS = (rf"^(?:(?:module|{_INNER})\.)+", rf"(?<=\.)(?:{_INNER})\.")  # of torch: no names of a model's weights
 CONSTANTS = (r"\.attn\.(bias|masked_bias)$", r"rotary_emb\.inv_freq$")  # that older versions saved with the weights
 AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
 PLAIN = "give the model in float32, float16 or bfloat16"
@@ -192,7 +192,7 @@ def compare(stored: Mapping[str, Part], model: Any, path: str, where: str) -> No
     wanted = model.state_dict()
     renamings = [r for r in get_model_conversion_mapping(model) if isinstance(r, WeightRenaming)]
     prefix = model.base_model_prefix
-    plain = {name: re.sub(WRAPPERS, "", name) for name in stored}
+    plain = {name: re.sub("|".join(WRAPPERS), "", name) for name in stored}
     loaded = {n: rename_source_key(own, renamings, [], prefix, wanted)[0] for n, own in plain.items()}
     parts = {loaded[name]: part for name, part in stored.items()}
     ignored = (*CONSTANTS, *(model._keys_to_ignore_on_load_unexpected or ()))

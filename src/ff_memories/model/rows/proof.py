@@ -20,6 +20,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Batch
+from ff_memories.model.files import config_file
 from ff_memories.model.products import widened
 from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.parts import attention, layers_of, matrix
@@ -329,7 +330,8 @@ def watch(
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
         handles.append(module.register_forward_hook(leave))
     try:
-        out = model(input_ids=tokens, use_cache=False, **more)
+        with config_file.understood(f"{type(model).__name__}: a forward pass of {tokens.numel()} tokens fails"):
+            out = model(input_ids=tokens, use_cache=False, **more)
     finally:
         for handle in handles:
             handle.remove()

@@ -59,11 +59,7 @@ def describe(
     down = layers[0].get_submodule(family.down)
     size = matrix(down)
     if size is None or size[1] != head.shape[1]:
-        raise UserError(
-            f"{family.down}: a value has {size[1] if size else 0} numbers, the output layer reads {head.shape[1]}; "
-            "with a projection between them a value by itself predicts nothing",
-            "use a model without a projection before its output layer",
-        )
+        raise UserError(f"{family.down}: not a matrix to the model's width of {head.shape[1]}")
     both = signs == "both" or (signs == "auto" and family.gated)
     if both and size[0] > MOST_NEURONS:
         raise UserError(

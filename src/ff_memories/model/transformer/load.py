@@ -86,7 +86,7 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
                 attn_implementation="eager",
                 use_safetensors=True,
                 local_files_only=True,
-                key_mapping={headers.WRAPPERS: ""},
+                key_mapping=dict.fromkeys(headers.WRAPPERS, ""),
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
                 generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
@@ -126,6 +126,13 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
         )
     if (heads := made.num_attention_heads) % (shared := getattr(made, "num_key_value_heads", None) or heads):
         raise UserError(f"{where}: config.json says {heads} heads of attention in {shared} groups", config_file.SAVED)
+    read = model.get_output_embeddings().weight.shape[1]
+    if read != made.hidden_size:
+        raise UserError(
+            f"{where}: a layer's output has {made.hidden_size} numbers, the output layer reads {read}; with a "
+            "projection between them a value by itself predicts nothing",
+            "use a model without a projection before its output layer",
+        )
     if stored:
         headers.compare(stored, model, layers_of(model, made.num_hidden_layers)[0], where)
     return stored

@@ -1,0 +1,216 @@
+"""Folders of models as people have them: each is read rightly, or refused by its name with a way out that works."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tiny
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from ff_memories.base.errors import UserError
+from ff_memories.inputs.models import model_folder
+from ff_memories.inputs.models.proved_model import take_in
+
+pytestmark = pytest.mark.slow
+IDS = torch.arange(3, 20)[None]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return tiny.save(tmp_path_factory.mktemp("llama") / "model", "llama", tie_word_embeddings=False)
+
+
+@pytest.fixture
+def folder(llama, tmp_path):
+    shutil.copytree(llama, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def renamed(folder, name):
+    """Give every tensor of a folder another name, or none."""
+    path = folder / "model.safetensors"
+    found = ((name(own), tensor) for own, tensor in load_file(path).items())
+    save_file({own: tensor for own, tensor in found if own}, path, {"format": "pt"})
+
+
+def more(folder, **tensors):
+    path = folder / "model.safetensors"
+    save_file(load_file(path) | {name.replace("__", "."): tensor for name, tensor in tensors.items()}, path)
+
+
+def edited(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def refused(folder):
+    with pytest.raises(UserError) as error:
+        model_folder.files_of(folder)
+        model_folder.check(folder, "auto", str(folder))
+    return str(error.value)
+
+
+def followed(said, cwd):
+    """Run the line of Python that a message tells."""
+    line = said[said.index('python -c "') : said.rindex('"') + 1]
+    subprocess.run(line.replace("python", sys.executable, 1), shell=True, cwd=cwd, check=True, capture_output=True)
+
+
+def logits(folder):
+    """Return the logits that a folder's model gives, after it was checked and proved."""
+    model_folder.check(folder, "auto", str(folder))
+    return take_in(folder).model(IDS).logits
+
+
+WRAPPED = {
+    "torch.compile": lambda n: f"_orig_mod.{n}",
+    "distributed": lambda n: f"module.{n}",
+    "both": lambda n: f"module._orig_mod.{n}",
+    "compiled, then distributed": lambda n: f"_orig_mod.module.{n}",
+    "compiled layers": lambda n: n.replace("mlp.", "_orig_mod.mlp."),
+    "lightning": lambda n: f"model.{n}",
+    "sharded": lambda n: f"_fsdp_wrapped_module.{n.replace('mlp.', '_checkpoint_wrapped_module.mlp.')}",
+}
+
+
+@pytest.mark.parametrize("what", WRAPPED)
+def test_names_that_torch_puts_around_a_model_are_no_names_of_its_weights(folder, llama, what):
+    renamed(folder, WRAPPED[what])
+    assert torch.equal(logits(folder), logits(llama))
+
+
+def test_another_name_before_all_weights_is_named_and_taken_off(folder, llama):
+    renamed(folder, lambda name: f"net.lm.{name}")
+    said = refused(folder)
+    assert "the names of its weights begin with net.lm." in said
+    followed(said, folder)
+    assert torch.equal(logits(folder), logits(llama))
+
+
+FP8 = torch.float8_e4m3fn
+ODD = {
+    "a value head": (lambda f: more(f, v_head__summary__weight=torch.ones(1, 48)), "a language model with another"),
+    "a classifier": (lambda f: more(f, score__weight=torch.ones(2, 48)), "a classifier, whose output is labels"),
+    "adapted layers": (
+        lambda f: more(f, model__layers__0__mlp__up_proj__lora_A__weight=torch.ones(2, 48)), "an adapter beside",
+    ),
+    "8 bits with scales": (
+        lambda f: more(f, model__layers__0__mlp__up_proj__weight_scale_inv=torch.ones(1)), "quantised weights",
+    ),
+    "4 bits": (lambda f: more(f, model__layers__0__mlp__up_proj__qweight=torch.ones(1)), "quantised weights"),
+    "8 bits": (
+        lambda f: save_file(
+            {n: t.to(FP8) for n, t in load_file(f / "model.safetensors").items()}, f / "model.safetensors"
+        ),
+        "lm_head.weight is of type F8_E4M3",
+    ),
+    "whole numbers": (
+        lambda f: more(f, model__norm__weight=torch.ones(48).view(torch.int32)), "model.norm.weight is of type I32",
+    ),
+    "no output layer": (lambda f: renamed(f, lambda n: n * ("lm_head" not in n)), "the weights lack lm_head.weight"),
+    "a weight too many": (lambda f: more(f, own__weight=torch.ones(1)), "has own.weight, which no LlamaForCausalLM"),
+    "an adapter": (
+        lambda f: (f / "config.json").rename(f / "adapter_config.json"), "an adapter of peft (adapter_config.json)",
+    ),
+    "a width that is none": (lambda f: edited(f, head_dim="x"), "head_dim is x; expected a whole"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_is_no_language_model_by_itself_is_said_with_a_way_out(folder, what):
+    spoil, expected = ODD[what]
+    spoil(folder)
+    said = refused(folder)
+    assert expected in said and "\n  fix: " in said
+
+
+@pytest.mark.parametrize("what", ["a value head", "8 bits"])
+def test_the_way_out_gives_a_folder_that_runs(folder, llama, what):
+    ODD[what][0](folder)
+    followed(refused(folder), folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (folder / "language-model" / name).is_file()
+    found = logits(folder / "language-model")
+    assert found.isfinite().all() and (what == "8 bits" or torch.equal(found, logits(llama)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_labels": 10**9},
+        {"return_dict": False},
+        {"output_attentions": True, "output_hidden_states": True, "use_cache": False},
+        {"torchscript": True, "problem_type": "x", "id2label": {"a": 1}, "to_dict": 1, "attribute_map": {"a": "b"}},
+        {"architectures": ["LlamaForSequenceClassification"], "chunk_size_feed_forward": 3, "_name_or_path": 5},
+    ],
+)
+def test_what_a_config_says_of_labels_and_calls_changes_nothing(folder, llama, change):
+    edited(folder, **change)
+    assert torch.equal(logits(folder), logits(llama))
+
+
+def test_a_config_of_other_types_is_refused_in_a_line(tmp_path):
+    folder = tiny.save(tmp_path / "model", "mistral")
+    edited(folder, sliding_window="x")
+    assert "not the config of a mistral model (Validation error for field 'sliding_window': TypeError" in refused(
+        folder
+    )
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_of_a_folder_is_no_folder(folder, name):
+    assert f"a file; a model of `transformers` is a folder\n  fix: give its folder: --model {folder}" in refused(
+        folder / name
+    )
+
+
+def test_norms_without_weights_are_read(tmp_path):
+    folder = tiny.save(tmp_path / "model", "opt", layer_norm_elementwise_affine=False, word_embed_proj_dim=48)
+    proved = take_in(folder)
+    model_folder.check(folder, "auto", "here")
+    ours = tiny.analysed(proved.model, proved.family)
+    assert torch.equal(ours.vocabulary.scale, torch.ones(48))
+
+
+def test_a_projection_before_the_output_layer_is_named(tmp_path):
+    folder = tiny.save(tmp_path / "model", "opt", word_embed_proj_dim=24)
+    said = refused(folder)
+    assert "a projection between them a value by itself predicts nothing" in said and "\n  fix: " in said
+
+
+TEXT = dict(vocab_size=300, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=8, max_position_embeddings=60)  # fmt: skip
+SIGHT = {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 1, "num_attention_heads": 2,
+         "image_size": 8, "patch_size": 4}  # fmt: skip
+MULTIMODAL = {
+    "gemma3": ("Gemma3ForConditionalGeneration", {}, {}, "gemma3_text"),
+    "mistral3": ("Mistral3ForConditionalGeneration", {"model_type": "mistral"}, {"model_type": "pixtral"}, "mistral"),
+    "llava": ("LlavaForConditionalGeneration", {"model_type": "llama"}, {"model_type": "clip_vision_model"}, "llama"),
+    "idefics3": ("Idefics3ForConditionalGeneration", {"model_type": "llama"}, {}, "llama"),
+}
+
+
+@pytest.mark.parametrize("kind", MULTIMODAL)
+def test_the_text_model_of_a_multimodal_one_is_saved_and_runs(llama, tmp_path, kind):
+    architecture, text, sight, inner = MULTIMODAL[kind]
+    config = transformers.CONFIG_MAPPING[kind](text_config=TEXT | text, vision_config=SIGHT | sight)
+    whole = tiny.drawn(getattr(transformers, architecture)(config))
+    whole.save_pretrained(tmp_path / "model")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(llama / name, tmp_path / "model" / name)
+    said = refused(tmp_path / "model")
+    assert f"{kind} models are multimodal; the text model inside is of type {inner}" in said
+    followed(said, tmp_path)
+    torch.testing.assert_close(logits(tmp_path / "text-model"), whole(input_ids=IDS).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_a_multimodal_model_whose_text_model_is_none_by_itself_is_named(llama, tmp_path):
+    config = transformers.Qwen2VLConfig(text_config={**TEXT, "rope_parameters": {"rope_type": "default"}})
+    folder = tmp_path / "model"
+    shutil.copytree(llama, folder)
+    config.save_pretrained(folder)
+    assert "qwen2_vl models are multimodal; the text model inside is of type qwen2_vl_text" in refused(folder)
