@@ -482,7 +482,10 @@ def test_a_weight_that_the_model_does_not_have_is_named_with_its_file(project, f
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / file) if file.endswith("bin") else save_file(weights, folder / file, {"format": "pt"})
     said = says(capsys, *step(folder, project / "out"))
-    assert said.startswith(f"error: {folder}") and "layer 0 has mlp.router.weight, which others lack" in said
+    assert (
+        said.startswith(f"error: {folder}")
+        and "has transformer.h.0.mlp.router.weight, which no GPT2LMHeadModel of this config.json has" in said
+    )
 
 
 def test_a_runs_model_is_read_from_python(project, folder):

@@ -92,7 +92,7 @@ CONFIGS: dict[str, tuple[dict, str]] = {
     "a large width": ({"hidden_size": 100_000}, "weight is (300, 48), by config.json (300, 100000)"),
     "no width": ({"hidden_size": 0}, "hidden_size is 0; expected"),
     "half a width": ({"hidden_size": 48.5}, "hidden_size is 48.5; expected"),
-    "no word of the width": ({"hidden_size": None}, "config of a llama model (Validation error for field 'hidden_size'"),
+    "no word of the width": ({"hidden_size": None}, "(Validation error for field 'hidden_size'"),
     "many memories": ({"intermediate_size": 10**6}, "mlp.down_proj.weight is (48, 160), by config.json (48, 1000000)"),
     "no word of memories": ({"intermediate_size": None}, "(Validation error for field 'intermediate_size'"),
     "many types": ({"vocab_size": 10**7}, "weight is (300, 48), by config.json (10000000, 48)"),
@@ -109,7 +109,7 @@ CONFIGS: dict[str, tuple[dict, str]] = {
 }  # fmt: skip
 WEIGHTS = {
     "a weight is missing": (lambda w: w.pop(DOWN), f"the weights lack {DOWN}"),
-    "a gate is missing": (lambda w: w.pop(DOWN.replace("down", "gate")), "the weights lack model.layers.1.mlp.gate_proj.weight"),
+    "a gate is missing": (lambda w: w.pop(DOWN.replace("down", "gate")), f"lack {DOWN.replace('down', 'gate')}"),
     "no norm": (lambda w: w.pop("model.norm.weight"), "the weights lack model.norm.weight"),
     "no embedding": (lambda w: w.pop("model.embed_tokens.weight"), "the weights lack model.embed_tokens.weight"),
     "a weight is turned": (

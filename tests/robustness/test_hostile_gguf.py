@@ -171,7 +171,9 @@ def test_what_changes_nothing_is_accepted(small, tmp_path):
 def test_the_first_part_is_what_merges_a_file(small, tmp_path):
     (tmp_path / "a.gguf").write_bytes(small)
     rewrite(tmp_path / "a.gguf", tmp_path / "m-00002-of-00003.gguf", "split.count", 3)
-    with pytest.raises(UserError, match="--merge .*/m-00001-of-00003.gguf merged.gguf, then --model ./merged.gguf"):
+    with pytest.raises(
+        UserError, match=r"--merge \S+/m-00001-of-00003\.gguf merged\.gguf, then --model \./merged\.gguf"
+    ):
         gguf_file.read(tmp_path / "m-00002-of-00003.gguf")
 
 

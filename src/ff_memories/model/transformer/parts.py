@@ -34,7 +34,7 @@ def matrix(module: nn.Module) -> tuple[int, int] | None:
 
 
 def scale_of(norm: Any, width: int) -> torch.Tensor:
-    """Return the scale (d,) of a norm, ones where it has none.
+    """Return the scale (d,) of a norm; without one, ones.
 
     Raises:
         UserError: its scale is neither its weight nor one plus that.
