@@ -123,11 +123,10 @@ def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
         from ff_memories.inputs.models import from_gguf
 
         folder = from_gguf.folder(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: not a folder with a model of transformers", "a checkpoint needs its dictionary")
-    from ff_memories.inputs.models import proved_model  # the library takes seconds to load
+    from ff_memories.inputs.models import model_folder, proved_model  # the library takes seconds to load
     from ff_memories.model.transformer import load
 
+    model_folder.files_of(folder)
     found = proved_model.take_in(folder)
     return Model(load.around(found.model, found.description, found.family, device, precision), found.tokenizer)
 
