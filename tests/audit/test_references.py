@@ -7,7 +7,8 @@ import pytest
 import torch
 from factories import words, write_checkpoint, write_dictionary
 
-from ff_memories.audit.recompute import basis
+from ff_memories.audit.recompute import basis, checks
+from ff_memories.audit.references import transformers_oracle
 from ff_memories.audit.references.equations import Equations
 from ff_memories.audit.references.fairseq_oracle import FairseqOracle
 from ff_memories.corpus.dictionary import Dictionary
@@ -79,3 +80,15 @@ def test_without_fairseq_the_equations_are_the_reference(files, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "fairseq" else find(name, *a))
     path, types = files
     assert isinstance(basis._of_fairseq(path, types, "adaptive", 1), Equations)
+
+
+@pytest.mark.parametrize("width", [45, 48])
+@pytest.mark.parametrize("kind", [torch.nn.LayerNorm, torch.nn.RMSNorm])
+def test_norms_of_any_width_are_read_by_their_outputs(kind, width):
+    torch.manual_seed(width)
+    norm, along, change = kind(width, dtype=torch.float64), *torch.randn(2, width, dtype=torch.float64)
+    with torch.no_grad():
+        norm.weight.add_(torch.randn(width))
+        torch.testing.assert_close(transformers_oracle._scale(norm, width), norm.weight)
+    held = lambda x: norm.weight.detach() * (x - x.mean() if kind is torch.nn.LayerNorm else x)
+    torch.testing.assert_close(checks._through(held, along) @ change, along @ held(change))

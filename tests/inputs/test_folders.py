@@ -168,7 +168,7 @@ def test_a_file_of_a_folder_is_no_folder(folder, tmp_path, monkeypatch, capsys, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text(tiny.WORDS)
     said = says(capsys, *command, "--model", f"model/{name}")
-    assert f"model/{name}: a file; a model of `transformers` is a folder\n  fix: give its folder: --model model" in said
+    assert f"model/{name}: expected a folder with a model, not a file\n  fix: give its folder: --model model" in said
 
 
 def test_a_checkpoint_alone_is_no_folder(tmp_path, capsys, monkeypatch):
