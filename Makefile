@@ -5,10 +5,10 @@ BIN = .venv/bin
 MODELS = $(wildcard data/*.dvc data/*/*.dvc)
 UV := $(shell command -v uv)
 ifdef UV
-  VENV = uv venv --quiet --allow-existing --python $(PYTHON) .venv
+  VENV = uv venv --quiet --allow-existing --seed --python $(PYTHON)
   INSTALL = VIRTUAL_ENV=.venv uv pip install --quiet -c constraints.txt
 else
-  VENV = $(PYTHON) -m venv .venv
+  VENV = $(PYTHON) -m venv
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 # run test files in parallel, one per core
@@ -106,10 +106,11 @@ models: setup
 
 setup: .venv/.ready
 
-# build a wheel with the package, its workflow, and the demo's model, dist/*.whl
-wheel: inputs
+# build a wheel with the package, its workflow, and the demo's model, dist/*.whl; this needs no environment and no compiler
+wheel:
 	rm -rf build dist
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(VENV) build/tools
+	build/tools/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	rm -rf build
 
 # build wheel and sdist, and try both in empty environments: alone, and the wheel with each extra; it uploads nothing
@@ -130,7 +131,7 @@ release: inputs
 
 .venv/.ready: pyproject.toml constraints.txt
 	@echo "Making the environment .venv, which takes a minute or two"
-	$(VENV)
+	$(VENV) .venv
 	$(INSTALL) -e '.[demo,fairseq]'
 	touch $@
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,13 @@ def test_docstrings_and_messages_keep_to_the_style_page(module):
 @pytest.mark.parametrize("page", GENERATED, ids=lambda page: page.name)
 def test_a_generated_page_uses_no_phrase_that_the_style_page_avoids(page):
     assert not avoided(read(page))
+
+
+def test_what_the_compiler_says_is_an_error_in_our_own_code_alone():
+    # the first import compiles a package, wherever it is, if the installer left that out
+    installed = Path(find_spec("fairseq").origin).parent
+    for path in installed.rglob("*.py"):
+        compile(path.read_bytes(), path, "exec")
+    for path in (MODULES[0], Path(__file__)):
+        with pytest.raises(SyntaxError, match="invalid escape sequence"):
+            compile(r"'\.'", path, "exec")

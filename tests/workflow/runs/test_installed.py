@@ -1,6 +1,8 @@
 """The package from a wheel, in an empty folder: what `pip install` brings is whole."""
 
+import hashlib
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import transformers_run
+import yaml
 from running import ROOT, command
 
 from ff_memories.workflow.engines.lock import digest
@@ -28,12 +31,18 @@ def _git(*words):
 
 
 def _copy(to):
-    listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "src", "workflow", "config",
-                     "profiles", "Snakefile", "setup.py", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
-    for name in listed:
+    listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "src", "workflow", "config", "profiles",
+                  "data/demo", "Snakefile", "setup.py", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
+    for name in [*listed, *(f"artefacts/files/md5/{md5[:2]}/{md5[2:]}" for md5 in _recorded().values())]:
         if (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             (to / name).write_bytes((ROOT / name).read_bytes())
+
+
+def _recorded():
+    """Return {file of the demo's model: MD5} as DVC recorded them."""
+    names = ("data/demo/model.pt", "data/demo/dict.txt")
+    return {name: yaml.safe_load((ROOT / f"{name}.dvc").read_text())["outs"][0]["md5"] for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +76,22 @@ SMALL = ("--set", "triggers.top=5", "mutations.keys_per_layer=4", "gallery.keys=
 
 @pytest.mark.slow
 def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
-    held = set(zipfile.ZipFile(wheel).namelist())
+    archive = zipfile.ZipFile(wheel)
+    held = set(archive.namelist())
     listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
     names = [Path(name) for name in [*listed, "Snakefile"] if (ROOT / name).is_file()]
     lacking = [name for name in names if _place(name) not in held]
     assert len(names) > 300 and not lacking
-    assert wheel.stat().st_size < 3_000_000
+    model = {name: f"ff_memories/project/{name}" for name in _recorded()}
+    assert {name: hashlib.md5(archive.read(model[name])).hexdigest() for name in model} == _recorded()
+    assert sum(part.compress_size for part in archive.infolist() if part.filename not in model.values()) < 3_000_000
+
+
+def test_a_wheel_is_built_without_the_environment_and_its_compiler(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    planned = subprocess.run(["make", "--dry-run", "wheel"], cwd=tmp_path, text=True, capture_output=True, check=True)
+    assert "pip wheel" in planned.stdout and not {"fairseq", "dvc"} & set(re.findall(r"\w+", planned.stdout))
 
 
 def _place(name):
@@ -95,7 +114,6 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
         ("run", "tired.yaml"): "tired.yaml: no such config",
         ("run", "dmo"): "dmo: no such config (did you mean demo?)",
         ("run", "demo-llama"): "data/demo-llama/config.json: this package was built without it",
-        ("run", "demo"): "data/demo/model.pt: this package was built without it",
         ("run", "tried.yaml", "--until", "trigers"): "no such step (did you mean triggers?)",
         ("run", "tried.yaml", "--cores", "none"): "expected a number of cores",
         ("run",): "nothing to run",
