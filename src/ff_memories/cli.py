@@ -90,7 +90,8 @@ def main(argv: list[str] | None = None) -> None:
         arithmetic.use("portable")  # for a step without a model, ``fast`` gains nothing
     if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, but small
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long if threads sleep at once
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    for category in (DeprecationWarning, SyntaxWarning):  # what packages cause as they are first compiled and imported
+        warnings.filterwarnings("ignore", category=category)
     if argv[:1] == ["step"]:
         heap.keep_freed()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack signs that are printed, such as U+2423
