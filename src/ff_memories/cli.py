@@ -25,7 +25,7 @@ from ff_memories.base import files
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.hardware import arithmetic, heap
 from ff_memories.base.hardware.machine import MACHINE, MADE, hardware
-from ff_memories.base.text.escaping import Shown
+from ff_memories.base.text.escaping import SafeStream
 from ff_memories.commands import GROUPS
 from ff_memories.workflow.engines.processes import STARTED_BY, end_with
 
@@ -80,9 +80,6 @@ def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
 def main(argv: list[str] | None = None) -> None:
     """Run one command. On bad input, print a message to stderr and exit with status 2; no partial file remains."""
     argv = sys.argv[1:] if argv is None else argv
-    for name in ("stdout", "stderr"):  # whatever a message quotes
-        if not isinstance(stream := getattr(sys, name), Shown):
-            setattr(sys, name, Shown(stream))
     snakemake = os.environ.get(STARTED_BY)
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
         arithmetic.use(chosen_arithmetic[-1])
@@ -98,6 +95,9 @@ def main(argv: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="replace")
         if "utf" not in sys.stdout.encoding.lower():  # the processes that are started print there as well
             os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
+    for name in ("stdout", "stderr"):  # whatever a message quotes
+        if not isinstance(stream := getattr(sys, name), SafeStream):
+            setattr(sys, name, SafeStream(stream))
     try:
         if not argv or argv[0] in ("-h", "--help"):
             print(overview())

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import tiny
@@ -206,7 +207,8 @@ MULTIMODAL = {
 @pytest.mark.parametrize("kind", MULTIMODAL)
 def test_the_text_model_of_a_multimodal_one_is_saved_and_runs(llama, tmp_path, kind):
     architecture, text, sight, inner = MULTIMODAL[kind]
-    config = transformers.CONFIG_MAPPING[kind](text_config=TEXT | text, vision_config=SIGHT | sight)
+    made: Any = transformers.CONFIG_MAPPING[kind]
+    config = made(text_config=TEXT | text, vision_config=SIGHT | sight)
     whole = tiny.drawn(getattr(transformers, architecture)(config))
     whole.save_pretrained(tmp_path / "model")
     for name in ("tokenizer.json", "tokenizer_config.json"):

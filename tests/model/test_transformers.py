@@ -634,7 +634,7 @@ def test_a_models_sizes_are_known_without_its_weights(name):
         assert load.sizes(config, signs, "here") == whole
 
 
-ODD = {  # families whose attention needs an even rotary part keep it even
+ODD: dict[str, dict] = {  # families whose attention needs an even rotary part keep it even
     "gpt2": {"n_embd": 45, "n_head": 5, "n_inner": 77},
     "opt": {"hidden_size": 45, "word_embed_proj_dim": 45, "num_attention_heads": 5, "ffn_dim": 77},
     "gpt_neox": {"rotary_pct": 0.5, "num_attention_heads": 5},
@@ -643,7 +643,7 @@ ODD = {  # families whose attention needs an even rotary part keep it even
     "falcon": {"hidden_size": 50, "num_attention_heads": 5, "ffn_hidden_size": 77},
     "bloom": {"hidden_size": 45, "n_head": 5},
 }
-ODD_LLAMA = {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 14}
+ODD_LLAMA: dict = {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 14}
 
 
 @pytest.mark.parametrize("name", tiny.CONFIGS)

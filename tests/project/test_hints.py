@@ -25,7 +25,7 @@ def texts(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             passed |= {id(value) for value in node.values}
-            yield "".join(value.value if isinstance(value, ast.Constant) else " X " for value in node.values)
+            yield "".join(str(value.value) if isinstance(value, ast.Constant) else " X " for value in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in passed:
             yield node.value
 

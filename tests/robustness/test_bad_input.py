@@ -862,11 +862,10 @@ def test_snakemake_refuses_a_key_that_stands_twice(folder):
     assert done.returncode and "'seed' appears a second time" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["dict.txt", "train.txt"])
-def test_a_byte_order_mark_is_refused_by_name(folder, name, capsys):
-    path = folder / name
+def test_a_dictionarys_byte_order_mark_is_refused_by_name(folder, capsys):
+    path = folder / "dict.txt"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert f"{name}: begins with a byte order mark" in says(capsys, *run_corpus(folder))
+    assert "dict.txt: begins with a byte order mark" in says(capsys, *run_corpus(folder))
 
 
 OTHERS = {

@@ -14,7 +14,7 @@ from ff_memories import config
 from ff_memories.audit.compare import sides
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.text.escaping import Shown
+from ff_memories.base.text.escaping import SafeStream
 from ff_memories.cli import main
 from ff_memories.corpus import tokenizer
 from ff_memories.inputs.models import model_folder
@@ -109,7 +109,7 @@ READERS = {
     "export.json": _export,
     "my.yaml": config.load,
     "dvc.lock": sides.outputs,
-    "dvc.yaml": lambda path: lock.declared(SimpleNamespace(dvc_yaml=path)),
+    "dvc.yaml": lambda path: lock.parsed(path, lock.Stages),
 }
 
 
@@ -143,7 +143,7 @@ def test_a_lock_of_others_has_paths_and_digests(tmp_path, change, said):
 
 def test_a_record_names_no_file_that_would_be_read(tmp_path):
     """Its params may name any file; the values are held against the run's config alone."""
-    run = SimpleNamespace(file="my.yaml", given={"seed": 1})
+    run: Any = SimpleNamespace(file="my.yaml", given={"seed": 1})
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "sources.yaml": {"s": "0"}}
     assert list(consistency._params({"params": params}, run)) == ["seed than in my.yaml", f"config, {tmp_path}/secret"]
 
@@ -182,9 +182,9 @@ def test_an_archives_manifest_is_refused_in_one_line(tmp_path, capsys, what):
 
 
 def test_no_message_steers_a_terminal(tmp_path, capsys):
-    (stream := Shown(io.StringIO())).write("a\t\x1b[2J\r\x9b\u202e\nb é 河")
+    (stream := SafeStream(io.StringIO())).write("a\t\x1b[2J\r\x9b\u202e\nb é 河")
     assert stream.getvalue() == "a\t[U+001B][2J[U+000D][U+009B][U+202E]\nb é 河"
     with pytest.raises(SystemExit):
         main(["verify", str(tmp_path / "a\x1b[2J.zip")])
     assert "a[U+001B][2J.zip: no such archive" in capsys.readouterr().err
-    assert isinstance(sys.stdout, Shown)
+    assert isinstance(sys.stdout, SafeStream)

@@ -300,7 +300,7 @@ def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():
 
 def test_the_output_of_verify_is_that_of_the_record():
     page = (ROOT / "docs/verify.md").read_text(encoding="utf-8")
-    stages = lock.parsed((ROOT / "dvc.lock").read_text(encoding="utf-8"))["stages"]
+    stages = lock.stages_of(ROOT / "dvc.lock")
     files = sum(len(stage["outs"]) for stage in stages.values())
     assert f"dvc.lock: {len(stages)} stages, all made" in page
     assert f"{files} of {files} files have the recorded content" in page

@@ -186,8 +186,10 @@ def test_what_is_recorded_of_the_sources_is_of_this_code(folder, tmp_path):
     (stage,) = yaml.safe_load((ROOT / folder / "sources/dvc.lock").read_text(encoding="utf-8"))["stages"].values()
     for number, dep in enumerate(stage["deps"]):
         source, here = ROOT / dep["path"], tmp_path / str(number)
-        copied = shutil.copytree if source.is_dir() else shutil.copy
-        copied(source, here, **({"ignore": shutil.ignore_patterns("__pycache__")} if source.is_dir() else {}))
+        if source.is_dir():
+            shutil.copytree(source, here, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, here)
         assert lock.content(here) == dep["md5"], f"{dep['path']} changed: run make generated"
 
 

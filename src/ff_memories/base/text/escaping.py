@@ -21,7 +21,7 @@ def shown(text: str) -> str:
     return "".join(p if p in "\n\t" or p.isprintable() else escape_invisible(p) for p in re.split(r"([\n\t])", text))
 
 
-class Shown:
+class SafeStream:
     """A stream to a terminal or a file, which no text that is written to it can steer.
 
     Attributes:
